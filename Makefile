@@ -1,0 +1,36 @@
+# Every target sets up what it needs: a virtual environment with the package, and the Debian packages tests use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test demo lint types unit benchmark-harvest debian clean
+
+test: debian lint types unit
+
+$(INSTALLED): pyproject.toml src/clickharvest/__init__.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	touch $(INSTALLED)
+
+debian:
+	scripts/debian-packages
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+unit: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+demo: $(INSTALLED)
+	$(BIN)/clickharvest demo
+
+benchmark-harvest: $(INSTALLED)
+	$(BIN)/python benchmarks/harvest.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,211 @@
+"""The command line: one thin sub-command per stage.
+
+Exit codes: 0 done, 2 bad input or options (one line on standard error), 3 not identified.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+
+from clickharvest import __version__
+from clickharvest.demo import run_demo
+from clickharvest.diagnosis import diagnose
+from clickharvest.errors import ClickharvestError, HarvestWarning, InputError
+from clickharvest.harvesting import harvest_table, harvest_to_parquet
+from clickharvest.interventions import is_interventions, read_interventions
+from clickharvest.logs import read_log
+from clickharvest.options import HarvestOptions, JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.progress import bar_on
+from clickharvest.sources import file_format
+from clickharvest.terminal import print_diagnosis
+from clickharvest.warehouse import DIALECTS, to_sql, unbound_table
+
+app = typer.Typer(
+    name="clickharvest",
+    help="Examination propensities from ordinary click logs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+monitor = bar_on(Console(stderr=True))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"clickharvest {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def clickharvest(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Examination propensities from ordinary click logs."""
+
+
+@app.command()
+@with_options
+def check(
+    log: LogOptions,
+    units: HarvestOptions,
+    anchor: Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Tell whether a log reveals examination, and test the assumptions.
+
+    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked.
+
+    Examples:
+
+      clickharvest check clicks.parquet
+
+      clickharvest check clicks.csv --query q --position rank --context device,country
+    """
+    if is_interventions(log.source):
+        diagnosis = diagnose(read_interventions(log.source), anchor=anchor)
+    else:
+        diagnosis = diagnose(
+            log.read(monitor),
+            unit=units.unit.value,
+            max_position=units.max_position,
+            design=units.design(log.position_base),
+            anchor=anchor,
+            traffic=units.shares,
+        )
+    if as_json:
+        print(json.dumps(diagnosis.to_dict(), indent=2))
+    else:
+        print_diagnosis(diagnosis)
+    if not diagnosis.identified:
+        raise typer.Exit(3)
+
+
+@app.command()
+@with_options
+def harvest(
+    log: LogOptions,
+    units: HarvestOptions,
+    output: OutputPath = None,
+    emit_sql: Annotated[
+        str | None,
+        typer.Option(
+            "--emit-sql",
+            metavar="DIALECT",
+            help=f"Print the query for a warehouse instead of running it: {', '.join(DIALECTS)}. "
+            "LOG may then be a table's name.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Harvest the interventions of a log into one Parquet file.
+
+    Columns: unit, query, position, exposure, clicks, impressions, and the context columns.
+
+    Examples:
+
+      clickharvest harvest clicks.parquet --context device -o interventions.parquet
+
+      clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
+    """
+    if emit_sql is not None:
+        print(_sql(log, units, emit_sql))
+        return
+    if output is None:
+        raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
+    if file_format(output.name) != "parquet":
+        raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
+    rows = harvest_to_parquet(
+        log.read(monitor),
+        output,
+        unit=units.unit.value,
+        max_position=units.max_position,
+        design=units.design(log.position_base),
+    )
+    written = pq.read_table(output, columns=["unit", "clicks"])
+    counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
+    if as_json:
+        print(json.dumps({"file": str(output), "rows": rows, **counts}))
+    else:
+        print(f"{counts['units']:,} units in {rows:,} rows, {counts['clicks']:,} clicks: {output}")
+
+
+def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
+    if log.ubi_queries is not None:
+        raise InputError("--emit-sql does not go with --ubi-queries: name a table of the click log's columns")
+    columns = {role: role for role in ("query", "doc", "position")} | log.columns
+    if not {"click", "clicks"} & columns.keys():
+        columns["click"] = "click"
+    numbers = ("position", "click", "clicks", "impressions", "original")
+    types = {column: "int64" if role in numbers else "string" for role, column in columns.items()}
+    types = dict.fromkeys(log.context_columns, "string") | types
+    table = unbound_table(log.source, types, table=log.table)
+    clicks = read_log(
+        table, **log.columns, context=log.context_columns, position_base=log.position_base, validate=False
+    )
+    ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
+    rankings = unbound_table(units.rankings, ranked) if units.rankings else None
+    design = units.design(log.position_base, rankings)
+    expression = harvest_table(clicks, unit=units.unit.value, max_position=units.max_position, design=design)
+    return to_sql(expression, dialect)
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Keep the demo's files there.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.")] = 0,
+) -> None:
+    """Simulate a small log with known truth, check it and harvest it.
+
+    Example:
+
+      clickharvest demo -o demo
+    """
+    if output is None:
+        with tempfile.TemporaryDirectory() as folder:
+            run_demo(Path(folder), seed, monitor)
+    else:
+        run_demo(output, seed, monitor)
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line on standard error and an exit code."""
+    warnings.showwarning = _print_warning
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        return app(standalone_mode=False) or 0
+    except ClickharvestError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.exit_code
+    except typer.exceptions.TyperException as error:
+        print(f"Error: {error.format_message()} (clickharvest --help tells more)", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("Interrupted; nothing was written.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, HarvestWarning):
+        print(f"Warning: {message}", file=sys.stderr)

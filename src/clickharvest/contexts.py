@@ -1,0 +1,334 @@
+"""Contexts: the columns that describe a query, user or device, as the matrix x of an examination model.
+
+`ContextEncoder.fit` learns from the training log what each column is; `transform` turns any later table with
+these columns into x. Both need NumPy only, so a saved model scores where no table library is installed.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
+from numbers import Real
+from reprlib import repr as short
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+
+KINDS = ("numeric", "boolean", "categorical")
+
+# Within this bound squares, sums over a billion rows and quotients by the least sd (its inverse) stay finite.
+LARGEST = 1e100
+
+
+class Table(Protocol):
+    """Columns by name: a dict of arrays or lists, a pandas or Polars DataFrame, an Arrow table."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class ContextColumn:
+    """How one column fills its features of x; `kind` is one of `KINDS`.
+
+    - numeric: (value - mean) / sd;
+    - boolean: 1 if true, 0 if false; `mean` is the share of true;
+    - categorical: one-hot of `levels`, most frequent first, then of `other`: every rarer or unseen level.
+
+    `missing` says that values were missing in training, so that a last feature, 0 or 1, tells where they are.
+    """
+
+    name: str
+    kind: str
+    missing: bool
+    mean: float = 0.0
+    sd: float = 1.0
+    levels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        is_mean = _is_finite(self.mean) and (self.kind != "boolean" or 0 <= self.mean <= 1)
+        are_texts = all(isinstance(level, str) for level in self.levels)
+        for field, is_valid, expected in (
+            ("name", isinstance(self.name, str), "text"),
+            ("kind", self.kind in KINDS, f"one of {KINDS}"),
+            ("missing", isinstance(self.missing, bool), "True or False"),
+            ("mean", is_mean, "a finite number, from 0 to 1 if boolean"),
+            ("sd", _is_finite(self.sd) and self.sd >= 1 / LARGEST, "a finite number above 0"),
+            ("levels", are_texts and len(set(self.levels)) == len(self.levels), "texts that all differ"),
+        ):
+            if not is_valid:
+                found = f"{field} {short(getattr(self, field))}"
+                raise InputError(f"context column {short(self.name)} has the {found}; expected {expected}")
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features, in order."""
+        own = [self.name]
+        if self.kind == "categorical":
+            own = [f"{self.name}={level}" for level in (*self.levels, "other")]
+        return [*own, f"{self.name} is missing"] if self.missing else own
+
+    def fill(self, x: NDArray[np.float64], values: NDArray[Any]) -> None:
+        """Write the features of `values` [n] into `x` [n, len(features)], which holds zeros."""
+        if self.kind == "categorical":
+            distinct, codes = _distinct(self.name, values)
+            feature = {level: i for i, level in enumerate(self.levels)}
+            other = len(self.levels)
+            if_missing = other + self.missing
+            hot = [if_missing if _is_missing(v) else feature.get(_text(v), other) for v in distinct]
+            x[np.arange(len(x)), np.array(hot, dtype=np.intp)[codes]] = 1
+            return
+        numbers = _numbers(self.name, self.kind, values)
+        is_missing = np.isnan(numbers)
+        if self.kind == "numeric":
+            x[:, 0] = np.where(is_missing, 0, (numbers - self.mean) / self.sd)
+        else:
+            x[:, 0] = np.where(is_missing, 0 if self.missing else self.mean, numbers)
+        if self.missing:
+            x[:, 1] = is_missing
+
+
+@dataclass(frozen=True)
+class ContextEncoder:
+    """Columns of a click log → x, a float64 matrix [n rows, d features]; made by `fit`, not changed after.
+
+    | kind | features in x | a missing value | missing, but never in training |
+    |---|---|---|---|
+    | numeric | (value - mean) / sd | 0, and `name is missing` is 1 | 0, the mean |
+    | boolean | 0 or 1 | 0, and `name is missing` is 1 | the training share of true |
+    | categorical | one-hot: `name=level`, `name=other` | only `name is missing` is 1 | `name=other` is 1 |
+
+    >>> log = {"device": ["phone", "desk", "phone", None], "age": [20, 40, 30, 30], "pays": [True, False] * 2}
+    >>> encoder = ContextEncoder.fit(log)
+    >>> encoder.feature_names
+    ('device=phone', 'device=desk', 'device=other', 'device is missing', 'age', 'pays')
+    >>> encoder.transform({"device": ["desk", "watch"], "age": [40, 30], "pays": [True, None]}).round(2)
+    array([[0.  , 1.  , 0.  , 0.  , 1.41, 1.  ],
+           [0.  , 0.  , 1.  , 0.  , 0.  , 0.5 ]])
+    """
+
+    parts: tuple[ContextColumn, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts or len(set(self.columns)) < len(self.parts):
+            raise InputError(f"context columns are {list(self.columns)}; expected one or more, each once")
+
+    @classmethod
+    def fit(
+        cls,
+        columns: Table,
+        *,
+        names: Iterable[str] | None = None,
+        kinds: Mapping[str, str] | None = None,
+        max_levels: int = 20,
+        min_count: int = 1,
+    ) -> Self:
+        """Learn the encoding of a table of one or more rows.
+
+        `names` are the columns to encode, in this order (all when None). `kinds` states the kind of a column
+        where its values suggest another, as integer codes do; levels compare as text, so that 3, "3" and 3.0
+        are one. The `max_levels` most frequent levels with `min_count` rows or more, ties going by name, have
+        a feature of their own.
+        """
+        chosen = tuple(_names(columns) if names is None else names)
+        kinds = dict(kinds or {})
+        if wrong := {name: kind for name, kind in kinds.items() if name not in chosen or kind not in KINDS}:
+            raise InputError(f"kinds has {wrong}; expected columns of {list(chosen)} and kinds of {KINDS}")
+        if min(max_levels, min_count) < 1:
+            raise InputError(f"found {max_levels=} and {min_count=}; expected 1 or more for both")
+        parts = []
+        table = _read(columns, chosen)
+        for name in chosen:
+            values = table[name]
+            if not values.size:
+                raise InputError(f"context column {name!r} has no rows; expected one or more to fit on")
+            kind = kinds.get(name) or _kind(name, values)
+            if kind == "categorical":
+                parts.append(_fit_levels(name, values, max_levels, min_count))
+            else:
+                parts.append(_fit_moments(name, kind, values))
+        return cls(tuple(parts))
+
+    def transform(self, columns: Table) -> NDArray[np.float64]:
+        """The matrix x [n, d] of a table of n rows that has the columns of training, in any order."""
+        table = _read(columns, self.columns)
+        x = np.zeros((len(table[self.columns[0]]), len(self.feature_names)))
+        start = 0
+        for part in self.parts:
+            stop = start + len(part.features)
+            part.fill(x[:, start:stop], table[part.name])
+            start = stop
+        return x
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the input columns."""
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the d features, all different: beside a level `other` the rest is `name=other…`."""
+        taken: dict[str, None] = {}
+        for part in self.parts:
+            for feature in part.features:
+                while feature in taken:
+                    feature += "…"
+                taken[feature] = None
+        return tuple(taken)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The encoder as JSON holds it; `from_dict` reads it back to an equal encoder."""
+        return {"columns": [asdict(part) | {"levels": list(part.levels)} for part in self.parts]}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; anything else is an InputError."""
+        columns = saved.get("columns") if isinstance(saved, Mapping) and len(saved) == 1 else None
+        if not isinstance(columns, list):
+            raise InputError(f"saved contexts are {short(saved)}; expected what to_dict() returns")
+        keys = [field.name for field in fields(ContextColumn)]
+        parts = []
+        for entry in columns:
+            levels = entry["levels"] if isinstance(entry, dict) and set(entry) == set(keys) else None
+            if not isinstance(levels, list):
+                raise InputError(f"saved context column is {short(entry)}; expected {keys} (levels a list)")
+            parts.append(ContextColumn(**{**entry, "levels": tuple(levels)}))
+        return cls(tuple(parts))
+
+
+def _fit_levels(name: str, values: NDArray[Any], max_levels: int, min_count: int) -> ContextColumn:
+    distinct, codes = _distinct(name, values)
+    rows: Counter[str] = Counter()
+    missing = False
+    for value, count in zip(distinct, np.bincount(codes).tolist(), strict=True):
+        if _is_missing(value):
+            missing = True
+        else:
+            rows[_text(value)] += count
+    ranked = sorted((-count, level) for level, count in rows.items() if count >= min_count)
+    levels = tuple(level for _, level in ranked[:max_levels])
+    return ContextColumn(name, "categorical", missing, levels=levels)
+
+
+def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
+    numbers = _numbers(name, kind, values)
+    # Sorted, the sums are equal to the last bit in whatever order an engine returns the rows.
+    present = np.sort(numbers[~np.isnan(numbers)])
+    if not present.size:
+        return ContextColumn(name, kind, missing=True)
+    # Above its minimum a constant column is exactly 0, while the mean of many 0.1 is not exactly 0.1.
+    above = present - present[0]
+    mean, sd = float(present[0] + np.mean(above)), float(np.std(above))
+    is_scaled = kind == "numeric" and sd >= 1 / LARGEST
+    return ContextColumn(name, kind, present.size < values.size, mean, sd if is_scaled else 1.0)
+
+
+def _names(table: Any) -> list[str]:
+    """The column names of an Arrow table, a DataFrame or a mapping."""
+    return list(getattr(table, "column_names", getattr(table, "columns", table)))
+
+
+def _read(table: Any, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The columns `names` as arrays [n]."""
+    found = _names(table)
+    read = {}
+    for name in names:
+        if (times := found.count(name)) != 1:
+            raise InputError(f"context column {name!r} is there {times} times; expected it once among {found}")
+        column = table[name]
+        if hasattr(column, "combine_chunks"):  # in chunks, Arrow's dictionaries turn null into some level
+            column = column.combine_chunks()
+        if np.ma.isMaskedArray(column) and column.mask.any():
+            column = column.tolist()
+        # A list as objects, because NumPy turns ["a", nan] into the texts "a" and "nan".
+        read[name] = values = np.asarray(column, dtype=object if isinstance(column, list | tuple) else None)
+        if values.ndim != 1:
+            raise InputError(f"context column {name!r} has shape {values.shape}; expected one value a row")
+    rows = {name: len(values) for name, values in read.items()}
+    if len(set(rows.values())) > 1:
+        raise InputError(f"context columns have different numbers of rows, {rows}; expected the same number")
+    return read
+
+
+def _kind(name: str, values: NDArray[Any]) -> str:
+    """The kind that the dtype suggests, or else the values."""
+    if values.dtype.kind in "biuf":
+        return "boolean" if values.dtype.kind == "b" else "numeric"
+    present = [value for value in _distinct(name, values)[0] if not _is_missing(value)]
+    if not present or not all(map(_is_number, present)):
+        return "categorical"
+    return "boolean" if all(isinstance(value, bool | np.bool_) for value in present) else "numeric"
+
+
+def _numbers(name: str, kind: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    """The `values` [n] of a numeric or boolean column as numbers, NaN where missing."""
+    if values.dtype.kind in "biuf":
+        numbers, wrong = values.astype(np.float64), []
+    else:
+        distinct, codes = _distinct(name, values)
+        numbers = np.array([_number(value) for value in distinct], dtype=np.float64)[codes]
+        wrong = [value for value in distinct if not _is_missing(value) and not _is_number(value)]
+    if kind == "boolean" and not wrong:
+        wrong = numbers[~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))].tolist()
+    if wrong:
+        expected = "numbers" if kind == "numeric" else "True, False, 1, 0"
+        raise InputError(
+            f"context column {name!r} is {kind} but holds {short(wrong[0])}; expected {expected} or missing "
+            f"values: convert the column, or fit with kinds={{{name!r}: 'categorical'}}"
+        )
+    if infinite := np.count_nonzero(np.abs(numbers) > LARGEST):
+        found = f"{infinite} infinite numbers (beyond ±{LARGEST:g})"
+        raise InputError(f"context column {name!r} holds {found}; expected finite ones: clip or drop them")
+    return numbers
+
+
+def _distinct(name: str, values: NDArray[Any]) -> tuple[list[Any], NDArray[np.intp]]:
+    """The distinct values, and for each row [n] the index of its value among them."""
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+        values = values.astype(f"{values.dtype.kind}8[us]")  # tolist() would make integers of nanoseconds
+    rows = values.tolist()
+    index: defaultdict[tuple[type, Any], int] = defaultdict()
+    index.default_factory = index.__len__
+    # Keyed with the type, because True == 1 and yet they are two levels.
+    keys = zip(map(type, rows), rows, strict=True)
+    try:
+        codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(rows))
+    except TypeError:
+        raise InputError(f"context column {name!r} holds lists; expected one value a row") from None
+    return [value for _, value in index], codes
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA has no truth value
+        return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal | np.bool_)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a saved mean or sd is sound; that of numbers within the bound may round to just beyond it."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2 * LARGEST
+
+
+def _number(value: Any) -> float:
+    if not _is_number(value) or _is_missing(value):
+        return math.nan
+    # Compared before it is converted, because float(10**400) overflows.
+    return math.inf if abs(value) > LARGEST else float(value)
+
+
+def _text(value: Any) -> str:
+    """The level that a value belongs to."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    # Integer codes come as floats as soon as one of them is missing.
+    if isinstance(value, float | np.floating | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)

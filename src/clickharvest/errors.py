@@ -1,0 +1,33 @@
+"""The exceptions and warnings of the library.
+
+Every message says what was found, what was expected and what to do, in one line: the command line prints it as
+it is and exits with the code the class carries.
+"""
+
+
+class ClickharvestError(Exception):
+    """Base of everything the library raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(ClickharvestError, ValueError):
+    """The input cannot be used as given: a missing column, a malformed value, an unreadable file."""
+
+    exit_code = 2
+
+
+class EngineError(ClickharvestError, RuntimeError):
+    """The engine (DuckDB, Spark) is missing, misconfigured or failed while running a valid query."""
+
+    exit_code = 2
+
+
+class NotIdentifiedError(ClickharvestError):
+    """The log carries no information on the quantity asked for, so there is no number to return."""
+
+    exit_code = 3
+
+
+class HarvestWarning(UserWarning):
+    """Part of the log was left out or looks unlike what the options say; the result is still valid."""

@@ -1,0 +1,256 @@
+"""Click logs: an Ibis table plus the roles of its columns, checked inside the engine.
+
+| role | what it holds |
+|---|---|
+| `query` | the query (or page type, user need …) a result was shown for |
+| `doc` | the result: a document, product, video |
+| `position` | where it was shown; 1 is the top |
+| `click` | 1 or true if it was clicked: one row per impression |
+| `clicks`, `impressions` | the same, counted: one row per group of impressions |
+| `ranker` | which ranker or A/B arm made the page (optional) |
+| `page` | which result page the row belongs to (optional) |
+| `time` | when it was shown (optional) |
+| `original` | where the ranker had put it before an explicit swap (optional, for swap experiments) |
+| context | any columns that examination may depend on: device, query length, … |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+
+from clickharvest.engines import Engine
+from clickharvest.errors import InputError
+from clickharvest.sources import open_source
+
+REQUIRED = ("query", "doc", "position")
+COUNTS = ("click", "clicks", "impressions")
+OPTIONAL = ("ranker", "page", "time", "original")
+ROLES = REQUIRED + COUNTS + OPTIONAL
+RESERVED = {"unit", "exposure", *ROLES}
+"""Names with a meaning of their own in a harvested table; no context column may bear one."""
+
+
+@dataclass(frozen=True)
+class ClickLog:
+    """A click log with its columns under their role names.
+
+    Attributes:
+        source: the log as it came.
+        columns: expressions on `source`: `query, doc, position, clicks, impressions`, the optional roles the
+            log has, and the context columns under their own names. Positions start at 1.
+        context: names of the context columns.
+        roles: the log's own column name of each role.
+        engine: where the log lives.
+    """
+
+    source: ir.Table
+    columns: dict[str, ir.Value]
+    context: tuple[str, ...]
+    roles: dict[str, str]
+    engine: Engine
+
+    @cached_property
+    def table(self) -> ir.Table:
+        """The log as a table of `columns`."""
+        return self.source.select(**self.columns)
+
+    def has(self, role: str) -> bool:
+        """Whether the log has a column in this optional role."""
+        return role in self.columns
+
+
+def read_log(
+    source: Any,
+    *,
+    query: str = "query",
+    doc: str = "doc",
+    position: str = "position",
+    click: str | None = None,
+    clicks: str | None = None,
+    impressions: str | None = None,
+    ranker: str | None = None,
+    page: str | None = None,
+    time: str | None = None,
+    original: str | None = None,
+    context: Sequence[str] = (),
+    position_base: int = 1,
+    table: str | None = None,
+    engine: Engine | None = None,
+    validate: bool = True,
+) -> ClickLog:
+    """Read a click log and check it.
+
+    Each keyword names the log's column for that role; by default the column of the role's own name is taken
+    where there is one. Give either `click` or both `clicks` and `impressions`.
+
+    Args:
+        source: a path or a table, see `open_source`.
+        query: column of the query.
+        doc: column of the shown result.
+        position: column of the position it was shown at.
+        click: column of 0/1 clicks, one row per impression.
+        clicks: column of click counts, for aggregated rows.
+        impressions: column of impression counts, for aggregated rows.
+        ranker: column of the ranker or A/B arm.
+        page: column of the result page.
+        time: column of the time of display, any type that sorts.
+        original: column of the position before an explicit swap.
+        context: columns that examination may depend on.
+        position_base: 0 where the log counts positions from 0.
+        table: the table to read of a DuckDB file.
+        engine: where to run; an embedded DuckDB by default.
+        validate: check the rows (one pass, inside the engine).
+
+    Raises:
+        InputError: a column is missing or its rows cannot be what its role says.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> log = read_log(pa.table({"query": ["q", "q"], "doc": ["a", "a"], "rank": [1, 2], "click": [1, 0]}),
+        ...                position="rank")
+        >>> log.table.columns
+        ('query', 'doc', 'position', 'clicks', 'impressions')
+    """
+    named = {
+        "click": click, "clicks": clicks, "impressions": impressions,
+        "ranker": ranker, "page": page, "time": time, "original": original,
+    }  # fmt: skip
+    if position_base not in (0, 1):
+        raise InputError(f"position_base is {position_base}: expected 1, or 0 where the top position is 0")
+    wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c}
+    as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
+    opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
+    roles = resolve_roles(opened.columns, wanted)
+    _check_context(opened, context)
+    log = ClickLog(
+        source=opened,
+        columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[c]) for c in context},
+        context=tuple(context),
+        roles=roles,
+        engine=engine,
+    )
+    if validate:
+        from clickharvest.validation import validate_log
+
+        validate_log(log)
+    return log
+
+
+def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, str]:
+    """Return the column of every role the log has.
+
+    Args:
+        columns: the log's columns.
+        wanted: columns named by the user, by role.
+
+    Raises:
+        InputError: a named column is missing, or the click columns are missing or contradict each other.
+    """
+    roles = {role: role for role in COUNTS + OPTIONAL if role in columns} | wanted
+    if "click" in wanted:
+        roles = {role: c for role, c in roles.items() if role not in ("clicks", "impressions") or role in wanted}
+    elif {"clicks", "impressions"} & wanted.keys():
+        roles.pop("click", None)
+    found = f"found {', '.join(columns) or 'no column'}"
+    missing = {role: column for role, column in roles.items() if column not in columns}
+    if missing:
+        names = ", ".join(repr(column) for column in missing.values())
+        options = " ".join(f"--{role} COLUMN" for role in missing)
+        raise InputError(f"missing column {names}: {found}; name the right one with {options}")
+    has = [role for role in COUNTS if role in roles]
+    if has == ["clicks"] or has == ["impressions"]:
+        absent = "impressions" if has == ["clicks"] else "clicks"
+        raise InputError(
+            f"aggregated rows need both clicks and impressions: {absent} is missing, {found}; "
+            f"name it with --{absent} COLUMN, or pass one row per impression with --click COLUMN"
+        )
+    if not has:
+        raise InputError(f"no click column: {found}; name it with --click COLUMN (or --clicks and --impressions)")
+    if len(has) > 1 and "click" in has:
+        raise InputError(f"both click and {has[1]} are there: name one of --click and --clicks/--impressions")
+    return roles
+
+
+def _check_context(opened: ir.Table, context: Sequence[str]) -> None:
+    missing = [column for column in context if column not in opened.columns]
+    if missing:
+        raise InputError(f"missing context column {', '.join(map(repr, missing))}: found {', '.join(opened.columns)}")
+    doubled = sorted({column for column in context if list(context).count(column) > 1})
+    if doubled:
+        raise InputError(f"context column {', '.join(map(repr, doubled))} is named twice: name it once")
+    reserved = [column for column in context if column.lower() in RESERVED]
+    if reserved:
+        raise InputError(
+            f"context column {', '.join(map(repr, reserved))} bears a name with a meaning of its own "
+            f"({', '.join(sorted(RESERVED))}): rename it in the log"
+        )
+    nested = [column for column in context if opened[column].type().is_nested()]
+    if nested:
+        raise InputError(f"context column {nested[0]!r} is {opened[nested[0]].type()}: expected one value a row")
+
+
+def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:
+    columns: dict[str, ir.Value] = {
+        "query": identifier(opened[roles["query"]]),
+        "doc": identifier(opened[roles["doc"]]),
+        "position": _shifted(number(opened[roles["position"]]), base),
+    }
+    if "click" in roles:
+        columns |= {"clicks": number(opened[roles["click"]]), "impressions": ibis.literal(1, "int64")}
+    else:
+        columns |= {role: number(opened[roles[role]]) for role in ("clicks", "impressions")}
+    columns |= {role: opened[roles[role]] for role in ("ranker", "page", "time") if role in roles}
+    if "original" in roles:
+        columns["original"] = _shifted(number(opened[roles["original"]]), base)
+    return columns
+
+
+def _shifted(position: ir.Value, base: int) -> ir.Value:
+    return position if base == 1 else position + 1
+
+
+def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
+    """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text."""
+    integer = (like or column.type()).is_integer()
+    return column.cast("int64") if integer and like is not None else column if integer else column.cast("string")
+
+
+def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.BooleanValue]:
+    """Return join conditions on equal keys, where an empty context equals an empty context."""
+    plain = ("query", "doc", "position")
+    return [left[key] == right[key] if key in plain else left[key].identical_to(right[key]) for key in keys]
+
+
+def number(column: ir.Value) -> ir.Value:
+    """Return a column as a number; text is read as one, true/false count as 1/0, what is neither becomes NaN."""
+    kind = column.type()
+    if kind.is_boolean():
+        return column.cast("int64")
+    if kind.is_string():
+        text = column.strip().lower()
+        parsed = text.try_cast("float64").coalesce(float("nan"))
+        return ibis.cases(
+            (column.isnull(), ibis.null("float64")),
+            (text == "true", 1.0),
+            (text == "false", 0.0),
+            else_=parsed,
+        )
+    if kind.is_numeric():
+        return column.cast("float64") if kind.is_decimal() else column
+    raise InputError(f"column {column.get_name()!r} is of type {kind}: expected numbers")
+
+
+def _context_value(column: ir.Value) -> ir.Value:
+    kind = column.type()
+    if kind.is_boolean() or kind.is_string():
+        return column
+    if kind.is_integer():
+        return column.cast("int64")
+    return column.cast("float64" if kind.is_numeric() else "string")
