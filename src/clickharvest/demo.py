@@ -11,6 +11,7 @@ from rich.table import Table
 
 from clickharvest.diagnosis import Diagnosis, diagnose
 from clickharvest.engines import DuckDBEngine, Monitor, atomic_path
+from clickharvest.errors import InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.interventions import read_interventions
 from clickharvest.logs import read_log
@@ -20,6 +21,8 @@ from clickharvest.terminal import print_diagnosis, screen
 
 def run_demo(folder: Path, seed: int, monitor: Monitor) -> None:
     """Simulate, check, harvest and print, with the two files made in `folder`."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     console = screen()
     folder.mkdir(parents=True, exist_ok=True)
     clicks, interventions = folder / "clicks.parquet", folder / "interventions.parquet"

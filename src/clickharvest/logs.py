@@ -27,7 +27,7 @@ import ibis.expr.types as ir
 
 from clickharvest.engines import Engine
 from clickharvest.errors import InputError
-from clickharvest.sources import open_source
+from clickharvest.sources import open_source, spell_columns
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
@@ -48,6 +48,7 @@ class ClickLog:
         context: names of the context columns.
         roles: the log's own column name of each role.
         engine: where the log lives.
+        position_base: what the log's own positions count from, 1 or 0.
     """
 
     source: ir.Table
@@ -55,6 +56,7 @@ class ClickLog:
     context: tuple[str, ...]
     roles: dict[str, str]
     engine: Engine
+    position_base: int = 1
 
     @cached_property
     def table(self) -> ir.Table:
@@ -88,7 +90,8 @@ def read_log(
     """Read a click log and check it.
 
     Each keyword names the log's column for that role; by default the column of the role's own name is taken
-    where there is one. Give either `click` or both `clicks` and `impressions`.
+    where there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
+    no such column, although one is called like the role: `page=""` where `page` only numbers the pages of a query.
 
     Args:
         source: a path or a table, see `open_source`.
@@ -123,18 +126,20 @@ def read_log(
         "ranker": ranker, "page": page, "time": time, "original": original,
     }  # fmt: skip
     if position_base not in (0, 1):
-        raise InputError(f"position_base is {position_base}: expected 1, or 0 where the top position is 0")
-    wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c}
+        raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
+    wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c is not None}
     as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
     roles = resolve_roles(opened.columns, wanted)
-    _check_context(opened, context)
+    _check_context(opened.columns, context)
+    _check_plain(opened, [*roles.values(), *context])
     log = ClickLog(
         source=opened,
         columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[c]) for c in context},
         context=tuple(context),
         roles=roles,
         engine=engine,
+        position_base=position_base,
     )
     if validate:
         from clickharvest.validation import validate_log
@@ -148,7 +153,7 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
 
     Args:
         columns: the log's columns.
-        wanted: columns named by the user, by role.
+        wanted: columns named by the user, by role; an empty name leaves an optional role out.
 
     Raises:
         InputError: a named column is missing, or the click columns are missing or contradict each other.
@@ -158,7 +163,8 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
         roles = {role: c for role, c in roles.items() if role not in ("clicks", "impressions") or role in wanted}
     elif {"clicks", "impressions"} & wanted.keys():
         roles.pop("click", None)
-    found = f"found {', '.join(columns) or 'no column'}"
+    roles = {role: column for role, column in roles.items() if column or role in REQUIRED}
+    found = f"found {spell_columns(columns)}"
     missing = {role: column for role, column in roles.items() if column not in columns}
     if missing:
         names = ", ".join(repr(column) for column in missing.values())
@@ -178,22 +184,27 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
     return roles
 
 
-def _check_context(opened: ir.Table, context: Sequence[str]) -> None:
-    missing = [column for column in context if column not in opened.columns]
+def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
+    missing = [column for column in context if column not in columns]
     if missing:
-        raise InputError(f"missing context column {', '.join(map(repr, missing))}: found {', '.join(opened.columns)}")
-    doubled = sorted({column for column in context if list(context).count(column) > 1})
+        raise InputError(f"missing context column {', '.join(map(repr, missing))}: found {spell_columns(columns)}")
+    lower = [column.lower() for column in context]
+    doubled = sorted({column for column in context if lower.count(column.lower()) > 1})
     if doubled:
-        raise InputError(f"context column {', '.join(map(repr, doubled))} is named twice: name it once")
+        raise InputError(f"context column {' and '.join(map(repr, doubled))} is named twice: name it once")
     reserved = [column for column in context if column.lower() in RESERVED]
     if reserved:
         raise InputError(
             f"context column {', '.join(map(repr, reserved))} bears a name with a meaning of its own "
             f"({', '.join(sorted(RESERVED))}): rename it in the log"
         )
-    nested = [column for column in context if opened[column].type().is_nested()]
-    if nested:
-        raise InputError(f"context column {nested[0]!r} is {opened[nested[0]].type()}: expected one value a row")
+
+
+def _check_plain(opened: ir.Table, columns: Sequence[str]) -> None:
+    for column in columns:
+        kind = opened[column].type()
+        if kind.is_nested() or kind.is_json():
+            raise InputError(f"column {column!r} is of type {kind}: expected one plain value a row")
 
 
 def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:

@@ -163,7 +163,7 @@ class LogOptions:
         }
         if self.ubi_queries is None:
             return read_log(self.source, table=self.table, **self.columns, **shared)
-        fixed = sorted(self.columns.keys() - {"ranker"})
+        fixed = sorted(self.columns.keys() - {"ranker"}) + (["table"] if self.table is not None else [])
         if fixed:
             raise InputError(f"--{fixed[0]} does not go with --ubi-queries: UBI fixes its columns")
         return read_ubi(self.ubi_queries, self.source, ranker=self.ranker, **shared)

@@ -19,6 +19,7 @@ record in `_source`, as index dumps do.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,9 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.engines import Engine
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs import ClickLog, number, read_log
-from clickharvest.sources import open_source
+from clickharvest.sources import open_source, spell_columns
 
 IMPRESSIONS = ("impression", "view")
 CLICK = "click"
@@ -58,6 +59,9 @@ def read_ubi(
     Raises:
         InputError: a column is missing, there are no impressions, or the rows cannot be a click log.
 
+    Warns:
+        HarvestWarning: results were shown for queries that `queries` lacks; they are left out.
+
     Example:
         >>> import pyarrow as pa
         >>> queries = pa.table({"query_id": ["1"], "user_query": ["shoes"], "timestamp": ["2026-01-01"]})
@@ -73,12 +77,23 @@ def read_ubi(
     _require(asked, ("query_id", "user_query"), "queries")
     _require(happened, ("query_id", "action_name", OBJECT, ORDINAL), "events")
     shown = _shown(happened)
-    _check_impressions(happened, shown, engine)
-    joined = shown.inner_join(asked, shown.page == asked.query_id.cast("string"))
-    extra = {name: asked[name] for name in (*context, *([ranker] if ranker else [])) if name in asked.columns}
-    when = {"time": asked.timestamp} if "timestamp" in asked.columns else {}
-    table = joined.select("page", "doc", "position", "click", query=asked.user_query, **when, **extra)
-    return read_log(table, ranker=ranker, context=context, position_base=position_base, engine=engine)
+    asked = asked.mutate(query_id=asked.query_id.cast("string"))
+    joined = shown.inner_join(asked.drop(*(set(shown.columns) & set(asked.columns) - {"query_id"})), "query_id")
+    _check_events(happened, shown, joined, engine)
+    return read_log(
+        joined,
+        query="user_query",
+        doc=OBJECT,
+        position=ORDINAL,
+        click=CLICK,
+        page="query_id",
+        time="timestamp" if "timestamp" in asked.columns else "",
+        original="",
+        ranker=ranker,
+        context=context,
+        position_base=position_base,
+        engine=engine,
+    )
 
 
 def flatten(table: ir.Table) -> ir.Table:
@@ -102,32 +117,44 @@ def flatten(table: ir.Table) -> ir.Table:
 
 
 def _shown(events: ir.Table) -> ir.Table:
-    action = events.action_name.lower()
-    kept = events.filter(action.isin([*IMPRESSIONS, CLICK]) & events[OBJECT].notnull())
+    """Return every object shown for a query: its position, and whether it was clicked."""
+    kept = events.filter(events.action_name.lower().isin([*IMPRESSIONS, CLICK]) & events[OBJECT].notnull())
     position = number(kept[ORDINAL])
     is_click = kept.action_name.lower() == CLICK
-    return kept.group_by(page=kept.query_id.cast("string"), doc=kept[OBJECT].cast("string")).agg(
-        position=ibis.coalesce(position.min(where=~is_click), position.min()),
-        click=is_click.ifelse(1, 0).max(),
-        seen=is_click.ifelse(0, 1).max(),
+    grouped = kept.group_by(kept.query_id.cast("string").name("query_id"), kept[OBJECT].cast("string").name(OBJECT))
+    return grouped.agg(
+        ibis.coalesce(position.min(where=~is_click), position.min()).name(ORDINAL),
+        is_click.ifelse(1, 0).max().name(CLICK),
+        is_click.ifelse(0, 1).max().name("seen"),
     )
 
 
-def _check_impressions(events: ir.Table, shown: ir.Table, engine: Engine) -> None:
-    count = shown.agg(results=shown.count(), seen=shown.seen.sum())
-    found = engine.fetch(count, task="Reading events").to_pylist()[0]
-    if found["seen"]:
-        return
-    actions = events.group_by("action_name").agg(rows=events.count()).order_by(ibis.desc("rows")).limit(5)
-    names = engine.fetch(actions, task="Reading events")["action_name"].to_pylist()
-    raise InputError(
-        f"no impressions among the events: expected the actions {' or '.join(IMPRESSIONS)} with {OBJECT}, found "
-        f"{', '.join(map(str, names)) or 'no event'}; log what was shown, not only what was clicked"
-    )
+def _check_events(events: ir.Table, shown: ir.Table, joined: ir.Table, engine: Engine) -> None:
+    counts = shown.agg(results=shown.count(), seen=shown.seen.sum()).cross_join(joined.agg(known=joined.count()))
+    found = engine.fetch(counts, task="Reading events").to_pylist()[0]
+    if not found["seen"]:
+        actions = events.group_by("action_name").agg(rows=events.count()).order_by(ibis.desc("rows")).limit(5)
+        names = engine.fetch(actions, task="Reading events")["action_name"].to_pylist()
+        raise InputError(
+            f"no impressions among the events: expected the actions {' or '.join(IMPRESSIONS)} with {OBJECT}, found "
+            f"{', '.join(map(str, names)) or 'no event'}; log what was shown, not only what was clicked"
+        )
+    if not found["known"]:
+        raise InputError(
+            f"no query_id of the {found['results']:,} results shown is among the queries: export queries and events of "
+            "the same time"
+        )
+    if found["known"] < found["results"]:
+        warnings.warn(
+            f"{found['results'] - found['known']:,} of {found['results']:,} results were shown for a query_id that is "
+            "not among the queries; they are left out",
+            HarvestWarning,
+            stacklevel=3,
+        )
 
 
 def _require(table: ir.Table, needed: Sequence[str], what: str) -> None:
     missing = [name for name in needed if name not in table.columns]
     if missing:
-        found = ", ".join(table.columns[:12])
+        found = spell_columns(table.columns)
         raise InputError(f"the UBI {what} lack {', '.join(missing)}: found {found}; export them as they are")

@@ -52,7 +52,7 @@ def validate_log(log: ClickLog) -> None:
             f"check the column {log.roles.get('click') or log.roles['clicks']!r}"
         )
     if log.has("page"):
-        _check_pages(log)
+        _check_pages(log, totals["rows"])
 
 
 def row_checks(log: ClickLog) -> list[Check]:
@@ -64,7 +64,7 @@ def row_checks(log: ClickLog) -> list[Check]:
     ]
     for role in ("position", "original"):
         if role in columns:
-            checks += _position_checks(columns[role], role)
+            checks += _position_checks(columns[role], role, log.position_base)
     clicks, impressions = columns["clicks"], columns["impressions"]
     if "click" in log.roles:
         remedy = "a click is 0 or 1 (or false, true); pass counts with --clicks and --impressions"
@@ -77,9 +77,11 @@ def row_checks(log: ClickLog) -> list[Check]:
     return [*checks, Check("clicks", clicks > impressions, "have more clicks than impressions", remedy)]
 
 
-def _position_checks(position: ir.Value, role: str) -> list[Check]:
-    above = Check(role, position < 1, "are less than 1", "0-based? pass --position-base 0")
-    return [*_whole_check(position, role, "positions count 1, 2, 3 …"), above]
+def _position_checks(position: ir.Value, role: str, base: int) -> list[Check]:
+    counting = f"positions count {base}, {base + 1}, {base + 2} …"
+    remedy = "0-based? pass --position-base 0" if base == 1 else counting
+    above = Check(role, position < 1, f"are less than {base}", remedy)
+    return [*_whole_check(position, role, counting), above]
 
 
 def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
@@ -104,15 +106,16 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _check_pages(log: ClickLog) -> None:
+def _check_pages(log: ClickLog, rows: int) -> None:
     t = log.table
     doubled = t.group_by("page", "doc").agg(rows=t.count()).filter(lambda pair: pair.rows > 1)
     answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum())
     totals = log.engine.fetch(answer, task="Checking the pages").to_pylist()[0]
     if totals["pairs"]:
-        examples = log.engine.fetch(doubled.limit(3), task="Checking the pages").to_pylist()
+        named = doubled.select(doubled.page.name(log.roles["page"]), doubled.doc.name(log.roles["doc"]))
+        examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
         raise InputError(
-            f"column {log.roles['page']!r}: {totals['rows']:,} rows show a document twice on one page, "
-            f"such as {_show(examples)}; expected one row per page and document: remove the copies, "
-            "or name the column that tells pages apart with --page"
+            f"column {log.roles['page']!r}: {totals['rows']:,} of {rows:,} rows show a document twice on one page, "
+            f"such as {_show(examples)}; expected one row per page and document: remove the copies, or name the "
+            "column that tells pages apart with --page (--page '' if there is none)"
         )

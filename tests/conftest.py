@@ -1,0 +1,45 @@
+"""What several tests share: one engine of each kind, the real log where it is present."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from clickharvest.engines import DuckDBEngine, SparkEngine
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def duckdb_engine() -> DuckDBEngine:
+    return DuckDBEngine()
+
+
+@pytest.fixture(scope="session")
+def spark_engine() -> SparkEngine:
+    pytest.importorskip("pyspark", reason="the Spark extra is not installed")
+    engine = SparkEngine(master="local[2]")
+    engine.session.conf.set("spark.sql.shuffle.partitions", "2")
+    return engine
+
+
+@pytest.fixture(scope="session")
+def yandex_log() -> Path:
+    path = SHARED_DATA / "yandex_sessions.parquet"
+    if not path.exists():
+        pytest.skip("the real log yandex_sessions.parquet is not on this machine")
+    return path
+
+
+@pytest.fixture(scope="session")
+def toy_rankings() -> pa.Table:
+    """The paper's first figure: one query, five documents, three rankers."""
+    rankers = {"f1": "d1 d2 d3 d4 d5", "f2": "d2 d1 d3 d5 d4", "f3": "d2 d3 d1 d5 d4"}
+    rows = [
+        {"query": "x", "ranker": ranker, "doc": doc, "position": position}
+        for ranker, ranking in rankers.items()
+        for position, doc in enumerate(ranking.split(), start=1)
+    ]
+    return pa.Table.from_pylist(rows)
