@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clickharvest.designs import Rankings, Swap
+from clickharvest.diagnosis import diagnose
 from clickharvest.engines import DuckDBEngine
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting import harvest, harvest_to_parquet
@@ -165,3 +167,18 @@ def test_the_real_log(yandex_log: Any) -> None:
     clicked = interventions.clicked()
     assert clicked.n_units == 404
     assert clicked.clicks.sum() == 39_677
+
+
+@pytest.mark.parametrize("name", ["positions", "weight", "shown", "level", "early", "arm", "share", "part", "rows"])
+def test_any_context_name_will_do(name: str, toy_rankings: pa.Table) -> None:
+    rows = [row | {name: 1.0, "click": 1, "original": row["position"], "time": 1} for row in toy_rankings.to_pylist()]
+    log = read_log(pa.Table.from_pylist(rows), context=[name])
+    for design in (None, Rankings(toy_rankings), Swap.uniform(3)):
+        assert set(harvest(log, design=design).contexts) == {name}
+        assert diagnose(log, design=design).segments[0].column == name
+
+
+def test_counted_rows_never_shown_are_left_out() -> None:
+    shown = {"query": ["q"] * 3, "doc": ["a"] * 3, "position": [1, 2, 3], "clicks": [1, 1, 0], "impressions": [2, 1, 0]}
+    assert harvest(read_log(pa.table(shown))).position.tolist() == [1, 2]
+    assert diagnose(read_log(pa.table(shown))).positions == (1, 2)

@@ -63,7 +63,7 @@ class Rankings:
         return _summed(self.placements(log), log)
 
     def placements(self, log: ClickLog) -> ir.Table:
-        """Return one row per unit and ranker: where the ranker puts it, and the ranker's share as `weight`."""
+        """Return one row per unit and ranker: where the ranker puts it, and the ranker's share as `_weight`."""
         ranked = self._read(log)
         shared = [name for name in log.context if name in ranked.columns]
         seen = log.table.select("query", *log.context).distinct()
@@ -73,10 +73,10 @@ class Rankings:
         if self.traffic is not None:
             weights = self._given_shares()
             weight = ranked.ranker.cases(*weights.items(), else_=0.0)
-            return ranked.select(*columns, weight=weight)
+            return ranked.select(*columns, _weight=weight)
         counted = self._counted_shares(log)
-        joined = ranked.inner_join(counted, ranked.ranker == counted.arm)
-        return joined.select(*columns, weight=counted.share)
+        joined = ranked.inner_join(counted, ranked.ranker == counted._arm)
+        return joined.select(*columns, _weight=counted._share)
 
     def _read(self, log: ClickLog) -> ir.Table:
         opened, _ = open_source(self.source, log.engine, text=("query", "ranker", "doc", "position"))
@@ -105,8 +105,8 @@ class Rankings:
                 "or give the shares with --traffic a=50,b=50"
             )
         top = log.table.filter(log.table.position == 1)
-        counted = top.group_by(arm=top.ranker.cast("string")).agg(pages=top.impressions.sum().cast("float64"))
-        return counted.select("arm", share=counted.pages / counted.pages.sum().over(ibis.window()))
+        counted = top.group_by(_arm=top.ranker.cast("string")).agg(pages=top.impressions.sum().cast("float64"))
+        return counted.select("_arm", _share=counted.pages / counted.pages.sum().over(ibis.window()))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Swap:
         drawn = [
             placed.mutate(
                 position=placed.position.cases((self.pivot, rank), (rank, self.pivot), else_=placed.position),
-                weight=placed.weight * probability,
+                _weight=placed._weight * probability,
             )
             for rank, probability in self.probabilities.items()
             if probability > 0
@@ -162,9 +162,9 @@ class Swap:
             )
         t = log.table
         keys = ["query", *log.context, "doc"]
-        placed = t.group_by(*keys, position=t.original).agg(shown=t.impressions.sum())
-        weight = placed.shown / placed.shown.sum().over(ibis.window(group_by=keys))
-        return placed.select(*keys, position=placed.position.cast("int64"), weight=weight)
+        placed = t.group_by(*keys, position=t.original).agg(_shown=t.impressions.sum())
+        weight = placed._shown / placed._shown.sum().over(ibis.window(group_by=keys))
+        return placed.select(*keys, position=placed.position.cast("int64"), _weight=weight)
 
 
 def check_design(log: ClickLog, design: Design, max_position: int | None) -> None:
@@ -184,7 +184,7 @@ def check_design(log: ClickLog, design: Design, max_position: int | None) -> Non
     if total["outside"] == total["shown"]:
         raise InputError(
             "no impression of the log is where the design says it could be: check that the rankings use the "
-            "log's queries, documents and position base"
+            "log's queries, documents and position base, and that --traffic names their rankers"
         )
     if total["outside"]:
         warnings.warn(
@@ -197,4 +197,4 @@ def check_design(log: ClickLog, design: Design, max_position: int | None) -> Non
 
 def _summed(placements: ir.Table, log: ClickLog) -> ir.Table:
     keys = ["query", *log.context, "doc", "position"]
-    return placements.group_by(*keys).agg(exposure=placements.weight.sum()).filter(lambda c: c.exposure > 0)
+    return placements.group_by(*keys).agg(exposure=placements._weight.sum()).filter(lambda c: c.exposure > 0)

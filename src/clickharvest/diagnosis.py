@@ -16,7 +16,7 @@ import ibis.expr.types as ir
 from clickharvest.assumptions import Finding, drift, ranker_independence, repetition, sample_ratio
 from clickharvest.designs import Design, check_design
 from clickharvest.engines import DuckDBEngine, Engine
-from clickharvest.errors import NotIdentifiedError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting import harvest_table
 from clickharvest.identification import linked_positions, longest_linked_prefix, spell_positions
 from clickharvest.interventions import Interventions, UnitKind
@@ -118,6 +118,8 @@ def diagnose(
         >>> diagnose(log).unlinked
         (3,)
     """
+    if anchor < 1:
+        raise InputError(f"anchor is {anchor}: expected a position, 1 or more")
     if isinstance(source, Interventions):
         engine: Engine = DuckDBEngine()
         context, findings = tuple(source.contexts), list[Finding]()

@@ -104,7 +104,7 @@ def harvest_table(
         cells = _designed_cells(cells, design, log, max_position)
     keys = ["query", *log.context, "doc"] if unit == "context" else ["query", "doc"]
     positions = cells.count() if unit == "context" else cells.position.nunique()
-    units = cells.group_by(*keys).agg(positions=positions).filter(lambda u: u.positions >= 2)
+    units = cells.group_by(*keys).agg(_positions=positions).filter(lambda u: u._positions >= 2)
     units = units.select(*keys, unit=ibis.row_number().over(order_by=[units[key] for key in keys]))
     joined = cells.inner_join(units, same(cells, units, keys))
     columns = {name: joined[name].cast("int64") for name in ("unit", "position", "clicks", "impressions")}

@@ -60,8 +60,9 @@ class ClickLog:
 
     @cached_property
     def table(self) -> ir.Table:
-        """The log as a table of `columns`."""
-        return self.source.select(**self.columns)
+        """The log as a table of `columns`, without counted rows that were never shown."""
+        shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
+        return shown.select(**self.columns)
 
     def has(self, role: str) -> bool:
         """Whether the log has a column in this optional role."""

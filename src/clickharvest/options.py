@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +21,7 @@ import typer
 from clickharvest.designs import Design, Rankings, Swap
 from clickharvest.engines import DuckDBEngine, Engine, Monitor, SparkEngine
 from clickharvest.errors import InputError
-from clickharvest.logs import ClickLog, read_log
+from clickharvest.logs import ROLES, ClickLog, read_log
 from clickharvest.ubi import read_ubi
 
 COLUMNS = "Columns of the log"
@@ -126,19 +127,7 @@ class LogOptions:
     @property
     def columns(self) -> dict[str, Any]:
         """The columns the user named, by role."""
-        roles = (
-            "query",
-            "doc",
-            "position",
-            "click",
-            "clicks",
-            "impressions",
-            "ranker",
-            "page",
-            "time",
-            "original",
-        )
-        return {role: column for role in roles if (column := getattr(self, role)) is not None}
+        return {role: column for role in ROLES if (column := getattr(self, role)) is not None}
 
     @property
     def context_columns(self) -> tuple[str, ...]:
@@ -253,11 +242,13 @@ def parse_shares(text: str, option: str) -> dict[str, float]:
     for part in text.split(","):
         name, separator, value = part.partition("=")
         try:
-            if not separator or not name.strip() or name.strip() in shares:
+            if not separator or not name.strip() or name.strip() in shares or not 0 <= float(value) < math.inf:
                 raise ValueError
             shares[name.strip()] = float(value)
         except ValueError:
-            raise InputError(f"{option} {text}: expected name=number,name=number,… with every name once") from None
+            raise InputError(
+                f"{option} {text}: expected name=number,name=number,… with every name once and numbers of 0 or more"
+            ) from None
     return shares
 
 

@@ -22,6 +22,12 @@ COMPILERS = {
 DIALECTS = tuple(COMPILERS)
 
 
+class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
+    """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
+
+    treat_nan_as_null: bool = False
+
+
 def to_sql(table: ir.Table, dialect: str) -> str:
     """Return an expression over unbound tables as SQL.
 
@@ -37,6 +43,8 @@ def to_sql(table: ir.Table, dialect: str) -> str:
     """
     if dialect not in COMPILERS:
         raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
+    if dialect == "spark" and ibis.options.pyspark is None:
+        ibis.options.pyspark = _SparkOptions()
     compiler = COMPILERS[dialect]()
     return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
 
