@@ -1,0 +1,215 @@
+"""Optimisers: many problems of one shape at a time. They know nothing of clicks.
+
+A *batch* is B problems whose parameters are the rows of an array [B, n]: folds × penalties, bootstrap replicates,
+several starts. `minimise` (L-BFGS) is for smooth problems, concave or nearly; `descend` (Adam) for networks, with
+early stopping on a held-out loss. Both run on whatever device JAX has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+ValueAndGrad = Callable[[Array], tuple[Array, Array]]
+Tick = Callable[[float], None]
+
+
+class Status(StrEnum):
+    """How an optimisation ended."""
+
+    converged = "converged: the gradient is as small as asked for"
+    stalled = "stalled: no step improves the value any more, at the limit of floating-point numbers"
+    finished = "finished: all the epochs asked for are done"
+    stopped_early = "stopped early: the held-out value no longer improves"
+    out_of_iterations = "ran out of iterations before it converged: allow more, or raise the penalty"
+    not_finite = "failed: the value is not finite, the parameters have left the sensible range"
+
+    @property
+    def good(self) -> bool:
+        """Whether the parameters can be used."""
+        return self in (Status.converged, Status.stalled, Status.finished, Status.stopped_early)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of a batch of B problems.
+
+    Attributes:
+        params: parameters, [B, n].
+        value: values there, [B].
+        iterations: iterations taken, [B].
+        status: how each ended.
+    """
+
+    params: Array
+    value: Array
+    iterations: NDArray[np.int64]
+    status: tuple[Status, ...]
+
+
+def minimise(
+    value_and_grad: ValueAndGrad,
+    start: Array,
+    *,
+    tolerance: float = 1e-5,
+    max_iterations: int = 500,
+    memory: int = 10,
+    tick: Tick | None = None,
+) -> Solution:
+    """Minimise each problem of a batch by L-BFGS with backtracking.
+
+    Args:
+        value_and_grad: [B, n] → values [B] and gradients [B, n]. Values should be of order one.
+        start: where to start, [B, n].
+        tolerance: a problem has converged when its largest gradient component is below this.
+        max_iterations: at most so many steps.
+        memory: pairs of steps and gradient changes that shape the next step.
+        tick: called with the share of problems that are done.
+
+    Example:
+        >>> quadratic = lambda p: (((p - 3.0) ** 2).sum(1), 2 * (p - 3.0))
+        >>> solution = minimise(quadratic, np.zeros((2, 1)))
+        >>> solution.params.tolist(), solution.status[0].name
+        ([[3.0], [3.0]], 'converged')
+    """
+    params = np.array(start, dtype=np.float64)
+    value, grad = value_and_grad(params)
+    batch = len(params)
+    steps: list[tuple[Array, Array, Array]] = []
+    status: list[Status | None] = [None] * batch
+    iterations = np.zeros(batch, dtype=np.int64)
+    for _ in range(max_iterations):
+        finite = np.isfinite(value) & np.isfinite(grad).all(axis=1)
+        flat = np.abs(grad).max(axis=1, initial=0.0) < tolerance
+        for i in range(batch):
+            if status[i] is None and (flat[i] or not finite[i]):
+                status[i] = Status.converged if finite[i] else Status.not_finite
+        active = np.array([s is None for s in status])
+        if tick is not None:
+            tick(float(1 - active.mean()))
+        if not active.any():
+            break
+        iterations[active] += 1
+        direction = np.where(active[:, None], -_two_loops(grad, steps), 0.0)
+        slope = (direction * grad).sum(axis=1)
+        uphill = active & (slope >= 0)
+        direction[uphill], slope[uphill] = -grad[uphill], -(grad[uphill] ** 2).sum(axis=1)
+        if not steps:
+            direction /= np.maximum(1.0, np.linalg.norm(direction, axis=1, keepdims=True))
+            slope = (direction * grad).sum(axis=1)
+        moved, new_value, new_grad, found = _backtrack(value_and_grad, params, value, grad, direction, slope, active)
+        for stuck in np.flatnonzero(active & ~found):
+            status[stuck] = Status.stalled
+        step, change = moved - params, new_grad - grad
+        curvature = (step * change).sum(axis=1)
+        steps = [*steps[-(memory - 1) :], (step, change, np.where(curvature > 1e-12, curvature, np.inf))]
+        params, value, grad = moved, new_value, new_grad
+    ended = tuple(Status.out_of_iterations if s is None else s for s in status)
+    return Solution(params, value, iterations, ended)
+
+
+def _two_loops(grad: Array, steps: list[tuple[Array, Array, Array]]) -> Array:
+    """Return the approximate inverse Hessian times the gradient, row by row (Nocedal's recursion)."""
+    q = grad.copy()
+    shares = []
+    for step, change, curvature in reversed(steps):
+        share = (step * q).sum(axis=1) / curvature
+        q -= share[:, None] * change
+        shares.append(share)
+    if steps:
+        _, change, curvature = steps[-1]
+        scale = np.where(np.isfinite(curvature), curvature, 1.0) / np.maximum((change**2).sum(axis=1), 1e-300)
+        q *= np.where(np.isfinite(curvature), scale, 1.0)[:, None]
+    for (step, change, curvature), share in zip(steps, reversed(shares), strict=True):
+        q += (share - (change * q).sum(axis=1) / curvature)[:, None] * step
+    return q
+
+
+def _backtrack(
+    value_and_grad: ValueAndGrad,
+    params: Array,
+    value: Array,
+    grad: Array,
+    direction: Array,
+    slope: Array,
+    active: NDArray[np.bool_],
+) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """Halve each active problem's step until its value falls enough (Armijo); at most 30 times."""
+    length = np.where(active, 1.0, 0.0)
+    for _ in range(30):
+        moved = params + length[:, None] * direction
+        new_value, new_grad = value_and_grad(moved)
+        enough = np.isfinite(new_value) & (new_value <= value + 1e-4 * length * slope + 1e-14 * np.abs(value))
+        if (enough | ~active).all():
+            return moved, new_value, new_grad, enough
+        length = np.where(enough, length, length / 2)
+    kept = enough[:, None]
+    return np.where(kept, moved, params), np.where(enough, new_value, value), np.where(kept, new_grad, grad), enough
+
+
+def descend(
+    loss: Callable[[Any], Any],
+    held_out: Callable[[Any], Any] | None,
+    start: Array,
+    *,
+    rate: float = 0.03,
+    epochs: int = 1_000,
+    patience: int = 100,
+    every: int = 20,
+    tick: Tick | None = None,
+) -> Solution:
+    """Minimise each problem of a batch by Adam, keeping the parameters with the best held-out loss.
+
+    Args:
+        loss: traced function [B, n] → [B].
+        held_out: traced function [B, n] → [B] of the part kept aside; None runs all epochs and keeps the last.
+        start: where to start, [B, n].
+        rate: Adam's learning rate.
+        epochs: at most so many full-batch steps.
+        patience: stop when no problem has improved for so many.
+        every: steps between two looks at the held-out loss.
+        tick: called with the share of the epochs that is done.
+    """
+    optimiser = optax.adam(rate)
+
+    @jax.jit
+    def advance(params: Any, state: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            params, state = carry
+            grad = jax.grad(lambda p: jnp.sum(loss(p)))(params)
+            update, state = optimiser.update(grad, state)
+            return (optax.apply_updates(params, update), state), None
+
+        (params, state), _ = jax.lax.scan(step, (params, state), length=every)
+        return params, state, loss(params), loss(params) if held_out is None else held_out(params)
+
+    params = jnp.asarray(start)
+    state = optimiser.init(params)
+    best, best_value, best_loss = np.array(start), np.full(len(start), np.inf), np.full(len(start), np.inf)
+    seen = np.zeros(len(start), dtype=np.int64)
+    done = 0
+    while done < epochs and (held_out is None or done - seen.max() < patience or not done):
+        params, state, value, aside = advance(params, state)
+        done += every
+        better = np.asarray(aside) < best_value if held_out is not None else np.isfinite(np.asarray(aside))
+        best = np.where(better[:, None], np.asarray(params), best)
+        best_value = np.where(better, np.asarray(aside), best_value)
+        best_loss = np.where(better, np.asarray(value), best_loss)
+        seen = np.where(better, done, seen)
+        if tick is not None:
+            tick(min(1.0, done / epochs))
+    early = held_out is not None and done < epochs
+    status = [
+        Status.not_finite if not np.isfinite(v) else Status.stopped_early if early else Status.finished
+        for v in best_value
+    ]
+    return Solution(best, best_loss, seen, tuple(status))
