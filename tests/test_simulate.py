@@ -279,6 +279,14 @@ class TestHarvest:
         assert_array_equal(direct.clicks, piped.clicks)
         assert set(direct.query) <= set(np.flatnonzero(simulation.served.sum(axis=0)))
 
+    def test_short_pages(self) -> None:
+        """Queries with fewer documents than positions show what they have."""
+        simulation = simulate_protocol(sweeps=1, corpus=synthetic_corpus(1200, docs=(5, 12)), **SMALL)
+        assert simulation.log.num_rows == 2 * np.minimum(simulation.train.sizes, 10).sum()
+        direct, piped = simulation.interventions(), simulation.harvest()
+        assert_array_equal(direct.position, piped.position)
+        assert_array_equal(direct.clicks, piped.clicks)
+
     def test_exposures_are_the_design_ones(self, uneven: Simulation) -> None:
         assert uneven.traffic == pytest.approx({"f1": 0.8, "f2": 0.15, "f3": 0.05})
         found = uneven.interventions()

@@ -1,85 +1,27 @@
-"""Simulated click logs with known truth: every simulator returns the log and what an estimator should find."""
+"""Simulated click logs with known truth: every simulator returns the log and what an estimator should find.
+
+- `simulate_ab_log`: a small A/B test on two devices, for demos and tests.
+- `simulate_protocol`: the semi-synthetic protocol of Fang, Agarwal and Joachims (2019), in four steps:
+
+      corpus ──► rankers ──► contexts, examination ──► clicks
+
+  `synthetic_corpus` makes the learning-to-rank corpus where none is given.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from clickharvest.simulate.ab_test import Truth, simulate_ab_log
+from clickharvest.simulate.corpus import Corpus, synthetic_corpus
+from clickharvest.simulate.examination import EXAMINATIONS, Examination
+from clickharvest.simulate.protocol import Simulation, simulate_protocol
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from clickharvest.errors import InputError
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The examination behind a simulated log.
-
-    Attributes:
-        contexts: the distinct values of the context column, [m].
-        examination: p_k(x) for each of them and each position from 1, [m, K].
-    """
-
-    contexts: tuple[str, ...]
-    examination: NDArray[np.float64]
-
-
-def simulate_ab_log(
-    *,
-    pages: int = 20_000,
-    queries: int = 200,
-    docs: int = 15,
-    positions: int = 10,
-    rankers: int = 3,
-    seed: int = 0,
-) -> tuple[pa.Table, Truth]:
-    """Simulate an A/B test of several rankers on two devices.
-
-    Examination is p_k(x) = k^{−η(x)} with η = 0.7 on desktop and 1.4 on mobile. Every query has its own documents
-    with relevances r ~ Beta(1, 2); queries arrive with Zipf frequencies; each ranker orders a query's documents by
-    r plus its own noise; the ranker and the device of a page are drawn at random.
-    Click ~ Bernoulli(p_k(x) · r).
-
-    Args:
-        pages: number of result pages.
-        queries: number of distinct queries.
-        docs: candidate documents per query.
-        positions: documents shown on a page.
-        rankers: number of rankers in the test.
-        seed: seed of all randomness.
-
-    Returns:
-        The log, an Arrow table with columns `page, query, ranker, device, doc, position, click` and
-        pages × positions rows, and the truth.
-
-    Example:
-        >>> log, truth = simulate_ab_log(pages=100)
-        >>> log.num_rows, truth.examination.shape
-        (1000, (2, 10))
-    """
-    if positions > docs:
-        raise InputError(f"{positions} positions cannot be filled with {docs} documents: lower positions")
-    random = np.random.default_rng(seed)
-    relevance = random.beta(1, 2, (queries, docs))
-    noise = random.normal(0, 0.25, (rankers, queries, docs))
-    shown = np.argsort(-(relevance + noise), axis=2)[:, :, :positions]
-    frequency = 1 / np.arange(1, queries + 1)
-    query = random.choice(queries, pages, p=frequency / frequency.sum())
-    ranker = random.integers(rankers, size=pages)
-    device = random.integers(2, size=pages)
-    k = np.arange(1, positions + 1)
-    examination = k ** -np.array([[0.7], [1.4]])
-    doc = shown[ranker, query]
-    clicks = random.random((pages, positions)) < examination[device] * relevance[query[:, None], doc]
-    log = pa.table(
-        {
-            "page": np.repeat(np.arange(pages), positions),
-            "query": np.char.add("query ", np.repeat(query, positions).astype(str)),
-            "ranker": np.array(list("abcdefghijklmnopqrstuvwxyz"))[np.repeat(ranker, positions)],
-            "device": np.array(["desktop", "mobile"])[np.repeat(device, positions)],
-            "doc": np.char.add("doc ", (query[:, None] * docs + doc).ravel().astype(str)),
-            "position": np.tile(k, pages),
-            "click": clicks.ravel().astype(np.int8),
-        }
-    )
-    return log, Truth(("desktop", "mobile"), examination)
+__all__ = [
+    "EXAMINATIONS",
+    "Corpus",
+    "Examination",
+    "Simulation",
+    "Truth",
+    "simulate_ab_log",
+    "simulate_protocol",
+    "synthetic_corpus",
+]
