@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -39,19 +40,19 @@ LOG = """
 """
 
 HARVEST = """
-    WITH cells AS (
-        SELECT {keys}, position, count(*) FILTER (click = 1) AS clicks, count(*) AS impressions
-        FROM '{log}' GROUP BY ALL
-    ),
-    units AS (
+    WITH units AS (
         SELECT {keys}, row_number() OVER (ORDER BY {keys}) - 1 AS unit
-        FROM (SELECT {keys} FROM cells GROUP BY ALL HAVING count(*) >= 2)
+        FROM (SELECT {keys} FROM '{log}' GROUP BY ALL HAVING min(position) < max(position))
     )
     SELECT
-        unit, query, position::BIGINT AS position, impressions::DOUBLE AS exposure, clicks, impressions{context}
-    FROM cells JOIN units USING ({keys})
+        unit, any_value(query) AS query, position::BIGINT AS position, count(*)::DOUBLE AS exposure,
+        count(*) FILTER (click = 1) AS clicks, count(*) AS impressions{context}
+    FROM '{log}' JOIN units USING ({keys})
+    GROUP BY unit, position
     ORDER BY unit, position
 """
+# Reads the log twice, and so groups by two integers where one pass would group by texts: as fast at 20M rows as a
+# group-by of the log followed by a join with its own units, and a tenth less CPU time at 100M (one run of each).
 
 
 def generate(rows: str, log: str) -> None:
@@ -86,7 +87,8 @@ def sql(log: str, result: str, temp: str, context: Sequence[str]) -> None:
     con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     con.execute(f"SET temp_directory = '{temp}'")
     keys = ", ".join(["query", *context, "doc"])
-    query = HARVEST.format(log=log, keys=keys, context="".join(f", {column}" for column in context))
+    contexts = "".join(f", any_value({column}) AS {column}" for column in context)
+    query = HARVEST.format(log=log, keys=keys, context=contexts)
     con.execute(f"COPY ({query}) TO '{result}' (FORMAT parquet, COMPRESSION zstd)")
 
 
@@ -103,7 +105,7 @@ def pandas(log: str, result: str, temp: str, context: Sequence[str]) -> None:
     units["unit"] = units.index
     found = cells.merge(units, on=keys).sort_values(["unit", "position"])
     found["exposure"] = found["impressions"].astype("float64")
-    counts = {name: "int64" for name in ("unit", "position", "clicks", "impressions")}
+    counts = dict.fromkeys(("unit", "position", "clicks", "impressions"), "int64")
     columns = ["unit", "query", "position", "exposure", "clicks", "impressions", *context]
     found[columns].astype(counts).to_parquet(result, compression="zstd", index=False)
 
@@ -114,12 +116,18 @@ CONTENDERS: dict[str, Callable[[str, str, str, Sequence[str]], None]] = {
     "hand-written SQL": sql,
     "pandas": pandas,
 }
-LIBRARIES = {"clickharvest": "clickharvest", "hand-written SQL": "duckdb", "pandas": "pandas"}
+LIBRARIES = {
+    "clickharvest": ["clickharvest.harvesting", "clickharvest.validation"],
+    "clickharvest, validate=False": ["clickharvest.harvesting"],
+    "hand-written SQL": ["duckdb"],
+    "pandas": ["pandas", "pyarrow.parquet"],
+}
 
 
 def run(contender: str, log: str, result: str, temp: str, *context: str) -> None:
     """Run one contender and print what it took."""
-    __import__(LIBRARIES[contender.split(",")[0]])
+    for library in LIBRARIES[contender]:
+        importlib.import_module(library)
     start, start_cpu = time.perf_counter(), time.process_time()
     CONTENDERS[contender](log, result, temp, context)
     took = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - start_cpu}

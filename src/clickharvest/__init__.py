@@ -13,7 +13,7 @@
 >>> diagnose(log).identified
 True
 >>> print(harvest(log))
-Interventions: 3,162 units, 7,454 rows, 1,966 clicks, positions 1-10, realised exposures, context device
+Interventions: 1,627 units, 3,638 rows, 2,630 clicks, positions 1-10, realised exposures, context device
 
 Names are imported when first used, so that the parts which need no engine also run where none is installed.
 """

@@ -7,42 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
+from clickharvest.findings import ALARM, Status, spell_p
+from clickharvest.findings import Finding as Finding
 from clickharvest.overlap import level_of
 
 if TYPE_CHECKING:
     from clickharvest.logs import ClickLog
-
-Status = Literal["ok", "note", "warning", "blocking"]
-
-ALARM = 0.001
-"""p-values below this are called out: with several tests on large logs, .05 would cry wolf."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of one check.
-
-    Attributes:
-        name: what was checked.
-        status: `ok`, `note` (good to know), `warning` (estimates may be off) or `blocking` (there are none).
-        sentence: the outcome in words.
-        value: the number behind it, if any.
-        p_value: how likely at least such a number is when all is well, if that can be said.
-    """
-
-    name: str
-    status: Status
-    sentence: str
-    value: float | None = None
-    p_value: float | None = None
 
 
 def repetition(log: ClickLog) -> list[Finding]:
@@ -122,12 +99,12 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
         if p_value < ALARM:
             sentence = (
                 f"The choice of ranker depends on {column} (traffic mixes differ by {_percent(distance)}, "
-                f"{_p(p_value)}): design exposures and AllPairs would be biased; realised exposures with ClickShare "
-                "are not affected."
+                f"{spell_p(p_value)}): design exposures and AllPairs would be biased; realised exposures with "
+                "ClickShare are not affected."
             )
             findings.append(Finding(name, "warning", sentence, distance, p_value))
         else:
-            sentence = f"No sign that the choice of ranker depends on {column} ({_p(p_value)})."
+            sentence = f"No sign that the choice of ranker depends on {column} ({spell_p(p_value)})."
             findings.append(Finding(name, "ok", sentence, distance, p_value))
     return findings
 
@@ -169,11 +146,11 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
     value = float(np.max(np.abs(observed - expected)) / observed.sum())
     told = ", ".join(f"{arm} {_percent(n / observed.sum())}" for arm, n in pages.items())
     if traffic is None:
-        sentence = f"Traffic: {told}. If equal shares were meant, {_p(p_value)}; test other shares with --traffic."
+        sentence = f"Traffic: {told}. If equal shares were meant, {spell_p(p_value)}; test other shares with --traffic."
         return [Finding("sample ratio", "note" if p_value < ALARM else "ok", sentence, value, p_value)]
     verdict = "as meant" if p_value >= ALARM else "not as meant: is part of the traffic lost or logged twice?"
     status: Status = "ok" if p_value >= ALARM else "warning"
-    return [Finding("sample ratio", status, f"Traffic: {told}, {verdict} ({_p(p_value)}).", value, p_value)]
+    return [Finding("sample ratio", status, f"Traffic: {told}, {verdict} ({spell_p(p_value)}).", value, p_value)]
 
 
 def drift(log: ClickLog) -> list[Finding]:
@@ -230,11 +207,11 @@ def _common_drift(s: Mapping[str, float]) -> Finding:
     value = s["early_clicks"] / s["expected"] - 1
     if p_value < ALARM:
         sentence = (
-            f"First halves of units got {value:+.1%} of the clicks expected without drift ({_p(p_value)}): clicking "
-            "changed over time. Harmless if it changed at all positions alike; else fit a shorter period."
+            f"First halves of units got {value:+.1%} of the clicks expected without drift ({spell_p(p_value)}): "
+            "clicking changed over time. Harmless if it changed at all positions alike; else fit a shorter period."
         )
         return Finding("common drift", "warning", sentence, value, p_value)
-    sentence = f"No common drift: first halves of units got {value:+.1%} of the expected clicks ({_p(p_value)})."
+    sentence = f"No common drift: first halves of units got {value:+.1%} of the expected clicks ({spell_p(p_value)})."
     return Finding("common drift", "ok", sentence, value, p_value)
 
 
@@ -245,19 +222,15 @@ def _single_drift(s: Mapping[str, float]) -> Finding:
     if p_value < ALARM:
         sentence = (
             f"Units change between the halves of their displays {value:.2f} times as much as chance allows "
-            f"({_p(p_value)}): their relevance drifts. Fit a shorter period, or use design exposures."
+            f"({spell_p(p_value)}): their relevance drifts. Fit a shorter period, or use design exposures."
         )
         return Finding("drift of single units", "warning", sentence, value, p_value)
-    sentence = f"Units change between halves {value:.2f} times as much as chance allows ({_p(p_value)})."
+    sentence = f"Units change between halves {value:.2f} times as much as chance allows ({spell_p(p_value)})."
     return Finding("drift of single units", "ok", sentence, value, p_value)
 
 
 def _chi_square(observed: NDArray[np.float64], expected: NDArray[np.float64], freedom: int) -> float:
     return float(chdtrc(freedom, ((observed - expected) ** 2 / expected).sum()))
-
-
-def _p(p_value: float) -> str:
-    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
 def _percent(share: float) -> str:

@@ -41,8 +41,11 @@ class Curve(ABC):
     concave: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.anchor not in self.positions or list(self.positions) != sorted(set(self.positions)):
-            raise InputError(f"a curve needs ascending positions with the anchor {self.anchor}: {self.positions}")
+        ascending = list(self.positions) == sorted(set(self.positions))
+        if not ascending or self.anchor not in self.positions or self.positions[0] < 1:
+            raise InputError(
+                f"a curve needs ascending positions from 1 with the anchor {self.anchor} among them: {self.positions}"
+            )
 
     @property
     def anchor_index(self) -> int:
@@ -330,6 +333,8 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """
     if name not in CURVES:
         raise InputError(f"no curve {name!r}: expected one of {', '.join(CURVES)}")
+    if any(size < 1 for size in shape.values()):
+        raise InputError(f"the curve {name!r} got {shape}: expected 1 or more")
     try:
         return CURVES[name](positions, anchor, n_features, **shape)
     except TypeError as error:

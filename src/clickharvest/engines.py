@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
+from clickharvest.files import atomic_path as atomic_path
+from clickharvest.files import first_line as first_line
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -172,12 +174,18 @@ class DuckDBEngine(Engine):
             return InputError(f"{task} failed on the data: {first_line(error)}")
         return super().explain(error, task)
 
+    def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
+        """Run an expression and return its rows as an Arrow table, without the pandas that Ibis would import."""
+        with self.running(task):
+            return self.backend.con.sql(self._compile(table)).to_arrow_table()
+
     def _compile(self, table: ir.Table) -> str:
         """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
         self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
-        types = {name: self.backend.compiler.type_mapper.to_string(kind) for name, kind in table.schema().items()}
-        columns = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
-        return f"SELECT {columns} FROM ({self.backend.compile(table)})"
+        mapper = self.backend.compiler.type_mapper
+        types = {name: mapper.to_string(kind) for name, kind in table.schema().items() if not kind.is_null()}
+        casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
+        return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({self.backend.compile(table)})"
 
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
         self.backend.con.execute(f"CREATE TEMP TABLE {name} AS {self._compile(table)}")
@@ -260,49 +268,6 @@ def check_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if found is None or int(found[1]) < SPARK_JAVA:
         raise EngineError(f"Java {found[1] if found else 'of unknown version'} found at {java}; {advice}")
-
-
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes the name `path` only if the block succeeds.
-
-    Example:
-        >>> target = Path(tempfile.mkdtemp()) / "out.txt"
-        >>> with atomic_path(target) as partial:
-        ...     _ = partial.write_text("whole")
-        >>> target.read_text()
-        'whole'
-    """
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a directory; name a file")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the directory {path.parent} does not exist; create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def first_line(error: BaseException) -> str:
-    """Return what an error says in one line of at most 300 characters, ending in a full stop.
-
-    Example:
-        >>> first_line(ValueError("Invalid Input Error: no magic bytes\\n\\nLINE 1: SELECT …"))
-        'no magic bytes.'
-    """
-    told = re.split(r"\n\s*\n|\nPossible", str(error).strip())[0].splitlines() or [type(error).__name__]
-    text = re.sub(r"^[A-Z][A-Za-z]*( [A-Z][A-Za-z]*)* Error: ", "", told[0])
-    if place := re.match(r"CSV Error on Line: (\d+)", text):
-        # DuckDB quotes the line itself (it may span several) before it tells what is wrong with it.
-        file = re.search(r"^\s*file = (.+)$", str(error), re.MULTILINE)
-        text = f"line {place[1]}{f' of {Path(file[1]).name}' if file else ''}: {told[-1]}"
-    text = text.strip()
-    text = text if len(text) <= 300 else text[:299] + "…"
-    return text if text.endswith((".", "!", "?", "…")) else text + "."
 
 
 def sql_literal(text: str) -> str:

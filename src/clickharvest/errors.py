@@ -31,3 +31,7 @@ class NotIdentifiedError(ClickharvestError):
 
 class HarvestWarning(UserWarning):
     """Part of the log was left out or looks unlike what the options say; the result is still valid."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A fit did not reach its optimum; the message says what to try."""

@@ -7,7 +7,8 @@ of a cross-validation, bootstrap replicates and penalties are problems of one ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 
 from clickharvest.curves import Curve, Params
 from clickharvest.objectives import Objective
-from clickharvest.optimise import Solution, Tick, descend, minimise
+from clickharvest.optimise import Rows, Solution, Tick, descend, minimise
 from clickharvest.samples import Sample
 
 Array = NDArray[np.float64]
 
-BUDGET = 8_000_000
-"""Cells evaluated at once over all problems of a batch; larger batches are evaluated in parts."""
+BUDGET = {"cpu": 1_000_000, "gpu": 100_000_000}
+"""Rows evaluated at once over all problems of a batch, by kind of device; larger batches are evaluated in parts."""
 
 
 class Fit:
@@ -40,7 +41,8 @@ class Fit:
         self.curve, self.objective = curve, objective
         self.x, self.n_clusters = sample.x, sample.n_clusters
         self.scale = max(objective.size, 1.0)
-        self.part = max(1, BUDGET // max(len(sample.unit), 1))
+        budget = BUDGET.get(jax.default_backend(), BUDGET["cpu"])
+        self.part = int(np.clip(budget // max(len(sample.unit), 1), 1, 64))
         _, self._unravel = ravel_pytree(self._initial(np.random.default_rng(0)))
 
     def _initial(self, random: np.random.Generator) -> dict[str, Params]:
@@ -70,7 +72,14 @@ class Fit:
         return (penalty * tamed - self.log_likelihood(flat, x, data, weights)) / self.scale
 
     def solve(
-        self, start: Array, weights: Array, penalty: Array, *, tolerance: float = 1e-5, tick: Tick | None = None
+        self,
+        start: Array,
+        weights: Array,
+        penalty: Array,
+        *,
+        root: Array | None = None,
+        tolerance: float = 1e-5,
+        tick: Tick | None = None,
     ) -> Solution:
         """Minimise the loss of each problem of a batch by L-BFGS.
 
@@ -78,13 +87,20 @@ class Fit:
             start: parameters to start from, [B, n].
             weights: weight of each query, [B, queries].
             penalty: λ of each problem, [B].
-            tolerance: largest gradient component at convergence.
+            root: a matrix L: the problem is solved for z in θ = start + L z, [n, n].
+            tolerance: largest gradient component (with respect to θ, or to z) at convergence.
             tick: called with the share of problems done.
         """
-        with jax.enable_x64(True):
-            compiled = jax.jit(jax.vmap(jax.value_and_grad(self.loss), in_axes=(0, None, None, 0, 0)))
-            call = partial(self._in_parts, compiled, weights=weights, penalty=penalty)
-            return minimise(call, start, tolerance=tolerance, tick=tick)
+        batch = partial(self._in_parts, self._value_and_grad, weights=weights, penalty=penalty)
+        if root is None:
+            return minimise(batch, start, tolerance=tolerance, tick=tick)
+
+        def rounded(z: Array, rows: Rows) -> tuple[Array, Array]:
+            value, grad = batch(start[rows] + z @ root.T, rows)
+            return value, grad @ root
+
+        solution = minimise(rounded, np.zeros_like(start), tolerance=tolerance, tick=tick)
+        return replace(solution, params=start + solution.params @ root.T)
 
     def train(
         self,
@@ -99,7 +115,7 @@ class Fit:
     ) -> Solution:
         """Minimise the loss of each problem by Adam, stopping early on the queries held out (weights [B, queries])."""
         with jax.enable_x64(True):
-            x, data = jax.device_put((self.x, self.objective.data))
+            x, data = self._inputs
             batched = jax.vmap(self.loss, in_axes=(0, None, None, 0, 0))
             loss = partial(_fixed, batched, x, data, jnp.asarray(weights), jnp.asarray(penalty))
             aside = None
@@ -110,47 +126,65 @@ class Fit:
 
     def held_out(self, flat: Array, weights: Array) -> Array:
         """Return the log likelihood of each problem's parameters on weighted queries, [B]."""
-        with jax.enable_x64(True):
-            compiled = jax.jit(jax.vmap(self.log_likelihood, in_axes=(0, None, None, 0)))
-
-            def call(params: Any, x: Any, data: Any, weights: Any, penalty: Any) -> Any:
-                return compiled(params, x, data, weights), params
-
-            return self._in_parts(call, flat, weights=weights, penalty=np.zeros(len(flat)))[0]
+        rows = np.arange(len(flat))
+        loss, _ = self._in_parts(self._value_and_grad, flat, rows, weights=weights, penalty=np.zeros(len(flat)))
+        return -loss * self.scale
 
     def hessian(self, flat: Array, penalty: float) -> Array:
         """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
         with jax.enable_x64(True):
             weights = jnp.ones(self.n_clusters)
-            second = jax.jit(jax.hessian(self.loss))(jnp.asarray(flat), self.x, self.objective.data, weights, penalty)
-            return np.asarray(second) * self.scale
+
+            def gradient(point: Any, x: Any, data: Any) -> Any:
+                return jax.grad(self.loss)(point, x, data, weights, penalty)
+
+            return self._directional(gradient, flat) * self.scale
 
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
         with jax.enable_x64(True):
-            by_query = jax.jit(
-                jax.jacrev(lambda w, p: self.log_likelihood(p, self.x, self.objective.data, w), argnums=0)
-            )
-            point = jnp.asarray(flat)
-            ones = jnp.ones(self.n_clusters)
-            columns = [
-                jax.jvp(lambda p: by_query(ones, p), (point,), (direction,))[1] for direction in jnp.eye(len(point))
-            ]
-            return np.asarray(jnp.stack(columns, axis=1))
+            weights = jnp.ones(self.n_clusters)
+
+            def by_query(point: Any, x: Any, data: Any) -> Any:
+                return jax.grad(lambda w: self.log_likelihood(point, x, data, w))(weights)
+
+            return self._directional(by_query, flat)
+
+    def _directional(self, function: Callable[..., Any], flat: Array) -> Array:
+        """Return the Jacobian of `function(point, x, data)`, one column per parameter, one compiled program."""
+        x, data = self._inputs
+
+        @jax.jit
+        def column(point: Any, direction: Any, x: Any, data: Any) -> Any:
+            return jax.jvp(lambda p: function(p, x, data), (point,), (direction,))[1]
+
+        point = jnp.asarray(flat)
+        return np.stack([np.asarray(column(point, unit, x, data)) for unit in jnp.eye(len(point))], axis=1)
+
+    @cached_property
+    def _value_and_grad(self) -> Callable[..., Any]:
+        return jax.jit(jax.vmap(jax.value_and_grad(self.loss), in_axes=(0, None, None, 0, 0)))
 
     def _in_parts(
-        self, call: Callable[..., Any], params: Array, *, weights: Array, penalty: Array
+        self, call: Callable[..., Any], params: Array, rows: Rows, *, weights: Array, penalty: Array
     ) -> tuple[Array, Array]:
-        """Evaluate a batch part by part, each part of one size so that nothing is compiled twice."""
-        size = min(self.part, len(params))
+        """Evaluate problems part by part, all parts of one size so that nothing is compiled twice."""
+        size = 1 if len(weights) == 1 else self.part
         values, grads = [], []
-        for begin in range(0, len(params), size):
-            rows = np.minimum(np.arange(begin, begin + size), len(params) - 1)
-            value, grad = call(params[rows], self.x, self.objective.data, weights[rows], penalty[rows])
-            keep = min(size, len(params) - begin)
-            values.append(np.asarray(value)[:keep])
-            grads.append(np.asarray(grad)[:keep])
+        with jax.enable_x64(True):
+            for begin in range(0, len(params), size):
+                own = np.minimum(np.arange(begin, begin + size), len(params) - 1)
+                value, grad = call(params[own], *self._inputs, weights[rows[own]], penalty[rows[own]])
+                values.append(np.asarray(value)[: len(params) - begin])
+                grads.append(np.asarray(grad)[: len(params) - begin])
         return np.concatenate(values), np.concatenate(grads)
+
+    @cached_property
+    def _inputs(self) -> tuple[Any, Any]:
+        """The contexts and the objective's data, on the device."""
+        with jax.enable_x64(True):
+            inputs: tuple[Any, Any] = jax.device_put((self.x, self.objective.data))
+            return inputs
 
 
 def flatten(params: dict[str, Params]) -> Array:

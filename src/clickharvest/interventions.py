@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.files import atomic_path, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,8 +106,6 @@ class Interventions:
         """Write to one Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
-        from clickharvest.engines import atomic_path
-
         with atomic_path(Path(path)) as partial:
             pq.write_table(self.to_arrow(), partial, compression="zstd")
 
@@ -166,8 +165,6 @@ def read_interventions(path: str | Path) -> Interventions:
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        from clickharvest.engines import first_line
-
         raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}") from error
     return interventions_from_arrow(table, name=str(path))
 

@@ -19,7 +19,8 @@ import optax
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-ValueAndGrad = Callable[[Array], tuple[Array, Array]]
+Rows = NDArray[np.intp]
+ValueAndGrad = Callable[[Array, Rows], tuple[Array, Array]]
 Tick = Callable[[float], None]
 
 
@@ -68,7 +69,8 @@ def minimise(
     """Minimise each problem of a batch by L-BFGS with backtracking.
 
     Args:
-        value_and_grad: [B, n] → values [B] and gradients [B, n]. Values should be of order one.
+        value_and_grad: (parameters of some problems [b, n], their numbers [b]) → values [b] and gradients [b, n]. Only
+            problems still at work are evaluated. Values should be of order one.
         start: where to start, [B, n].
         tolerance: a problem has converged when its largest gradient component is below this.
         max_iterations: at most so many steps.
@@ -76,42 +78,43 @@ def minimise(
         tick: called with the share of problems that are done.
 
     Example:
-        >>> quadratic = lambda p: (((p - 3.0) ** 2).sum(1), 2 * (p - 3.0))
-        >>> solution = minimise(quadratic, np.zeros((2, 1)))
+        >>> quadratic = lambda p, rows: (((p - rows[:, None]) ** 2).sum(1), 2 * (p - rows[:, None]))
+        >>> solution = minimise(quadratic, np.zeros((3, 1)))
         >>> solution.params.tolist(), solution.status[0].name
-        ([[3.0], [3.0]], 'converged')
+        ([[0.0], [1.0], [2.0]], 'converged')
     """
     params = np.array(start, dtype=np.float64)
-    value, grad = value_and_grad(params)
     batch = len(params)
+    value, grad = value_and_grad(params, np.arange(batch))
     steps: list[tuple[Array, Array, Array]] = []
     status: list[Status | None] = [None] * batch
     iterations = np.zeros(batch, dtype=np.int64)
-    for _ in range(max_iterations):
+    for taken in range(max_iterations + 1):
         finite = np.isfinite(value) & np.isfinite(grad).all(axis=1)
         flat = np.abs(grad).max(axis=1, initial=0.0) < tolerance
         for i in range(batch):
             if status[i] is None and (flat[i] or not finite[i]):
                 status[i] = Status.converged if finite[i] else Status.not_finite
-        active = np.array([s is None for s in status])
+        active = np.flatnonzero([s is None for s in status])
         if tick is not None:
-            tick(float(1 - active.mean()))
-        if not active.any():
+            tick(1 - len(active) / batch)
+        if not len(active) or taken == max_iterations:
             break
         iterations[active] += 1
-        direction = np.where(active[:, None], -_two_loops(grad, steps), 0.0)
-        slope = (direction * grad).sum(axis=1)
-        uphill = active & (slope >= 0)
-        direction[uphill], slope[uphill] = -grad[uphill], -(grad[uphill] ** 2).sum(axis=1)
+        own = [(step[active], change[active], curvature[active]) for step, change, curvature in steps]
+        direction = -_two_loops(grad[active], own)
+        slope = (direction * grad[active]).sum(axis=1)
+        direction = np.where(slope[:, None] < 0, direction, -grad[active])
         if not steps:
             direction /= np.maximum(1.0, np.linalg.norm(direction, axis=1, keepdims=True))
-            slope = (direction * grad).sum(axis=1)
-        moved, new_value, new_grad, found = _backtrack(value_and_grad, params, value, grad, direction, slope, active)
-        for stuck in np.flatnonzero(active & ~found):
+        slope = (direction * grad[active]).sum(axis=1)
+        moved, new_value, new_grad = params.copy(), value.copy(), grad.copy()
+        found = _backtrack(value_and_grad, moved, new_value, new_grad, direction, slope, active)
+        for stuck in active[~found]:
             status[stuck] = Status.stalled
         step, change = moved - params, new_grad - grad
         curvature = (step * change).sum(axis=1)
-        steps = [*steps[-(memory - 1) :], (step, change, np.where(curvature > 1e-12, curvature, np.inf))]
+        steps = [*steps, (step, change, np.where(curvature > 1e-12, curvature, np.inf))][-memory:]
         params, value, grad = moved, new_value, new_grad
     ended = tuple(Status.out_of_iterations if s is None else s for s in status)
     return Solution(params, value, iterations, ended)
@@ -141,19 +144,28 @@ def _backtrack(
     grad: Array,
     direction: Array,
     slope: Array,
-    active: NDArray[np.bool_],
-) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Halve each active problem's step until its value falls enough (Armijo); at most 30 times."""
-    length = np.where(active, 1.0, 0.0)
+    active: Rows,
+) -> NDArray[np.bool_]:
+    """Move the active problems along their directions, halving a step until its value falls enough (Armijo).
+
+    Changes `params`, `value` and `grad` in place where a step was found, and returns where, [active].
+    """
+    found = np.zeros(len(active), dtype=np.bool_)
+    length = 1.0
     for _ in range(30):
-        moved = params + length[:, None] * direction
-        new_value, new_grad = value_and_grad(moved)
-        enough = np.isfinite(new_value) & (new_value <= value + 1e-4 * length * slope + 1e-14 * np.abs(value))
-        if (enough | ~active).all():
-            return moved, new_value, new_grad, enough
-        length = np.where(enough, length, length / 2)
-    kept = enough[:, None]
-    return np.where(kept, moved, params), np.where(enough, new_value, value), np.where(kept, new_grad, grad), enough
+        waiting = np.flatnonzero(~found)
+        rows = active[waiting]
+        tried = params[rows] + length * direction[waiting]
+        new_value, new_grad = value_and_grad(tried, rows)
+        enough = new_value <= value[rows] + 1e-4 * length * slope[waiting] + 1e-14 * np.abs(value[rows])
+        enough &= np.isfinite(new_value)
+        done = rows[enough]
+        params[done], value[done], grad[done] = tried[enough], new_value[enough], new_grad[enough]
+        found[waiting[enough]] = True
+        if found.all():
+            break
+        length /= 2
+    return found
 
 
 def descend(

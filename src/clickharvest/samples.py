@@ -6,7 +6,7 @@ positions linked to the anchor stay, and only units that still have two of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,10 @@ def make_sample(
         InputError: no unit stands at two of the positions.
     """
     kept = interventions.take(np.isin(interventions.position, positions))
+    if encoder is None and kept.unit_kind == "query":
+        kept = _without_contexts(kept)
+    if np.any(np.diff(kept.unit) < 0):
+        kept = kept.take(np.argsort(kept.unit, kind="stable"))
     _, unit = np.unique(kept.unit, return_inverse=True)
     lowest, highest = np.full(unit.max(initial=-1) + 1, np.inf), np.zeros(unit.max(initial=-1) + 1)
     np.minimum.at(lowest, unit, kept.position)
@@ -123,6 +127,15 @@ def make_sample(
         n_clusters=len(queries),
         unit_kind=kept.unit_kind,
     )
+
+
+def _without_contexts(rows: Interventions) -> Interventions:
+    """Add up the rows that stand at one position and differ in context alone."""
+    keys = np.stack([rows.unit, rows.position])
+    _, first, code = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    sums = {name: np.bincount(code, weights=getattr(rows, name)) for name in ("exposure", "clicks", "impressions")}
+    whole = {name: sums[name].astype(np.int64) for name in ("clicks", "impressions")}
+    return replace(rows.take(first), exposure=sums["exposure"], **whole)
 
 
 def _contexts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
@@ -26,6 +27,13 @@ class Check:
     problem: str
     remedy: str
 
+    def count(self, source: ir.Table) -> ir.IntegerScalar:
+        """Return how many rows break it; empty ones from the column's count, which Parquet statistics answer."""
+        operation = self.broken.op()
+        if isinstance(operation, ops.IsNull):
+            return source.count() - operation.arg.to_expr().count()
+        return self.broken.ifelse(1, 0).sum()
+
 
 def validate_log(log: ClickLog) -> None:
     """Raise `InputError` if rows cannot be what their roles say.
@@ -33,7 +41,7 @@ def validate_log(log: ClickLog) -> None:
     The message names the column, how many rows are broken, and shows up to three of them.
     """
     checks = row_checks(log)
-    counts = {f"check_{i}": check.broken.ifelse(1, 0).sum() for i, check in enumerate(checks)}
+    counts = {f"check_{i}": check.count(log.source) for i, check in enumerate(checks)}
     answer = log.source.agg(rows=log.source.count(), clicks=log.columns["clicks"].sum(), **counts)
     totals = log.engine.fetch(answer, task="Checking the log").to_pylist()[0]
     if not totals["rows"]:

@@ -82,7 +82,7 @@ class Corpus:
         return self.take(self.queries_with_relevant())
 
 
-def synthetic_corpus(queries: int, *, docs: tuple[int, int] = (20, 40), features: int = 64, seed: int = 0) -> Corpus:
+def synthetic_corpus(queries: int, *, docs: tuple[int, int] = (20, 40), features: int = 256, seed: int = 0) -> Corpus:
     """Make up a corpus in Yahoo's manner.
 
     A feature is standard normal before it is mapped to [0, 1] by the normal distribution function, which is what

@@ -1,0 +1,30 @@
+"""Baselines: the other estimators of examination that people use, with the same result type.
+
+| function | reads | believes |
+|---|---|---|
+| `click_rates` | a log | that documents are equally good at every position |
+| `swap_ratio` | a log with swaps, or interventions | that ranks were exchanged with the top at random |
+| `pivot_one` | interventions | nothing more than the model, but uses the pairs (anchor, k) alone |
+| `adjacent_chain` | interventions | the same, but uses the pairs (k, k + 1) alone |
+| `em` | a log | that relevance is a number of every query and document |
+| `regression_em` | a log and document features | that boosted trees on the features get relevance right |
+| `generative_cpbm` | a log and document features | the same of a linear model or a network; examination by context |
+
+None of them chooses anything by truth, and a position that the data do not speak of gets no number.
+"""
+
+from __future__ import annotations
+
+from clickharvest.baselines.expectation import em, regression_em
+from clickharvest.baselines.generative import generative_cpbm
+from clickharvest.baselines.ratios import adjacent_chain, click_rates, pivot_one, swap_ratio
+
+__all__ = [
+    "adjacent_chain",
+    "click_rates",
+    "em",
+    "generative_cpbm",
+    "pivot_one",
+    "regression_em",
+    "swap_ratio",
+]

@@ -1,0 +1,284 @@
+"""Estimators: PBM and CPBM, with scikit-learn manners.
+
+Parameters go into the constructor and are kept as they are; `fit` learns, what it learned ends in an underscore, and
+`propensities_` is the result to use, save and share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from clickharvest.contexts import ContextEncoder
+from clickharvest.curves import Constant, Curve, make_curve
+from clickharvest.errors import ConvergenceWarning, InputError
+from clickharvest.fitting import Fit
+from clickharvest.interventions import Interventions
+from clickharvest.objectives import AllPairs, ClickShare, Objective, Relevance, Weighting
+from clickharvest.propensities import Prediction, Propensities, data_fingerprint
+from clickharvest.samples import Sample, make_sample, supported_positions
+from clickharvest.selection import Candidate, cross_validate
+from clickharvest.uncertainty import bootstrap, normal_draws, sandwich
+
+Intervals = Literal["bootstrap", "sandwich"]
+Progress = Callable[[str, float], None]
+
+AUTO: tuple[dict[str, Any], ...] = (
+    {"name": "constant"},
+    {"name": "power"},
+    {"name": "linear"},
+    {"name": "lowrank", "rank": 1},
+    {"name": "lowrank", "rank": 2},
+)
+"""The curves that `curve="auto"` tries."""
+
+STARTS = 3
+"""Starts of the final fit of a curve that is not concave; the best one is kept."""
+
+
+class _Estimator:
+    """What PBM and CPBM share."""
+
+    objective: str
+    anchor: int
+    relevance: Relevance
+    weighting: Weighting
+    intervals: Intervals | None
+    replicates: int
+    seed: int
+    progress: Progress | None
+    propensities_: Propensities
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters and return the estimator."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}: {', '.join(self.get_params())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        changed = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __str__(self) -> str:
+        return str(self.propensities_) if hasattr(self, "propensities_") else f"{self!r}, not fitted yet"
+
+    def predict(self, contexts: Any = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
+        """Return the propensities of contexts with their intervals, see `Propensities.predict`."""
+        return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
+
+    def _make_objective(self, sample: Sample) -> Objective:
+        if self.objective == "clickshare":
+            return ClickShare(sample)
+        if self.objective == "allpairs":
+            return AllPairs(sample, relevance=self.relevance, weighting=self.weighting)
+        raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
+
+    def _tick(self, task: str) -> Callable[[float], None] | None:
+        return None if self.progress is None else lambda share: self.progress and self.progress(task, share)
+
+    def _finish(
+        self,
+        interventions: Interventions,
+        sample: Sample,
+        fit: Fit,
+        penalty: float,
+        encoder: ContextEncoder | None,
+        selection: Sequence[Candidate],
+    ) -> None:
+        """Fit the chosen curve on everything, add intervals, and keep the result."""
+        starts = 1 if fit.curve.concave and self.objective == "clickshare" else STARTS
+        solution = fit.solve(
+            fit.starts(starts, self.seed), np.ones((starts, sample.n_clusters)), np.full(starts, penalty)
+        )
+        best = int(np.nanargmin(solution.value))
+        status = solution.status[best]
+        if not status.good:
+            warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
+        flat = solution.params[best]
+        draws = self._draws(fit, flat, penalty)
+        size = sum(np.size(values) for values in fit.params(flat)["curve"].values())
+        info: Mapping[str, Any] = {
+            "estimator": type(self).__name__,
+            "objective": self.objective,
+            "penalty": penalty,
+            "status": str(status),
+            "log_likelihood": float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0]),
+            "units": sample.n_units,
+            "clicks": int(sample.clicks.sum()),
+            "queries": sample.n_clusters,
+            "selection": [candidate.to_dict() for candidate in selection],
+            "seed": self.seed,
+            "data": data_fingerprint(interventions),
+        }
+        self.propensities_ = Propensities(
+            curve=fit.curve,
+            params=fit.params(flat)["curve"],
+            encoder=encoder,
+            shown=tuple(int(k) for k in np.unique(interventions.position)),
+            draws=None if draws is None else draws[:, :size],
+            draws_kind=None if draws is None else self.intervals,
+            info=info,
+        )
+
+    def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
+        if self.intervals is None:
+            return None
+        if self.intervals == "sandwich":
+            covariance = sandwich(fit, flat, penalty)
+            return normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
+        if self.intervals == "bootstrap":
+            tick = self._tick("Bootstrap")
+            return bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, tick=tick)
+        raise InputError(f"no intervals {self.intervals!r}: expected bootstrap, sandwich or None")
+
+
+class PBM(_Estimator):
+    """The position-based model: one examination curve for all contexts.
+
+    Args:
+        objective: `"clickshare"` or `"allpairs"`.
+        anchor: the position others are relative to.
+        weighting: weights of AllPairs, see `AllPairs`.
+        intervals: `"bootstrap"`, `"sandwich"` or None.
+        replicates: bootstrap replicates, or draws of the sandwich normal.
+        seed: seed of all randomness.
+        progress: called with what is being done and how much of it is.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log, truth = simulate_ab_log(pages=5_000)
+        >>> model = PBM(intervals="sandwich").fit(harvest(read_log(log)))
+        >>> model.predict().propensity.shape
+        (1, 10)
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "clickshare",
+        anchor: int = 1,
+        weighting: Weighting = "paper",
+        intervals: Intervals | None = "bootstrap",
+        replicates: int = 1_000,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.objective, self.anchor, self.weighting = objective, anchor, weighting
+        self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
+
+    relevance: Relevance = "constant"
+
+    def fit(self, interventions: Interventions, y: None = None) -> Self:
+        """Fit to interventions; their context columns are left out.
+
+        Raises:
+            NotIdentifiedError: no position is linked to the anchor.
+        """
+        positions = supported_positions(interventions, self.anchor)
+        sample = make_sample(interventions, positions)
+        fit = Fit(Constant(positions, self.anchor, 0), self._make_objective(sample), sample)
+        self._finish(interventions, sample, fit, 0.0, None, ())
+        return self
+
+
+class CPBM(_Estimator):
+    """The contextual position-based model: an examination curve that depends on the context.
+
+    Args:
+        curve: a curve's name, or `"auto"` to choose among `AUTO` by cross-validation.
+        objective: `"clickshare"` or `"allpairs"`.
+        penalty: λ of the penalty on the context-dependent parameters, or `"auto"`.
+        anchor: the position others are relative to.
+        relevance: relevance model of AllPairs, `"constant"` or `"mlp"`.
+        weighting: weights of AllPairs, see `AllPairs`.
+        rank: number of shapes of `lowrank`.
+        width: hidden units of `mlp`, `recurrent` and `position`.
+        kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
+        folds: folds of the cross-validation, split by query.
+        intervals: `"bootstrap"`, `"sandwich"` or None.
+        replicates: bootstrap replicates, or draws of the sandwich normal.
+        seed: seed of all randomness.
+        progress: called with what is being done and how much of it is.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log, truth = simulate_ab_log(pages=5_000)
+        >>> interventions = harvest(read_log(log, context=["device"]))
+        >>> model = CPBM(curve="linear", penalty=1.0, intervals=None).fit(interventions)
+        >>> model.predict({"device": ["desktop", "mobile"]}).propensity.shape
+        (2, 10)
+    """
+
+    def __init__(
+        self,
+        *,
+        curve: str = "auto",
+        objective: str = "clickshare",
+        penalty: float | Literal["auto"] = "auto",
+        anchor: int = 1,
+        relevance: Relevance = "constant",
+        weighting: Weighting = "paper",
+        rank: int | None = None,
+        width: int | None = None,
+        kinds: Mapping[str, str] | None = None,
+        folds: int = 5,
+        intervals: Intervals | None = "bootstrap",
+        replicates: int = 1_000,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
+        self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
+        self.kinds, self.folds = kinds, folds
+        self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
+
+    def fit(self, interventions: Interventions, y: None = None) -> Self:
+        """Choose curve and penalty, and fit them to interventions with context columns.
+
+        Raises:
+            InputError: there are no context columns.
+            NotIdentifiedError: no position is linked to the anchor.
+        """
+        if not interventions.contexts:
+            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM")
+        positions = supported_positions(interventions, self.anchor)
+        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
+        sample = make_sample(interventions, positions, encoder)
+        objective = self._make_objective(sample)
+        n_features = sample.x.shape[1]
+        shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
+        curves = [make_curve(positions=positions, anchor=self.anchor, n_features=n_features, **s) for s in shapes]
+        fits = {curve: Fit(curve, objective, sample) for curve in curves}
+        chosen, penalty, judged = self._choose(curves, fits)
+        self._finish(interventions, sample, fits[chosen], penalty, encoder, judged)
+        return self
+
+    def _shape(self) -> dict[str, int]:
+        return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+
+    def _choose(self, curves: list[Curve], fits: Mapping[Curve, Fit]) -> tuple[Curve, float, list[Candidate]]:
+        if self.penalty != "auto" and len(curves) == 1:
+            return curves[0], float(self.penalty), []
+        judged = cross_validate(
+            fits.__getitem__,
+            curves,
+            penalties=None if self.penalty == "auto" else (float(self.penalty),),
+            folds=self.folds,
+            seed=self.seed,
+            tick=self._tick("Cross-validation"),
+        )
+        best = next(candidate for candidate in judged if candidate.chosen)
+        return next(curve for curve in curves if curve.spec == best.curve), best.penalty, judged

@@ -1,0 +1,40 @@
+"""Findings: what a check says, in a number, a p-value and a plain sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "note", "warning", "blocking"]
+
+ALARM = 0.001
+"""p-values below this are called out: with several tests on large logs, .05 would cry wolf."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check.
+
+    Attributes:
+        name: what was checked.
+        status: `ok`, `note` (good to know), `warning` (estimates may be off) or `blocking` (there are none).
+        sentence: the outcome in words.
+        value: the number behind it, if any.
+        p_value: how likely at least such a number is when all is well, if that can be said.
+    """
+
+    name: str
+    status: Status
+    sentence: str
+    value: float | None = None
+    p_value: float | None = None
+
+
+def spell_p(p_value: float) -> str:
+    """Return a p-value as people write it.
+
+    Example:
+        >>> spell_p(0.0307), spell_p(2e-9)
+        ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
