@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -25,9 +25,12 @@ SHAPES: dict[str, dict[str, int]] = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _float64() -> Any:
+def _float64() -> Iterator[None]:
+    """Compute in float64, and compile fast rather than well: the programs are tiny."""
+    jax.config.update("jax_disable_most_optimizations", True)
     with jax.enable_x64(True):
         yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def curve_of(name: str, *, positions: tuple[int, ...] = GAPS, anchor: int = 1, d: int = 2) -> Curve:

@@ -33,13 +33,15 @@ def _float64() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def random_sample(seed: int = 0, *, unit_kind: Any = "context", design: bool = False, units: int = 14) -> Sample:
-    """Return units of 2 to 4 cells in 5 queries and 4 contexts; every fourth unit has no click."""
+def random_sample(
+    seed: int = 0, *, unit_kind: Any = "context", design: bool = False, units: int = 14, k: int = 4
+) -> Sample:
+    """Return units of 2 to k cells in 5 queries and 4 contexts; every fourth unit has no click."""
     random = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = defaultdict(list)
     for u in range(units):
-        cells = random.integers(2, len(POSITIONS) + 1)
-        positions = np.sort(random.choice(len(POSITIONS), cells, replace=False))
+        cells = random.integers(2, k + 1)
+        positions = np.sort(random.choice(k, cells, replace=False))
         contexts = random.integers(4, size=cells) if unit_kind == "query" else [random.integers(4)] * cells
         impressions = random.integers(1, 5, size=cells)
         columns["unit"] += [u] * cells
@@ -50,7 +52,7 @@ def random_sample(seed: int = 0, *, unit_kind: Any = "context", design: bool = F
         columns["impressions"] += [*impressions]
         columns["cluster"] += [u % 5] * cells
     return Sample(
-        positions=POSITIONS,
+        positions=POSITIONS[:k],
         x=random.normal(size=(4, 2)),
         n_clusters=5,
         unit_kind=unit_kind,
@@ -118,11 +120,14 @@ def test_click_share_of_contexts_that_vary_inside_a_unit() -> None:
     assert float(objective.penalty({"s": s})) == pytest.approx((0.4**2 + 1.3**2) / 2)
 
 
-def losses(fit: Fit, points: np.ndarray, weights: Any, penalty: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return values and gradients of the loss at some points."""
+def losses(
+    fit: Fit, points: np.ndarray, weights: Any, penalty: float, *data: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return values and gradients of the loss at some points, on each of the data."""
     both = jax.jit(jax.vmap(jax.value_and_grad(fit.loss), in_axes=(0, None, None, None, None)))
-    values, gradients = both(points, fit.x, fit.objective.data, jnp.asarray(weights), penalty)
-    return np.asarray(values), np.asarray(gradients)
+    for d in data or [fit.objective.data]:
+        values, gradients = both(points, fit.x, d, jnp.asarray(weights), penalty)
+        yield np.asarray(values), np.asarray(gradients)
 
 
 @pytest.mark.parametrize(("name", "unit_kind"), [("linear", "context"), ("linear", "query"), ("lowrank", "context")])
@@ -137,9 +142,8 @@ def test_expected_gradient_is_zero_at_the_truth_for_any_relevance(name: str, uni
     relevance = np.random.default_rng(2).uniform(size=sample.n_units)
     expected = sample.exposure * np.exp(log_p[sample.context, sample.position]) * relevance[sample.unit]
     exact = replace(sample, clicks=expected)
-    _, (at_truth, elsewhere) = losses(
-        Fit(curve, ClickShare(exact), exact), np.stack([truth, truth + 0.3 * np.arange(len(truth))]), np.ones(5), 0.0
-    )
+    points = np.stack([truth, truth + 0.3 * np.arange(len(truth))])
+    _, (at_truth, elsewhere) = next(losses(Fit(curve, ClickShare(exact), exact), points, np.ones(5), 0.0))
     assert np.abs(at_truth).max() < 1e-13
     assert np.abs(elsewhere).max() > 1e-3
 
@@ -334,16 +338,16 @@ def test_all_pairs_refuses_what_it_cannot_use() -> None:
     ],
 )
 def test_gradients_are_those_of_finite_differences(curve_name: str, name: str) -> None:
-    sample = random_sample(1, unit_kind="query" if name == "clickshare-rows" else "context", units=6)
+    sample = random_sample(1, unit_kind="query" if name == "clickshare-rows" else "context", units=6, k=3)
     objective = OBJECTIVES[name.removesuffix("-rows")](sample)
-    curve = make_curve(curve_name, POSITIONS, 2, 2, **SHAPES.get(curve_name, {}))
+    curve = make_curve(curve_name, POSITIONS[:3], 2, 2, **SHAPES.get(curve_name, {}))
     fit = Fit(curve, objective, sample)
     random = np.random.default_rng(4)
     start = fit.starts(1, seed=3)[0]
     start += 0.3 * random.normal(size=start.shape)
     directions, step = random.normal(size=(3, len(start))), 1e-5
     points = np.concatenate([[start], start + step * directions, start - step * directions])
-    values, gradients = losses(fit, points, random.exponential(size=5), 0.7)
+    values, gradients = next(losses(fit, points, random.exponential(size=5), 0.7))
     np.testing.assert_allclose((values[1:4] - values[4:]) / (2 * step), directions @ gradients[0], rtol=1e-4, atol=1e-8)
 
 
@@ -359,18 +363,18 @@ def unequal_exposures(sample: Sample) -> Sample:
     return replace(sample, exposure=np.where(np.arange(len(sample.unit)) % 2 == 0, 1e-12, 1.0))
 
 
-@pytest.mark.parametrize("corner", [no_clicks, all_clicks, unequal_exposures])
 @pytest.mark.parametrize("name", ["clickshare", "allpairs"])
-def test_gradients_are_finite_at_the_corners(name: str, corner: Any) -> None:
+def test_gradients_are_finite_at_the_corners(name: str) -> None:
     """Also where h g → 1 and → 0: parameters of ±50."""
-    sample = corner(random_sample(2, units=6))
+    sample = random_sample(2, units=6)
+    corners = [OBJECTIVES[name](corner(sample)).data for corner in (no_clicks, all_clicks, unequal_exposures)]
     fit = Fit(make_curve("linear", POSITIONS, 1, 2), OBJECTIVES[name](sample), sample)
     start = fit.starts(1, seed=0)[0]
     random = np.random.default_rng(0)
     points = np.stack([start, 0 * start + 50, 0 * start - 50, random.choice([-50, 50], size=start.shape)])
-    values, gradients = losses(fit, points, np.ones(5), 0.1)
-    assert np.isfinite(values).all()
-    assert np.isfinite(gradients).all()
+    for values, gradients in losses(fit, points, np.ones(5), 0.1, *corners):
+        assert np.isfinite(values).all()
+        assert np.isfinite(gradients).all()
 
 
 # Numerics

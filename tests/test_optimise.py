@@ -81,7 +81,7 @@ def test_every_solver_finds_every_known_answer(name: str, solver: Any, status: S
     assert solution.status == (status, status)
     assert all(s.good for s in solution.status)
     np.testing.assert_allclose(solution.params, [expected, expected], atol=atol)
-    np.testing.assert_allclose(solution.value, float(function(expected)), atol=atol**2 * 10)
+    np.testing.assert_allclose(solution.value, float(function(expected)), atol=atol)
 
 
 def test_problems_solved_together_equal_those_solved_one_by_one() -> None:

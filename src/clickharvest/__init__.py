@@ -1,11 +1,12 @@
 """Ordinary click logs in, examination propensities out.
 
-    logs ──► harvest ──► diagnose
+    logs ──► harvest ──► diagnose ──► fit ──► propensities
 
 1. `read_log` (or `read_ubi`) opens a click log where it lies and checks it.
 2. `diagnose` tells whether natural variation in it reveals examination, and tests the assumptions.
-3. `harvest` collects the interventions: documents seen at several positions. `ContextEncoder` turns their context
-   columns into numbers.
+3. `harvest` collects the interventions: documents seen at several positions.
+4. `PBM` and `CPBM` estimate examination from them, without or with context, with error bars.
+5. `Propensities` is the result: it scores contexts, is saved to a file, and needs NumPy only.
 
 >>> from clickharvest import diagnose, harvest, read_log
 >>> from clickharvest.simulate import simulate_ab_log
@@ -33,12 +34,16 @@ if TYPE_CHECKING:
     from clickharvest.diagnosis import diagnose as diagnose
     from clickharvest.engines import DuckDBEngine as DuckDBEngine
     from clickharvest.engines import SparkEngine as SparkEngine
+    from clickharvest.estimators import CPBM as CPBM
+    from clickharvest.estimators import PBM as PBM
     from clickharvest.harvesting import harvest as harvest
     from clickharvest.harvesting import harvest_to_parquet as harvest_to_parquet
     from clickharvest.interventions import Interventions as Interventions
     from clickharvest.interventions import read_interventions as read_interventions
     from clickharvest.logs import ClickLog as ClickLog
     from clickharvest.logs import read_log as read_log
+    from clickharvest.propensities import Propensities as Propensities
+    from clickharvest.propensities import load_propensities as load_propensities
     from clickharvest.ubi import read_ubi as read_ubi
 
 _HOMES = {
@@ -56,6 +61,10 @@ _HOMES = {
     "harvest_to_parquet": "harvesting",
     "Diagnosis": "diagnosis",
     "diagnose": "diagnosis",
+    "PBM": "estimators",
+    "CPBM": "estimators",
+    "Propensities": "propensities",
+    "load_propensities": "propensities",
 }
 __all__ = ["__version__", *_HOMES]
 

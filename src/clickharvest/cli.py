@@ -20,9 +20,12 @@ from clickharvest import __version__
 from clickharvest.demo import run_demo
 from clickharvest.diagnosis import diagnose
 from clickharvest.errors import ClickharvestError, HarvestWarning, InputError
+from clickharvest.fit_command import FitOptions, run_fit
+from clickharvest.harvesting import harvest as harvest_in_memory
 from clickharvest.harvesting import harvest_table, harvest_to_parquet
 from clickharvest.interventions import is_interventions, read_interventions
 from clickharvest.logs import read_log
+from clickharvest.model_commands import print_model, score_contexts
 from clickharvest.options import HarvestOptions, JsonFlag, LogOptions, OutputPath, with_options
 from clickharvest.progress import bar_on
 from clickharvest.sources import file_format
@@ -38,6 +41,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 monitor = bar_on(Console(stderr=True))
+
+AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
 
 
 def _version(wanted: bool) -> None:
@@ -60,7 +66,7 @@ def clickharvest(
 def check(
     log: LogOptions,
     units: HarvestOptions,
-    anchor: Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")] = 1,
+    anchor: AnchorOption = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Tell whether a log reveals examination, and test the assumptions.
@@ -140,6 +146,82 @@ def harvest(
         print(json.dumps({"file": str(output), "rows": rows, **counts}))
     else:
         print(f"{counts['units']:,} units in {rows:,} rows, {counts['clicks']:,} clicks: {output}")
+
+
+@app.command()
+@with_options
+def fit(
+    log: LogOptions,
+    units: HarvestOptions,
+    model: FitOptions,
+    anchor: AnchorOption = 1,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Estimate how examination falls with position, and with the context.
+
+    Reads a click log, or a file of interventions, and writes a model file.
+
+    Examples:
+
+      clickharvest fit clicks.parquet --context device -o model.safetensors
+
+      clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
+    """
+    if output is None:
+        raise InputError("nowhere to write the model: name a file with -o model.safetensors")
+    if output.suffix != ".safetensors":
+        raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
+    if is_interventions(log.source):
+        interventions = read_interventions(log.source)
+    else:
+        interventions = harvest_in_memory(
+            log.read(monitor),
+            unit=units.unit.value,
+            max_position=units.max_position,
+            design=units.design(log.position_base),
+        )
+    run_fit(interventions, model, output, anchor, as_json)
+
+
+@app.command()
+def propensities(
+    model: ModelPath,
+    contexts: Annotated[
+        str | None,
+        typer.Argument(metavar="CONTEXTS", help="File with the model's context columns.", show_default=False),
+    ] = None,
+    output: OutputPath = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="Intervals that cover all positions of a context together.")
+    ] = False,
+    table: Annotated[str | None, typer.Option("--table", help="Table of a DuckDB file.", show_default=False)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the propensities of contexts, one row per context and position.
+
+    Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
+    model's anchor.
+
+    Example:
+
+      clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
+    """
+    score_contexts(
+        model, contexts, output, level=level, simultaneous=simultaneous, table=table, as_json=as_json, monitor=monitor
+    )
+
+
+@app.command()
+def show(model: ModelPath, as_json: JsonFlag = False) -> None:
+    """Tell what a model is and what it found.
+
+    Example:
+
+      clickharvest show model.safetensors
+    """
+    print_model(model, as_json=as_json)
 
 
 def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:

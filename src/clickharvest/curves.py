@@ -269,7 +269,7 @@ class Recurrent(Curve):
 
 @dataclass(frozen=True)
 class Position(Curve):
-    """The position as an input beside the context: log p_k(x) = v·tanh(A x + φ_k + a), φ_k an embedding of k.
+    """The position as an input beside the context: log p_k(x) = c_k + v·tanh(A x + φ_k + a), φ_k embeds k.
 
     Parameters: `A` [d, width], `a` [width], what the context does to each hidden unit; `phi` [K, width], what the
     position does; `v` [width], what each unit does to examination; `c` [K], the examination of an average context.

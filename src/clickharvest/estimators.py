@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.contexts import ContextEncoder
 from clickharvest.curves import Constant, Curve, make_curve
@@ -19,13 +20,15 @@ from clickharvest.errors import ConvergenceWarning, InputError
 from clickharvest.fitting import Fit
 from clickharvest.interventions import Interventions
 from clickharvest.objectives import AllPairs, ClickShare, Objective, Relevance, Weighting
+from clickharvest.optimise import Solution
 from clickharvest.propensities import Prediction, Propensities, data_fingerprint
 from clickharvest.samples import Sample, make_sample, supported_positions
-from clickharvest.selection import Candidate, cross_validate
+from clickharvest.selection import Candidate, cross_validate, fold_weights
 from clickharvest.uncertainty import bootstrap, normal_draws, sandwich
 
 Intervals = Literal["bootstrap", "sandwich"]
 Progress = Callable[[str, float], None]
+Array = NDArray[np.float64]
 
 AUTO: tuple[dict[str, Any], ...] = (
     {"name": "constant"},
@@ -33,6 +36,7 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "linear"},
     {"name": "lowrank", "rank": 1},
     {"name": "lowrank", "rank": 2},
+    {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries."""
 
@@ -98,9 +102,7 @@ class _Estimator:
     ) -> None:
         """Fit the chosen curve on everything, add intervals, and keep the result."""
         starts = 1 if fit.curve.concave and self.objective == "clickshare" else STARTS
-        solution = fit.solve(
-            fit.starts(starts, self.seed), np.ones((starts, sample.n_clusters)), np.full(starts, penalty)
-        )
+        solution = self._solve(fit, fit.starts(starts, self.seed), np.full(starts, penalty))
         best = int(np.nanargmin(solution.value))
         status = solution.status[best]
         if not status.good:
@@ -130,6 +132,9 @@ class _Estimator:
             draws_kind=None if draws is None else self.intervals,
             info=info,
         )
+
+    def _solve(self, fit: Fit, starts: Array, penalty: Array) -> Solution:
+        return fit.solve(starts, np.ones((len(starts), fit.n_clusters)), penalty)
 
     def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
         if self.intervals is None:
@@ -207,6 +212,7 @@ class CPBM(_Estimator):
         width: hidden units of `mlp`, `recurrent` and `position`.
         kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
         folds: folds of the cross-validation, split by query.
+        optimiser: `"lbfgs"`, or `"adam"` with early stopping on a tenth of the queries, as one trains networks.
         intervals: `"bootstrap"`, `"sandwich"` or None.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
@@ -235,6 +241,7 @@ class CPBM(_Estimator):
         width: int | None = None,
         kinds: Mapping[str, str] | None = None,
         folds: int = 5,
+        optimiser: Literal["lbfgs", "adam"] = "lbfgs",
         intervals: Intervals | None = "bootstrap",
         replicates: int = 1_000,
         seed: int = 0,
@@ -242,7 +249,7 @@ class CPBM(_Estimator):
     ) -> None:
         self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
         self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
-        self.kinds, self.folds = kinds, folds
+        self.kinds, self.folds, self.optimiser = kinds, folds, optimiser
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
     def fit(self, interventions: Interventions, y: None = None) -> Self:
@@ -265,6 +272,14 @@ class CPBM(_Estimator):
         chosen, penalty, judged = self._choose(curves, fits)
         self._finish(interventions, sample, fits[chosen], penalty, encoder, judged)
         return self
+
+    def _solve(self, fit: Fit, starts: Array, penalty: Array) -> Solution:
+        if self.optimiser == "lbfgs":
+            return super()._solve(fit, starts, penalty)
+        if self.optimiser != "adam":
+            raise InputError(f"no optimiser {self.optimiser!r}: expected lbfgs or adam")
+        aside = np.tile(fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1], (len(starts), 1))
+        return fit.train(starts, 1 - aside, aside, penalty, tick=self._tick("Training"))
 
     def _shape(self) -> dict[str, int]:
         return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}

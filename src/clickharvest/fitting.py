@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 BUDGET = {"cpu": 1_000_000, "gpu": 100_000_000}
 """Rows evaluated at once over all problems of a batch, by kind of device; larger batches are evaluated in parts."""
+MOST = {"cpu": 16, "gpu": 256}
+"""Problems evaluated at once: compiling costs more than evaluating a few problems of a small sample for nothing."""
 
 
 class Fit:
@@ -41,8 +43,8 @@ class Fit:
         self.curve, self.objective = curve, objective
         self.x, self.n_clusters = sample.x, sample.n_clusters
         self.scale = max(objective.size, 1.0)
-        budget = BUDGET.get(jax.default_backend(), BUDGET["cpu"])
-        self.part = int(np.clip(budget // max(len(sample.unit), 1), 1, 64))
+        device = "cpu" if jax.default_backend() == "cpu" else "gpu"
+        self.part = int(np.clip(BUDGET[device] // max(len(sample.unit), 1), 1, MOST[device]))
         _, self._unravel = ravel_pytree(self._initial(np.random.default_rng(0)))
 
     def _initial(self, random: np.random.Generator) -> dict[str, Params]:

@@ -133,9 +133,12 @@ def _without_contexts(rows: Interventions) -> Interventions:
     """Add up the rows that stand at one position and differ in context alone."""
     keys = np.stack([rows.unit, rows.position])
     _, first, code = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    sums = {name: np.bincount(code, weights=getattr(rows, name)) for name in ("exposure", "clicks", "impressions")}
-    whole = {name: sums[name].astype(np.int64) for name in ("clicks", "impressions")}
-    return replace(rows.take(first), exposure=sums["exposure"], **whole)
+    return replace(
+        rows.take(first),
+        exposure=np.bincount(code, weights=rows.exposure).astype(np.float64),
+        clicks=np.bincount(code, weights=rows.clicks).astype(np.int64),
+        impressions=np.bincount(code, weights=rows.impressions).astype(np.int64),
+    )
 
 
 def _contexts(

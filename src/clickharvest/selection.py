@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.curves import Curve
+from clickharvest.curves import Constant, Curve
 from clickharvest.fitting import Fit
 
 Array = NDArray[np.float64]
@@ -80,9 +80,10 @@ def cross_validate(
     for done, curve in enumerate(curves):
         fit = make_fit(curve)
         aside = fold_weights(fit.n_clusters, min(folds, fit.n_clusters), seed)
-        grid = (0.0,) if not curve.n_features else PENALTIES if penalties is None else tuple(penalties)
+        free = isinstance(curve, Constant)
+        grid = (0.0,) if free else PENALTIES if penalties is None else tuple(penalties)
         own = _judge(fit, grid, aside, seed)
-        if penalties is None and curve.n_features:
+        if penalties is None and not free:
             best = max(own, key=lambda candidate: candidate.score).penalty
             own += _judge(fit, (best / np.sqrt(10), best * np.sqrt(10)), aside, seed)
         judged += sorted(own, key=lambda candidate: candidate.penalty)
