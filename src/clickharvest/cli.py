@@ -252,7 +252,7 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.")] = 0,
 ) -> None:
-    """Simulate a small log with known truth, check it and harvest it.
+    """Simulate a small log with known truth, check it, harvest it and fit it.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The demo: a simulated log with known truth, checked and harvested."""
+"""The demo: a simulated log with known truth, checked, harvested and fitted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from rich.table import Table
 from clickharvest.diagnosis import Diagnosis, diagnose
 from clickharvest.engines import DuckDBEngine, Monitor, atomic_path
 from clickharvest.errors import InputError
+from clickharvest.estimators import CPBM
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.interventions import read_interventions
 from clickharvest.logs import read_log
+from clickharvest.propensities import Propensities
 from clickharvest.simulate import Truth, simulate_ab_log
 from clickharvest.terminal import print_diagnosis, screen
 
+FILES = ("clicks.parquet", "interventions.parquet", "model.safetensors")
+
 
 def run_demo(folder: Path, seed: int, monitor: Monitor) -> None:
-    """Simulate, check, harvest and print, with the two files made in `folder`."""
+    """Simulate, check, harvest, fit and print, with the files made in `folder`."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     console = screen()
     folder.mkdir(parents=True, exist_ok=True)
-    clicks, interventions = folder / "clicks.parquet", folder / "interventions.parquet"
+    clicks, interventions, model = (folder / name for name in FILES)
 
     console.print("1. Simulate an A/B test of three rankers, on desktop and mobile.", style="bold")
     table, truth = simulate_ab_log(seed=seed)
@@ -38,23 +42,35 @@ def run_demo(folder: Path, seed: int, monitor: Monitor) -> None:
     diagnosis = diagnose(log)
     print_diagnosis(diagnosis)
 
-    console.print("\n3. What the click rate would have you believe, and the truth.", style="bold")
-    console.print(_truth_table(diagnosis, truth))
-    console.print("   Click rates mix examination with how good the results at a position are.\n")
-
-    console.print("4. clickharvest harvest clicks.parquet --context device -o …", style="bold")
+    console.print("\n3. clickharvest harvest clicks.parquet --context device -o …", style="bold")
     harvest_to_parquet(log, interventions)
-    console.print(f"   {read_interventions(interventions)}")
+    harvested = read_interventions(interventions)
+    console.print(f"   {harvested}")
     console.print(_head(pq.read_table(interventions)))
 
+    console.print("\n4. clickharvest fit interventions.parquet --intervals sandwich -o …", style="bold")
+    fitted = CPBM(intervals="sandwich", seed=seed).fit(harvested).propensities_
+    fitted.save(model)
+    chosen = fitted.info["selection"]
+    console.print(f"   Chosen by cross-validation among {len(chosen)} candidates: curve {fitted.curve.name}\n")
+    console.print(_truth_table(diagnosis, truth, fitted))
+    console.print(
+        "   Click rates mix examination with how good the results at a position are;\n   the estimate does not."
+    )
 
-def _truth_table(diagnosis: Diagnosis, truth: Truth) -> Table:
+
+def _truth_table(diagnosis: Diagnosis, truth: Truth, fitted: Propensities) -> Table:
     rates = np.array([shown.clicks / shown.impressions for shown in diagnosis.shown])
+    found = fitted.predict({"device": list(truth.contexts)})
     table = Table(box=None, header_style="bold")
-    for header in ("position", "click rate", *(f"examined, {name}" for name in truth.contexts)):
-        table.add_column(header, justify="right")
-    for k, (rate, *examined) in enumerate(zip(rates / rates[0], *truth.examination, strict=True), start=1):
-        table.add_row(str(k), f"{rate:.2f}", *(f"{p:.2f}" for p in examined))
+    headers = (column for name in truth.contexts for column in (name, "estimate (95 %)"))
+    for header in ("position", "click rate", *headers):
+        table.add_column(header, justify="right", no_wrap=True)
+    for i, shown in enumerate(diagnosis.shown):
+        cells = [f"{shown.position}", f"{rates[i] / rates[0]:.2f}"]
+        for true, p, low, high in zip(truth.examination, found.propensity, found.lower, found.upper, strict=True):
+            cells += [f"{true[i]:.2f}", f"{p[i]:.2f} ({low[i]:.2f}-{high[i]:.2f})"]
+        table.add_row(*cells)
     return table
 
 

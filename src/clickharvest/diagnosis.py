@@ -13,10 +13,11 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from clickharvest.assumptions import Finding, drift, ranker_independence, repetition, sample_ratio
+from clickharvest.assumptions import drift, ranker_independence, repetition, sample_ratio
 from clickharvest.designs import Design, check_design
 from clickharvest.engines import DuckDBEngine, Engine
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.findings import Finding
 from clickharvest.harvesting import harvest_table
 from clickharvest.identification import linked_positions, longest_linked_prefix, spell_positions
 from clickharvest.interventions import Interventions, UnitKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,8 +18,9 @@ from clickharvest.errors import InputError
 from clickharvest.estimators import CPBM, PBM
 from clickharvest.estimators import Progress as Report
 from clickharvest.interventions import Interventions
+from clickharvest.model_checks import check_model
 from clickharvest.model_summary import describe_model
-from clickharvest.propensities import Propensities
+from clickharvest.terminal import finding_line, screen
 
 MODEL = "The model"
 
@@ -133,13 +134,19 @@ def run_fit(interventions: Interventions, options: FitOptions, output: Path, anc
     with _bars() as report:
         with_context = bool(interventions.contexts) and options.curve is not CurveName.constant
         model = options.estimator(with_context, anchor, report).fit(interventions)
-    propensities: Propensities = model.propensities_
+    findings = check_model(interventions, anchor=anchor, seed=options.seed)
+    checks = [asdict(finding) for finding in findings]
+    propensities = replace(model.propensities_, info=dict(model.propensities_.info) | {"checks": checks})
     propensities.save(output)
     if as_json:
         print(json.dumps({"file": str(output)} | describe_model(propensities), indent=2))
-    else:
-        print(propensities)
-        print(f"\nSaved: {output}")
+        return
+    console = screen()
+    console.print(str(propensities))
+    console.print("\nDoes the model fit?")
+    for finding in findings:
+        console.print(finding_line(finding))
+    console.print(f"\nSaved: {output}")
 
 
 @contextmanager

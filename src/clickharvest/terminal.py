@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from clickharvest.assumptions import Finding
 from clickharvest.diagnosis import Diagnosis
+from clickharvest.findings import Finding
 from clickharvest.identification import spell_positions
 
 WIDTH = 80
