@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test demo lint types unit benchmark-harvest debian clean
+.PHONY: test demo lint types unit debian clean
 
 test: debian lint types unit
 
-$(INSTALLED): pyproject.toml src/clickharvest/__init__.py
+$(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
 	touch $(INSTALLED)
@@ -29,8 +29,9 @@ unit: $(INSTALLED)
 demo: $(INSTALLED)
 	$(BIN)/clickharvest demo
 
-benchmark-harvest: $(INSTALLED)
-	$(BIN)/python benchmarks/harvest.py
+# benchmark-harvest, benchmark-accuracy, benchmark-speed, benchmark-coverage, benchmark-real_log
+benchmark-%: $(INSTALLED)
+	$(BIN)/python benchmarks/$*.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

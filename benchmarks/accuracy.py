@@ -167,8 +167,8 @@ def names(known: dict[str, Any]) -> Any:
 
 
 def plan(options: argparse.Namespace) -> list[Record]:
-    """Return what is asked for, the slowest models first."""
-    return [
+    """Return what is asked for: what bars need first, then the slowest models."""
+    wanted = [
         {
             "setting": setting,
             "protocol": json.loads(json.dumps(asdict(SETTINGS[setting]))),
@@ -181,6 +181,7 @@ def plan(options: argparse.Namespace) -> list[Record]:
         for seed in range(options.seeds)
         for setting in options.settings
     ]
+    return sorted(wanted, key=lambda asked: (asked["setting"], asked["model"]) not in BARS)
 
 
 def is_full(wanted: Sequence[Record]) -> bool:
@@ -194,7 +195,8 @@ def is_full(wanted: Sequence[Record]) -> bool:
 def run(missing: Sequence[Record], results: Results, options: argparse.Namespace) -> list[str]:
     """Simulate the logs, fit the models, and add to the results; return what failed."""
     share_machine(options.jobs, options.device)
-    code, failures = fingerprint(), []
+    code = fingerprint()
+    failures: list[str] = []
     with (
         tempfile.TemporaryDirectory(prefix="accuracy-") as folder,
         ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,

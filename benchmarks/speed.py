@@ -5,10 +5,11 @@
     PYTHONPATH=src python3 benchmarks/speed.py --queries 800 --rounds 1           # a try
     PYTHONPATH=src python3 benchmarks/speed.py --json speed.json --report         # tell what a file holds
 
-All contenders fit the same simulated log (η=.5, 10 sweeps). Contenders take turns, each in a fresh process, and the best
-of the rounds counts. Only the fit is timed, from interventions to propensities, compilation included; imports, the
-start of the device and reading the data are not. A run at full size and two rounds or more writes its table into
-`benchmarks/README.md`, one per device. Exits with 1 where a bar is missed on the CPU. Needs NumPy, SciPy, JAX and optax.
+All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and the best of
+the rounds counts. Only the fit is timed, from interventions to propensities, compilation included; imports, the start
+of the device and reading the data are not. A run at full size and two rounds or more writes its table into
+`benchmarks/README.md`, one per device. Exits with 1 where a bar is missed on the CPU. Needs NumPy, SciPy, JAX and
+optax, no engine.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
 """
@@ -117,7 +118,7 @@ def measure(contender: str, folder: str, device: str) -> Report:
     import clickharvest.estimators  # noqa: F401  imports are not what is timed
 
     check_device(device)
-    jax.block_until_ready(jax.device_put(0.0))
+    float(jax.device_put(0.0))  # the first transfer starts the device
     case = load_case(case_path(folder, SETTING, SEED))
     begin, cpu_begin = time.perf_counter(), time.process_time()
     CONTENDERS[contender](case.interventions)
