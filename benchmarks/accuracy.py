@@ -381,7 +381,7 @@ def judge(found: Sequence[Record], settings: Sequence[str], models: Sequence[str
             own = [record["rel_error"] for record in found if (record["setting"], record["model"]) == (setting, model)]
             error = fmean(own) if own else float("nan")
             verdict = "PASS" if error <= bar else "FAIL"
-            bars.append(f"{verdict}: {model}, {LABELS[setting]}: RelError {error:.4f}, {len(own)} seeds (bar: {bar})")
+            bars.append(f"{verdict}: {model}, {LABELS[setting]}: RelError {error:.4f} (bar: {bar}, seeds: {len(own)})")
     for model in (PBM_SHARE, PBM_PAIRS):
         own = [record["rel_error"] for record in found if (record["setting"], record["model"]) == ("s10", model)]
         if own:
@@ -420,6 +420,8 @@ def spread(own: Sequence[Record], name: str) -> str:
 
 def notes(found: Sequence[Record]) -> list[str]:
     """Return lines on the size, where the results come from, and what the fits warned of."""
+    if not found:
+        return ["No results."]
     sizes = sorted({f"{record['queries']:,} queries" for record in found})
     places = sorted({f"{record['machine']}, {record['jobs']} fits at a time" for record in found})
     versions = sorted({record["code"] for record in found})

@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/coverage.py --families linear --logs 40 --replicates 100
 
 Each log has 300 queries with 4 documents, shown at 2 to 4 of 6 positions. Displays per query, relevance, and how a
-query's users read differ at random (a factor of mean 1 for every query and position), so that the clicks of a query
+query's users read differ at random (a factor from 0 to 2 for every query and position), so that the clicks of a query
 depend on each other and examination given the context is what the curve says on average. The truth lies inside the
 family that is fitted; the penalty is fixed.
 
@@ -46,8 +46,8 @@ FULL = 200
 
 K, FEATURES, QUERIES, UNITS = 6, 3, 300, 4
 TEST_CONTEXTS = 50
-UNEVENNESS = 0.3
-"""Standard deviation of the factor that each query and position adds to examination."""
+DISPLAYS = 15
+"""Displays of a document at a position, in a typical query."""
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,8 @@ def simulate(truth: Truth, random: np.random.Generator, settings: Settings) -> A
 
     queries, units = settings.queries, settings.units
     x = random.normal(size=(queries, FEATURES))
-    spread = UNEVENNESS**2
-    p = np.exp(truth.relative(x)) * random.gamma(1 / spread, spread, (queries, K))
-    displays = 6 * random.lognormal(0, 0.6, queries)
+    p = 0.3 * np.exp(truth.relative(x)) * random.uniform(0, 2, (queries, K))
+    displays = DISPLAYS * random.lognormal(0, 0.6, queries)
     taste = random.normal(-1.2, 0.7, queries)
     unit = np.arange(queries * units)
     query = unit // units
@@ -243,7 +242,7 @@ def simulate(truth: Truth, random: np.random.Generator, settings: Settings) -> A
     np.put_along_axis(shown, order, np.arange(K) < (2 + unit % 3)[:, None], axis=1)
     row, position = np.nonzero(shown)
     impressions = 1 + random.poisson(displays[query[row]])
-    rate = np.minimum(1.0, 0.6 * p[query[row], position] * relevance[row])
+    rate = np.minimum(1.0, p[query[row], position] * relevance[row])
     return Interventions(
         unit=unit[row],
         query=query[row],

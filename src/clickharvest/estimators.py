@@ -41,7 +41,7 @@ AUTO: tuple[dict[str, Any], ...] = (
 """The curves that `curve="auto"` tries."""
 
 STARTS = 3
-"""Starts of the final fit of a curve that is not concave; the best one is kept."""
+"""Starts of the final fit of a curve with random ones; the best is kept."""
 
 
 class _Estimator:
@@ -101,8 +101,8 @@ class _Estimator:
         selection: Sequence[Candidate],
     ) -> None:
         """Fit the chosen curve on everything, add intervals, and keep the result."""
-        starts = 1 if fit.curve.concave and self.objective == "clickshare" else STARTS
-        solution = self._solve(fit, fit.starts(starts, self.seed), np.full(starts, penalty))
+        starts = np.unique(fit.starts(STARTS, self.seed), axis=0)
+        solution = self._solve(fit, starts, np.full(len(starts), penalty))
         best = int(np.nanargmin(solution.value))
         status = solution.status[best]
         if not status.good:
