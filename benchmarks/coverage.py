@@ -216,7 +216,7 @@ class Truth:
         if family == "pbm":
             return cls(b, np.zeros((FEATURES, K)))
         if family == "lowrank":
-            return cls(b, np.outer([0.5, -0.4, 0.3], b))
+            return cls(b, np.outer([0.3, -0.25, 0.2], b))
         w = 0.25 * np.random.default_rng(7).normal(size=(FEATURES, K))
         return cls(b, w * (np.arange(K) > 0))
 

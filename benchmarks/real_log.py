@@ -134,11 +134,12 @@ def repeat_table(rows: pa.Table, options: argparse.Namespace) -> list[str]:
     lines = [
         f"{options.splits} further splits of all queries, both ways round; gains of {OURS} in thousandths per click.",
         "",
-        f"| against | {OURS} wins | mean gain | least | greatest |",
-        "|---|--:|--:|--:|--:|",
+        f"| against | {OURS} wins | both ways round | mean gain | least | greatest |",
+        "|---|--:|--:|--:|--:|--:|",
     ]
     for name, gain in gains.items():
-        wins = f"{sum(g > 0 for g in gain)} of {len(gain)}"
+        won = np.reshape(gain, (-1, 2)) > 0
+        wins = f"{won.sum()} of {won.size} | {won.all(axis=1).sum()} of {len(won)}"
         lines.append(f"| {name} | {wins} | {np.mean(gain):.3f} | {min(gain):.3f} | {max(gain):.3f} |")
     return lines
 
