@@ -82,14 +82,7 @@ def check(
     if is_interventions(log.source):
         diagnosis = diagnose(read_interventions(log.source), anchor=anchor)
     else:
-        diagnosis = diagnose(
-            log.read(monitor),
-            unit=units.unit.value,
-            max_position=units.max_position,
-            design=units.design(log.position_base),
-            anchor=anchor,
-            traffic=units.shares,
-        )
+        diagnosis = diagnose(log.read(monitor), **units.arguments(log), anchor=anchor, traffic=units.shares)
     if as_json:
         print(json.dumps(diagnosis.to_dict(), indent=2))
     else:
@@ -133,13 +126,7 @@ def harvest(
         raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
-    rows = harvest_to_parquet(
-        log.read(monitor),
-        output,
-        unit=units.unit.value,
-        max_position=units.max_position,
-        design=units.design(log.position_base),
-    )
+    rows = harvest_to_parquet(log.read(monitor), output, **units.arguments(log))
     written = pq.read_table(output, columns=["unit", "clicks"])
     counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
     if as_json:
@@ -175,12 +162,7 @@ def fit(
     if is_interventions(log.source):
         interventions = read_interventions(log.source)
     else:
-        interventions = harvest_in_memory(
-            log.read(monitor),
-            unit=units.unit.value,
-            max_position=units.max_position,
-            design=units.design(log.position_base),
-        )
+        interventions = harvest_in_memory(log.read(monitor), **units.arguments(log))
     run_fit(interventions, model, output, anchor, as_json)
 
 
@@ -239,9 +221,7 @@ def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
     )
     ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
     rankings = unbound_table(units.rankings, ranked) if units.rankings else None
-    design = units.design(log.position_base, rankings)
-    expression = harvest_table(clicks, unit=units.unit.value, max_position=units.max_position, design=design)
-    return to_sql(expression, dialect)
+    return to_sql(harvest_table(clicks, **units.arguments(log, rankings)), dialect)
 
 
 @app.command()

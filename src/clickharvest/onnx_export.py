@@ -122,7 +122,7 @@ class _Tensor:
         """Cut the last axis, `[..., begin:end]` or `[:, begin:end]`."""
         *others, cut = index
         if not all(other is Ellipsis or other == slice(None) for other in others):
-            raise NotImplementedError(f"only the last axis can be cut, not {index}")
+            raise IndexError(f"only the last axis can be cut, not {index}")
         ends = [0 if cut.start is None else cut.start, np.iinfo(np.int64).max if cut.stop is None else cut.stop]
         return self.trace.node("Slice", self, *(np.array([i], dtype=np.int64) for i in (*ends, -1)))
 

@@ -216,6 +216,11 @@ class HarvestOptions:
         """The traffic meant for each ranker, if given."""
         return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
 
+    def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
+        """Return the keyword arguments that `harvest` and its kin take."""
+        design = self.design(log.position_base, rankings_source)
+        return {"unit": self.unit.value, "max_position": self.max_position, "design": design}
+
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
         """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
         source = rankings_source if rankings_source is not None else self.rankings

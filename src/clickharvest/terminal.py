@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -64,12 +63,12 @@ def position_table(diagnosis: Diagnosis) -> Table:
     return table
 
 
-def finding_line(finding: Finding) -> Padding:
+def finding_line(finding: Finding) -> Table:
     """Return one finding as a marked, indented paragraph."""
     mark, colour = MARKS[finding.status]
     line = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     line.add_row(Text(mark, style=colour), Text(finding.sentence))
-    return Padding(line, (0, 0, 0, 0))
+    return line
 
 
 def _answer(diagnosis: Diagnosis) -> Text:
