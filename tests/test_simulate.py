@@ -24,7 +24,7 @@ SMALL = {"queries": 300, "test_queries": 200}
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return synthetic_corpus(1000, seed=3)
+    return synthetic_corpus(1000, features=64, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ class TestCorpus:
         assert share.var() > 1.5 * binomial
 
     def test_same_seed_same_corpus(self, corpus: Corpus) -> None:
-        assert_array_equal(corpus.features, synthetic_corpus(1000, seed=3).features)
+        assert_array_equal(corpus.features, synthetic_corpus(1000, features=64, seed=3).features)
         assert not np.array_equal(synthetic_corpus(20, seed=0).grades, synthetic_corpus(20, seed=1).grades)
 
     def test_take_keeps_documents_with_their_queries(self, corpus: Corpus) -> None:
