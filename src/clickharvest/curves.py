@@ -38,7 +38,6 @@ class Curve(ABC):
     n_features: int
 
     name: ClassVar[str]
-    concave: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         ascending = list(self.positions) == sorted(set(self.positions))
@@ -94,7 +93,6 @@ class Constant(Curve):
     """
 
     name: ClassVar[str] = "constant"
-    concave: ClassVar[bool] = True
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from p_k = anchor / k."""
@@ -146,7 +144,6 @@ class Linear(Curve):
     """
 
     name: ClassVar[str] = "linear"
-    concave: ClassVar[bool] = True
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from p_k = anchor / k in every context."""
