@@ -72,11 +72,23 @@ LABELS = {
     "traffic": "traffic 80/15/5, 5 sweeps",
 }
 
-AUTO, LINEAR, NETWORKS = "ClickShare auto", "ClickShare linear", "AllPairs networks"
+AUTO, LINEAR = "ClickShare auto", "ClickShare linear"
+NETWORKS, DEEPER = "AllPairs networks", "AllPairs two-layer networks"
 PBM_SHARE, PBM_PAIRS = "PBM ClickShare", "PBM AllPairs"
+RECIPE = {
+    "objective": "allpairs",
+    "curve": "mlp",
+    "relevance": "mlp",
+    "penalty": 0.0,
+    "optimiser": "adam",
+    "early_stopping": False,
+    "starts": 1,
+}
+"""The paper's recipe: no penalty, Adam on the full batch, the last epoch counts."""
 MODELS: dict[str, dict[str, Any]] = {
     AUTO: {"curve": "auto"},
-    NETWORKS: {"width": 12, "rate": 0.03, "epochs": 1_000},
+    DEEPER: RECIPE | {"width": 12},
+    NETWORKS: RECIPE | {"width": 0},
     LINEAR: {"curve": "linear"},
     PBM_PAIRS: {"objective": "allpairs"},
     PBM_SHARE: {"objective": "clickshare"},
@@ -331,35 +343,8 @@ def fit_model(model: str, interventions: Interventions, seed: int) -> Propensiti
     """Fit a model without intervals."""
     from clickharvest.estimators import CPBM, PBM
 
-    if model == NETWORKS:
-        return fit_networks(interventions, seed)
     estimator = PBM if model in (PBM_SHARE, PBM_PAIRS) else CPBM
     return estimator(**MODELS[model], intervals=None, seed=seed).fit(interventions).propensities_
-
-
-def fit_networks(interventions: Interventions, seed: int) -> Propensities:
-    """Fit the paper's networks by its recipe: Adam, all epochs on the full batch, no penalty, the last epoch counts."""
-    import numpy as np
-
-    from clickharvest.contexts import ContextEncoder
-    from clickharvest.curves import make_curve
-    from clickharvest.fitting import Fit
-    from clickharvest.objectives import AllPairs
-    from clickharvest.propensities import Propensities
-    from clickharvest.samples import make_sample, supported_positions
-
-    recipe = MODELS[NETWORKS]
-    positions = supported_positions(interventions, 1)
-    encoder = ContextEncoder.fit(interventions.contexts)
-    sample = make_sample(interventions, positions, encoder)
-    curve = make_curve("mlp", positions, 1, sample.x.shape[1], width=recipe["width"])
-    fit = Fit(curve, AllPairs(sample, relevance="mlp", width=recipe["width"]), sample)
-    everything = np.ones((1, sample.n_clusters))
-    solution = fit.train(
-        fit.starts(1, seed), everything, None, np.zeros(1), rate=recipe["rate"], epochs=recipe["epochs"]
-    )
-    shown = tuple(int(k) for k in np.unique(interventions.position))
-    return Propensities(curve, fit.params(solution.params[0])["curve"], encoder, shown, info={"penalty": 0.0})
 
 
 def errors(found: Propensities, case: Case) -> Record:

@@ -29,12 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accuracy import (
+    DEEPER,
     QUERIES,
     README,
     case_path,
     check_device,
     fingerprint,
-    fit_networks,
+    fit_model,
     load_case,
     machine,
     say,
@@ -134,7 +135,7 @@ def measure(contender: str, folder: str, device: str) -> Report:
 
 def fit_recipe(interventions: Interventions) -> None:
     """AllPairs, two-layer sigmoid networks of 12, Adam at .03, 1,000 epochs on the full batch."""
-    fit_networks(interventions, SEED)
+    fit_model(DEEPER, interventions, SEED)
 
 
 def fit_linear(interventions: Interventions) -> None:

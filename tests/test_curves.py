@@ -81,7 +81,7 @@ def lowrank_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
 
 
 def mlp_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
-    hidden = [sigmoid(p["a"][h] + dot(p["A"][:, h], x)) for h in range(3)]
+    hidden = [sigmoid(p["a"][h] + dot(p["A"][:, h], x)) for h in range(len(p["a"]))] if "A" in p else x
     i = curve.positions.index(k)
     return math.log(sigmoid(p["c"][i] + dot(p["v"][:, i], hidden)))
 
@@ -264,9 +264,20 @@ def test_log_sigmoid(z: float) -> None:
         (("linear", GAPS, 1, 2), {"rank": 2}, "takes no rank"),
         (("lowrank", GAPS, 1, 2), {"width": 2}, "takes no width"),
         (("lowrank", GAPS, 1, 2), {"rank": 0}, "rank"),
-        (("mlp", GAPS, 1, 2), {"width": 0}, "width"),
+        (("mlp", GAPS, 1, 2), {"width": -1}, "width"),
+        (("recurrent", GAPS, 1, 2), {"width": 0}, "width"),
     ],
 )
 def test_bad_arguments_are_named(arguments: tuple[Any, ...], shape: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_curve(*arguments, **shape)
+
+
+def test_a_network_without_hidden_layer_is_the_one_the_paper_prints() -> None:
+    curve = make_curve("mlp", GAPS, 1, 2, width=0)
+    params = random_params(curve)
+    assert {name: value.shape for name, value in params.items()} == {"v": (2, 4), "c": (4,)}
+    x = contexts(3, 2)
+    expected = [[mlp_formula(params, row, k, curve) for k in GAPS] for row in x]
+    assert curve.log_examination(params, x) == pytest.approx(np.array(expected))
+    assert curve.penalty(params) == pytest.approx((params["v"] ** 2).sum() / 2)

@@ -69,6 +69,14 @@ def test_allpairs_with_the_papers_networks_comes_near(interventions: Interventio
     assert error(model) < 0.15
 
 
+def test_the_papers_recipe_trains_one_layer_on_everything(interventions: Interventions) -> None:
+    recipe = {"curve": "mlp", "width": 0, "objective": "allpairs", "relevance": "mlp", "penalty": 0.0}
+    model = CPBM(**recipe, optimiser="adam", early_stopping=False, starts=1, intervals=None).fit(interventions)
+    assert error(model) < 0.15
+    assert set(model.propensities_.params) == {"v", "c"}
+    assert "finished" in model.propensities_.info["status"]
+
+
 def test_adam_with_early_stopping_comes_near(interventions: Interventions) -> None:
     model = CPBM(curve="mlp", penalty=0.1, optimiser="adam", intervals=None).fit(interventions)
     assert error(model) < 0.15

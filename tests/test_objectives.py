@@ -188,6 +188,7 @@ OBJECTIVES = {
     "allpairs": AllPairs,
     "allpairs-min": lambda sample: AllPairs(sample, weighting="min"),
     "allpairs-mlp": lambda sample: AllPairs(sample, relevance="mlp", width=2),
+    "allpairs-layer": lambda sample: AllPairs(sample, relevance="mlp", width=0),
 }
 
 
@@ -261,21 +262,23 @@ def brute_force_all_pairs(sample: Sample, log_p: np.ndarray, g: Any, weighting: 
 
 
 @pytest.mark.parametrize("weighting", ["paper", "min", "harmonic"])
-@pytest.mark.parametrize("relevance", ["constant", "mlp"])
+@pytest.mark.parametrize(("relevance", "width"), [("constant", 3), ("mlp", 3), ("mlp", 0)])
 @pytest.mark.parametrize("design", [False, True])
-def test_all_pairs_is_the_papers_equation(design: bool, relevance: Any, weighting: Any) -> None:
+def test_all_pairs_is_the_papers_equation(design: bool, relevance: Any, width: int, weighting: Any) -> None:
     sample = random_sample(7, design=design)
     random = np.random.default_rng(11)
     weights = random.exponential(size=5)
-    objective = AllPairs(sample, relevance=relevance, weighting=weighting, width=3)
+    objective = AllPairs(sample, relevance=relevance, weighting=weighting, width=width)
     params = {name: a + random.normal(size=a.shape) for name, a in objective.init(random).items()}
     n = len(POSITIONS)
 
     def r(k: int, other: int, x: int) -> float:
         if relevance == "constant":
             return sigmoid(params["r"][k * n + other])
-        hidden = [sigmoid(float(sample.x[x] @ params["A"][:, h]) + params["a"][h]) for h in range(3)]
-        return sigmoid(sum(hidden[h] * params["v"][h, k * n + other] for h in range(3)) + params["c"][k * n + other])
+        inputs = sample.x[x]
+        if width:
+            inputs = [sigmoid(float(inputs @ params["A"][:, h]) + params["a"][h]) for h in range(width)]
+        return sigmoid(float(np.dot(inputs, params["v"][:, k * n + other])) + params["c"][k * n + other])
 
     expected = brute_force_all_pairs(
         sample, log_h(sample), lambda k, other, x: (r(k, other, x) + r(other, k, x)) / 2, weighting, weights

@@ -192,10 +192,12 @@ class LowRank(Curve):
 
 @dataclass(frozen=True)
 class MLP(Curve):
-    """The paper's network: p_k(x) = σ(c_k + v_k·σ(A x + a)), a sigmoid hidden layer and sigmoid outputs.
+    """A network: p_k(x) = σ(c_k + v_k·σ(A x + a)), a sigmoid hidden layer and sigmoid outputs.
+
+    Without a hidden layer, `width` 0, it is the one the paper prints: p_k(x) = σ(c_k + v_k·x).
 
     Parameters: `A` [d, width] and `a` [width], what each hidden unit responds to; `v` [width, K] and `c` [K], what
-    each response does to each position.
+    each response does to each position. Without a hidden layer there are only `v` [d, K] and `c`.
     """
 
     width: int = 12
@@ -209,15 +211,15 @@ class MLP(Curve):
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from random weights of variance 1/fan-in."""
-        return two_layers(random, self.n_features, self.width, len(self.positions))
+        return sigmoid_layers(random, self.n_features, self.width, len(self.positions))
 
     def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
         """Return log σ(c_k + v_k·σ(A x + a)), negative: an examination probability."""
-        return two_layer_log_sigmoid(params, x, xp)
+        return log_sigmoid(hidden_layer(params, x, xp) @ params["v"] + params["c"], xp)
 
     def penalty(self, params: Params, xp: Any = np) -> Any:
         """Return ½ (|A|² + |v|²)."""
-        return _half_squares(params["A"], params["v"], xp=xp)
+        return layers_penalty(params, xp)
 
 
 @dataclass(frozen=True)
@@ -319,7 +321,7 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
         positions: the positions it speaks of.
         anchor: the position others are relative to.
         n_features: number of context features.
-        shape: `rank` of `lowrank`, `width` of the networks.
+        shape: `rank` of `lowrank`, `width` of the networks (`mlp` may have 0).
 
     Example:
         >>> curve = make_curve("power", (1, 2, 4), 1, 1)
@@ -330,8 +332,9 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """
     if name not in CURVES:
         raise InputError(f"no curve {name!r}: expected one of {', '.join(CURVES)}")
-    if any(size < 1 for size in shape.values()):
-        raise InputError(f"the curve {name!r} got {shape}: expected 1 or more")
+    least = 0 if name == "mlp" else 1
+    if any(size < least for size in shape.values()):
+        raise InputError(f"the curve {name!r} got {shape}: expected {least} or more")
     try:
         return CURVES[name](positions, anchor, n_features, **shape)
     except TypeError as error:
@@ -363,20 +366,22 @@ def log_sigmoid(z: Any, xp: Any = np) -> Any:
     return -xp.logaddexp(-z, 0.0)
 
 
-def two_layer_log_sigmoid(params: Params, x: Any, xp: Any = np) -> Any:
-    """Return log σ(c + σ(x A + a) v): x [n, d] → [n, outputs]."""
-    hidden = xp.exp(log_sigmoid(x @ params["A"] + params["a"], xp))
-    return log_sigmoid(hidden @ params["v"] + params["c"], xp)
+def sigmoid_layers(random: np.random.Generator, inputs: int, width: int, outputs: int) -> Params:
+    """Return weights of variance 1/fan-in for a network c + σ(x A + a) v, or c + x v where `width` is 0."""
+    hidden = {"A": random.normal(size=(inputs, width)) / np.sqrt(max(inputs, 1)), "a": np.zeros(width)}
+    fan_in = width or inputs
+    output = {"v": random.normal(size=(fan_in, outputs)) / np.sqrt(max(fan_in, 1)), "c": np.zeros(outputs)}
+    return hidden | output if width else output
 
 
-def two_layers(random: np.random.Generator, inputs: int, width: int, outputs: int) -> Params:
-    """Return weights of variance 1/fan-in for `two_layer_log_sigmoid`."""
-    return {
-        "A": random.normal(size=(inputs, width)) / np.sqrt(max(inputs, 1)),
-        "a": np.zeros(width),
-        "v": random.normal(size=(width, outputs)) / np.sqrt(width),
-        "c": np.zeros(outputs),
-    }
+def hidden_layer(params: Params, x: Any, xp: Any = np) -> Any:
+    """Return σ(x A + a), [n, width], or x itself where the network has no hidden layer."""
+    return xp.exp(log_sigmoid(x @ params["A"] + params["a"], xp)) if "A" in params else x
+
+
+def layers_penalty(params: Params, xp: Any = np) -> Any:
+    """Return ½ (|A|² + |v|²), with A where there is one."""
+    return _half_squares(*(params[name] for name in ("A", "v") if name in params), xp=xp)
 
 
 def _half_squares(*weights: Any, xp: Any) -> Any:

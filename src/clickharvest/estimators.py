@@ -40,9 +40,6 @@ AUTO: tuple[dict[str, Any], ...] = (
 )
 """The curves that `curve="auto"` tries."""
 
-STARTS = 3
-"""Starts of the final fit of a curve with random ones; the best is kept."""
-
 
 class _Estimator:
     """What PBM and CPBM share."""
@@ -51,6 +48,8 @@ class _Estimator:
     anchor: int
     relevance: Relevance
     weighting: Weighting
+    width: int | None
+    starts: int
     intervals: Intervals | None
     replicates: int
     seed: int
@@ -85,7 +84,8 @@ class _Estimator:
         if self.objective == "clickshare":
             return ClickShare(sample)
         if self.objective == "allpairs":
-            return AllPairs(sample, relevance=self.relevance, weighting=self.weighting)
+            width = {} if self.width is None else {"width": self.width}
+            return AllPairs(sample, relevance=self.relevance, weighting=self.weighting, **width)
         raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
 
     def _tick(self, task: str) -> Callable[[float], None] | None:
@@ -101,7 +101,7 @@ class _Estimator:
         selection: Sequence[Candidate],
     ) -> None:
         """Fit the chosen curve on everything, add intervals, and keep the result."""
-        starts = np.unique(fit.starts(STARTS, self.seed), axis=0)
+        starts = np.unique(fit.starts(self.starts, self.seed), axis=0)
         solution = self._solve(fit, starts, np.full(len(starts), penalty))
         best = int(np.nanargmin(solution.value))
         status = solution.status[best]
@@ -184,6 +184,8 @@ class PBM(_Estimator):
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
     relevance: Relevance = "constant"
+    width: int | None = None
+    starts: int = 1
 
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to interventions; their context columns are left out.
@@ -209,10 +211,14 @@ class CPBM(_Estimator):
         relevance: relevance model of AllPairs, `"constant"` or `"mlp"`.
         weighting: weights of AllPairs, see `AllPairs`.
         rank: number of shapes of `lowrank`.
-        width: hidden units of `mlp`, `recurrent` and `position`.
+        width: hidden units of `mlp`, `recurrent` and `position`, and of the network `relevance`; 0 makes `mlp` the
+            network that the paper prints, one sigmoid layer.
         kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
         folds: folds of the cross-validation, split by query.
-        optimiser: `"lbfgs"`, or `"adam"` with early stopping on a tenth of the queries, as one trains networks.
+        optimiser: `"lbfgs"`, or `"adam"`, as one trains networks.
+        early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
+            otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
+        starts: starts of the final fit of a curve with random ones; the best is kept.
         intervals: `"bootstrap"`, `"sandwich"` or None.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
@@ -242,6 +248,8 @@ class CPBM(_Estimator):
         kinds: Mapping[str, str] | None = None,
         folds: int = 5,
         optimiser: Literal["lbfgs", "adam"] = "lbfgs",
+        early_stopping: bool = True,
+        starts: int = 3,
         intervals: Intervals | None = "bootstrap",
         replicates: int = 1_000,
         seed: int = 0,
@@ -249,7 +257,8 @@ class CPBM(_Estimator):
     ) -> None:
         self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
         self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
-        self.kinds, self.folds, self.optimiser = kinds, folds, optimiser
+        self.kinds, self.folds = kinds, folds
+        self.optimiser, self.early_stopping, self.starts = optimiser, early_stopping, starts
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
     def fit(self, interventions: Interventions, y: None = None) -> Self:
@@ -278,8 +287,11 @@ class CPBM(_Estimator):
             return super()._solve(fit, starts, penalty)
         if self.optimiser != "adam":
             raise InputError(f"no optimiser {self.optimiser!r}: expected lbfgs or adam")
+        tick = self._tick("Training")
+        if not self.early_stopping:
+            return fit.train(starts, np.ones((len(starts), fit.n_clusters)), None, penalty, tick=tick)
         aside = np.tile(fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1], (len(starts), 1))
-        return fit.train(starts, 1 - aside, aside, penalty, tick=self._tick("Training"))
+        return fit.train(starts, 1 - aside, aside, penalty, tick=tick)
 
     def _shape(self) -> dict[str, int]:
         return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}

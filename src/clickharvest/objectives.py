@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clickharvest.curves import Params, two_layers
+from clickharvest.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
 from clickharvest.errors import InputError
 from clickharvest.samples import Sample
 
@@ -125,7 +125,7 @@ class AllPairs:
     Σ_x Σ_{k≠k'} ĉ_{k,k'}(k, x) log(h(k, x) g(k, k', x)) + ¬ĉ_{k,k'}(k, x) log(1 − h(k, x) g(k, k', x)),
     ĉ_{k,k'}(k) = Σ ω C / q_k over the rows at k of units exposed at k and k', and ¬ĉ likewise with 1 − C.
 
-    g is symmetric, g = (r̃ + r̃ᵀ) / 2, with r̃ a matrix of sigmoids or a two-layer sigmoid network of x.
+    g is symmetric, g = (r̃ + r̃ᵀ) / 2, with r̃ a matrix of sigmoids or a sigmoid network of x.
 
     Args:
         sample: the sample.
@@ -133,7 +133,7 @@ class AllPairs:
         weighting: ω of a unit and pair with N and N' impressions at k and k': `"paper"` 1, `"min"` min(N, N'),
             `"harmonic"` N N' / (N + N'). With realised exposures ĉ is a click rate, and rates of units seen rarely
             are noisy: the other two give them less weight.
-        width: hidden units of the network.
+        width: hidden units of the network; 0 for the one layer of the paper's figure, r̃ = σ(c + v x).
 
     Only pairs that some unit was exposed at are held, one entry per query, context and ordered pair.
     """
@@ -159,13 +159,11 @@ class AllPairs:
         pairs = self.n_positions**2
         if self.relevance == "constant":
             return {"r": np.zeros(pairs)}
-        return two_layers(random, self.n_features, self.width, pairs)
+        return sigmoid_layers(random, self.n_features, self.width, pairs)
 
     def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Data, weights: Any) -> Any:
         """Return the weighted cross-entropy of the pairs; `log_p` is log h, negative or zero."""
-        hidden = None
-        if self.relevance == "mlp":
-            hidden = jax.nn.sigmoid(x @ params["A"] + params["a"])
+        hidden = hidden_layer(params, x, jnp) if self.relevance == "mlp" else None
 
         def of_entries(entries: Data) -> Any:
             k, other, context = entries["position"], entries["other"], entries["context"]
@@ -186,9 +184,7 @@ class AllPairs:
 
     def penalty(self, params: Params) -> Any:
         """Return ½ (|A|² + |v|²) of the network; the matrix is not penalised."""
-        if self.relevance == "constant":
-            return 0.0
-        return (jnp.sum(params["A"] ** 2) + jnp.sum(params["v"] ** 2)) / 2
+        return 0.0 if self.relevance == "constant" else layers_penalty(params, jnp)
 
 
 def _pair_entries(sample: Sample, weighting: Weighting) -> Data:

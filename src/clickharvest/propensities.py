@@ -296,9 +296,10 @@ def _n_rows(table: Table) -> int:
 
 def _check_curve(curve: Curve, encoder: ContextEncoder | None, shown: tuple[int, ...]) -> None:
     sizes = [size for name, size in curve.spec.items() if name != "name"]
-    for k in (curve.anchor, *curve.positions, *shown, *sizes):
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k < 2**31:
-            raise InputError(f"a position or size is {str(k)[:20]}; expected an integer from 1")
+    for least, numbers in ((1, (curve.anchor, *curve.positions, *shown)), (0, sizes)):
+        for number in numbers:
+            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not least <= number < 2**31:
+                raise InputError(f"a position or size is {str(number)[:20]}; expected an integer from {least}")
     if not set(curve.positions) <= set(shown) or list(shown) != sorted(set(shown)):
         raise InputError("the positions shown must ascend and contain those of the curve")
     features = 0 if encoder is None else len(encoder.feature_names)

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from clickharvest.baselines.cells import Array, count_cells, read_features
 from clickharvest.contexts import ContextEncoder
-from clickharvest.curves import Curve, Params, make_curve, two_layers
+from clickharvest.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers
 from clickharvest.errors import ConvergenceWarning, InputError
 from clickharvest.objectives import Data, chunked_sum, log1mexp
 from clickharvest.optimise import Rows, minimise
@@ -96,7 +96,7 @@ def generative_cpbm(
     inputs = documents.shape[1] + x.shape[1]
     start: dict[str, Params] = {
         "curve": examination.init(random),
-        "relevance": two_layers(random, inputs, relevance_width, 1)
+        "relevance": sigmoid_layers(random, inputs, relevance_width, 1)
         if relevance == "mlp"
         else {"v": np.zeros((inputs, 1)), "c": np.zeros(1)},
     }
@@ -135,8 +135,7 @@ def generative_cpbm(
 
 def _tamed(curve: Curve, params: dict[str, Params], xp: Any) -> Any:
     """Return the curve's penalty plus ½ Σ θ² over the weights of relevance."""
-    weights = [params["relevance"][name] for name in ("A", "v") if name in params["relevance"]]
-    return curve.penalty(params["curve"], xp) + sum(xp.sum(w * w) for w in weights) / 2
+    return curve.penalty(params["curve"], xp) + layers_penalty(params["relevance"], xp)
 
 
 def _log_likelihood(curve: Curve, params: dict[str, Params], x: Any, documents: Any, rows: Data) -> Any:
