@@ -10,7 +10,7 @@ test: debian lint types unit
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,boost,docs,mlflow,dev]'
 	touch $(INSTALLED)
 
 debian:
@@ -29,7 +29,7 @@ unit: $(INSTALLED)
 demo: $(INSTALLED)
 	$(BIN)/clickharvest demo
 
-# benchmark-harvest, benchmark-accuracy, benchmark-speed, benchmark-coverage, benchmark-real_log
+# harvest, accuracy, speed, coverage, real_log, simulate, weigh, svm_rank, boosting, peers
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

@@ -44,7 +44,13 @@ if TYPE_CHECKING:
     from clickharvest.logs import read_log as read_log
     from clickharvest.propensities import Propensities as Propensities
     from clickharvest.propensities import load_propensities as load_propensities
+    from clickharvest.report.charts import plot_curves as plot_curves
+    from clickharvest.report.charts import plot_importance as plot_importance
+    from clickharvest.report.charts import plot_overlap as plot_overlap
     from clickharvest.ubi import read_ubi as read_ubi
+    from clickharvest.weights import Weights as Weights
+    from clickharvest.weights import weigh as weigh
+    from clickharvest.weights import weigh_to_parquet as weigh_to_parquet
 
 _HOMES = {
     "DuckDBEngine": "engines",
@@ -65,6 +71,12 @@ _HOMES = {
     "CPBM": "estimators",
     "Propensities": "propensities",
     "load_propensities": "propensities",
+    "Weights": "weights",
+    "weigh": "weights",
+    "weigh_to_parquet": "weights",
+    "plot_curves": "report.charts",
+    "plot_importance": "report.charts",
+    "plot_overlap": "report.charts",
 }
 __all__ = ["__version__", *_HOMES]
 

@@ -28,9 +28,14 @@ from clickharvest.logs import read_log
 from clickharvest.model_commands import print_model, score_contexts
 from clickharvest.options import HarvestOptions, JsonFlag, LogOptions, OutputPath, with_options
 from clickharvest.progress import bar_on
+from clickharvest.rank_command import RankOptions, run_rank
+from clickharvest.report_command import ReportLogOptions, run_report
+from clickharvest.reproduce_command import ReproduceOptions, run_reproduce
+from clickharvest.simulate_command import SimulateOptions, SimulatorName, run_simulate
 from clickharvest.sources import file_format
 from clickharvest.terminal import print_diagnosis
 from clickharvest.warehouse import DIALECTS, to_sql, unbound_table
+from clickharvest.weigh_command import WeighOptions, run_weigh
 
 app = typer.Typer(
     name="clickharvest",
@@ -196,6 +201,80 @@ def propensities(
 
 
 @app.command()
+@with_options
+def weigh(
+    log: LogOptions,
+    model: ModelPath,
+    weights: WeighOptions,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Add propensities and inverse-propensity weights to a log.
+
+    Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
+    propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks with it. The
+    context columns are those of the model. Positions without an estimate use the last one above them.
+
+    Example:
+
+      clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet
+    """
+    run_weigh(log, model, weights, output, as_json=as_json, monitor=monitor)
+
+
+@app.command()
+@with_options
+def rank(
+    log: LogOptions,
+    documents: Annotated[
+        str,
+        typer.Argument(
+            metavar="FEATURES",
+            help="Table of the log's query and doc columns and document features; a query's documents compete.",
+            show_default=False,
+        ),
+    ],
+    ranker: RankOptions,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a ranker from clicks with propensities, and judge it on held-out queries.
+
+    Compares it by SNIPS with the logged order and with a ranker that takes clicks at face value. Writes the ranker that
+    was judged: svm as JSON with a weight for each feature, lightgbm as .txt and xgboost as .json of their own.
+
+    Examples:
+
+      clickharvest rank clicks.parquet features.parquet --model model.safetensors -o ranker.json
+
+      clickharvest rank weighted.parquet features.csv --learner lightgbm --clip 0.05 -o ranker.txt
+    """
+    run_rank(log, documents, ranker, output, as_json=as_json, monitor=monitor)
+
+
+@app.command()
+@with_options
+def report(
+    model: ModelPath,
+    log: ReportLogOptions,
+    units: HarvestOptions,
+    output: OutputPath = None,
+    title: Annotated[str | None, typer.Option("--title", help="Title of the page.", show_default=False)] = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write one HTML page on a model: the answer, curves to play with, checks, how to use it.
+
+    The page needs no network. With --log it also tells what the log identifies, and compares with simpler estimates.
+
+    Example:
+
+      clickharvest report model.safetensors --log clicks.parquet -o report.html
+    """
+    run_report(model, log, units, output, title=title, level=level, as_json=as_json, monitor=monitor)
+
+
+@app.command()
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
     """Tell what a model is and what it found.
 
@@ -222,6 +301,58 @@ def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
     ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
     rankings = unbound_table(units.rankings, ranked) if units.rankings else None
     return to_sql(harvest_table(clicks, **units.arguments(log, rankings)), dialect)
+
+
+@app.command()
+@with_options
+def simulate(
+    simulation: SimulateOptions,
+    simulator: Annotated[
+        SimulatorName,
+        typer.Argument(help="The paper's protocol; a small A/B test; or an arXiv-like log with A/B and swaps."),
+    ] = SimulatorName.protocol,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the simulation that FOLDER holds.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Simulate a log with known truth, to try methods on.
+
+    Writes log.parquet, truth.parquet, settings.json and, where several rankers are known, rankings.parquet.
+
+    Examples:
+
+      clickharvest simulate -o simulated --sweeps 5 --traffic 80,15,5
+
+      clickharvest simulate --corpus mq2007.txt.gz --clicks trust -o simulated
+
+      clickharvest simulate arxiv -o arxiv
+    """
+    run_simulate(simulator, simulation, output, force=force, as_json=as_json, monitor=monitor)
+
+
+@app.command()
+@with_options
+def reproduce(
+    options: ReproduceOptions,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Experiments; all by default.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the paper's experiments, and what lies beyond it, and compare.
+
+    Finished runs are kept: an interrupted command goes on where it was. Exit code 1: a claim does not hold.
+
+    Examples:
+
+      clickharvest reproduce table-pbm --quick
+
+      clickharvest reproduce --corpus mq2007_part --jobs 8
+    """
+    run_reproduce(ids or [], options, as_json=as_json)
 
 
 @app.command()

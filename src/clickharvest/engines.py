@@ -248,10 +248,47 @@ class SparkEngine(Engine):
         total = sum(stage.numTasks for stage in stages if stage)
         return sum(stage.numCompletedTasks for stage in stages if stage) / total if total else None
 
+    def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
+        """Run an expression and return its rows as an Arrow table; pandas would make floats of integers with gaps."""
+        with self.running(task):
+            return self._frame(table).toArrow().cast(table.schema().to_pyarrow())
+
+    def _is_local(self) -> bool:
+        try:
+            return str(self.session.sparkContext.master).startswith("local")
+        except AttributeError:  # a session on a remote server has no context
+            return False
+
+    def _frame(self, table: ir.Table) -> Any:
+        self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
+        return self.session.sql(self.backend.compile(table))
+
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
-        self.backend._run_pre_execute_hooks(table)
-        self.session.sql(self.backend.compile(table)).cache().createOrReplaceTempView(name)
+        self._frame(table).cache().createOrReplaceTempView(name)
         return self.backend.table(name)
+
+    def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        """Let Spark write parts in parallel, then stream them into one file.
+
+        On a cluster the executors may write to disks of their own, so there all rows come through the driver's memory.
+        """
+        schema = table.schema().to_pyarrow().with_metadata({"clickharvest": metadata})
+        if not self._is_local():
+            fetched = self._frame(table).toArrow().cast(schema)
+            pq.write_table(fetched, path, compression="zstd")
+            return int(fetched.num_rows)
+        folder = path.with_name(f"{path.name}.parts")
+        rows = 0
+        try:
+            self._frame(table).write.parquet(folder.absolute().as_uri())
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+                for part in sorted(folder.glob("part-*.parquet")):
+                    for batch in pq.ParquetFile(part).iter_batches(batch_size=500_000):
+                        writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+                        rows += batch.num_rows
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return rows
 
 
 def check_java() -> None:

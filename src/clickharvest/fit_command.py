@@ -21,6 +21,7 @@ from clickharvest.interventions import Interventions
 from clickharvest.model_checks import check_model
 from clickharvest.model_summary import describe_model
 from clickharvest.terminal import finding_line, screen
+from clickharvest.tracking import log_to_mlflow
 
 MODEL = "The model"
 
@@ -68,6 +69,12 @@ class IntervalName(StrEnum):
     none = "none"
 
 
+class TrackerName(StrEnum):
+    """Where fits are tracked."""
+
+    mlflow = "mlflow"
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Which model to fit, and how."""
@@ -104,6 +111,13 @@ class FitOptions:
         int, typer.Option("--bootstrap", metavar="N", help="Bootstrap replicates.", rich_help_panel=MODEL)
     ] = 1_000
     seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL)] = 0
+    log_to: Annotated[
+        TrackerName | None,
+        typer.Option(
+            "--log-to", help="Track the fit: parameters, figures, the model and its report.", rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None  # fmt: skip
 
     def estimator(self, with_context: bool, anchor: int, progress: Report | None) -> PBM | CPBM:
         """Return the estimator the options describe: a CPBM where there is context to depend on."""
@@ -138,8 +152,9 @@ def run_fit(interventions: Interventions, options: FitOptions, output: Path, anc
     checks = [asdict(finding) for finding in findings]
     propensities = replace(model.propensities_, info=dict(model.propensities_.info) | {"checks": checks})
     propensities.save(output)
+    run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
     if as_json:
-        print(json.dumps({"file": str(output)} | describe_model(propensities), indent=2))
+        print(json.dumps({"file": str(output), **run} | describe_model(propensities), indent=2))
         return
     console = screen()
     console.print(str(propensities))
@@ -147,6 +162,8 @@ def run_fit(interventions: Interventions, options: FitOptions, output: Path, anc
     for finding in findings:
         console.print(finding_line(finding))
     console.print(f"\nSaved: {output}")
+    for tracked in run.values():
+        console.print(f"Logged to MLflow: run {tracked}")
 
 
 @contextmanager

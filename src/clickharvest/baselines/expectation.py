@@ -32,7 +32,7 @@ SMALL = 50_000
 
 
 def em(
-    log: ClickLog,
+    log: ClickLog | Cells,
     *,
     anchor: int = 1,
     max_position: int | None = None,
@@ -46,9 +46,9 @@ def em(
     suffers from them, however long the log.
 
     Args:
-        log: the click log; contexts are ignored.
+        log: the click log, or its cells where no engine is at hand; contexts are ignored.
         anchor: the position others are relative to.
-        max_position: leave out what was shown lower.
+        max_position: leave out what was shown lower; cells are taken as they are.
         max_iterations: at most so many iterations.
         tolerance: converged when no log(p_k / p_anchor) moves by more in an iteration.
 
@@ -66,7 +66,7 @@ def em(
         >>> np.exp(em(log).params["b"]).round(2).tolist()
         [0.5]
     """
-    cells = count_cells(log, max_position=max_position)
+    cells = log if isinstance(log, Cells) else count_cells(log, max_position=max_position)
     positions = cells.linked(anchor)
     kept = cells.at(positions)
     shown = np.maximum(np.bincount(kept.pair, kept.impressions, cells.n_pairs), 1.0)

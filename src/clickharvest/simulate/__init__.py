@@ -5,22 +5,28 @@
 
       corpus ──► rankers ──► contexts, examination ──► clicks
 
-  `synthetic_corpus` makes the learning-to-rank corpus where none is given.
+  `synthetic_corpus` makes the learning-to-rank corpus where none is given; `read_letor` reads yours.
 """
 
 from __future__ import annotations
 
 from clickharvest.simulate.ab_test import Truth, simulate_ab_log
+from clickharvest.simulate.clicks import CLICK_MODELS, ClickModel
 from clickharvest.simulate.corpus import Corpus, synthetic_corpus
 from clickharvest.simulate.examination import EXAMINATIONS, Examination
-from clickharvest.simulate.protocol import Simulation, simulate_protocol
+from clickharvest.simulate.letor import read_letor
+from clickharvest.simulate.protocol import simulate_protocol
+from clickharvest.simulate.simulation import Simulation
 
 __all__ = [
+    "CLICK_MODELS",
     "EXAMINATIONS",
+    "ClickModel",
     "Corpus",
     "Examination",
     "Simulation",
     "Truth",
+    "read_letor",
     "simulate_ab_log",
     "simulate_protocol",
     "synthetic_corpus",

@@ -16,6 +16,9 @@ from clickharvest.errors import InputError
 
 Array = NDArray[np.float64]
 
+VISIBLE = 3
+"""Results on the plateau."""
+
 
 def power(index: Array, positions: int) -> Array:
     """Return the paper's curve, p_k = k^{−max(s+1, 0)}.
@@ -56,7 +59,40 @@ def bump(index: Array, positions: int) -> Array:
     return np.asarray(1 - (1 - power(index, positions)) * (1 - jump))
 
 
-EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {"power": power, "fold": fold, "bump": bump}
+def plateau(index: Array, positions: int) -> Array:
+    """Return a page of which everybody sees the first three results: p_k = min(1, 3/k)^max(s+1, 0).
+
+    Example:
+        >>> plateau(np.array([0.0, 1.0]), 6).round(2).tolist()
+        [[1.0, 1.0, 1.0, 0.75, 0.6, 0.5], [1.0, 1.0, 1.0, 0.56, 0.36, 0.25]]
+    """
+    k = np.arange(1.0, positions + 1)
+    return np.asarray(np.minimum(1, VISIBLE / k) ** np.maximum(index + 1, 0)[:, None])
+
+
+def grid(index: Array, positions: int) -> Array:
+    """Return a page of two columns, read row by row.
+
+    Positions 1, 3, 5 … stand on the left, 2, 4, 6 … on the right of rows 1, 2, 3 …: p_k = row^{−max(s+1, 0)}, and
+    σ(1 − 2s) of that on the right. The second row's left may be examined more than the first row's right.
+
+    Example:
+        >>> grid(np.array([0.0, 1.0]), 4).round(2).tolist()
+        [[1.0, 0.73, 0.5, 0.37], [1.0, 0.27, 0.25, 0.07]]
+    """
+    row = np.arange(positions) // 2
+    right = np.arange(positions) % 2 == 1
+    glance = np.where(right, expit(1 - 2 * index)[:, None], 1.0)
+    return np.asarray(power(index, positions)[:, row] * glance)
+
+
+EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {
+    "power": power,
+    "fold": fold,
+    "bump": bump,
+    "plateau": plateau,
+    "grid": grid,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +103,7 @@ class Examination:
         name: one of `EXAMINATIONS`.
         weights: w, [d].
         positions: K.
+        flat_from: position from which on the curve stays as it is there, p_k = p_21 for k > 21 say; None for none.
 
     Example:
         >>> Examination("power", np.array([0.5, -0.5]), 3)(np.array([[1.0, 1.0], [1.0, -1.0]])).round(2).tolist()
@@ -76,17 +113,31 @@ class Examination:
     name: str
     weights: Array
     positions: int
+    flat_from: int | None = None
 
     def __post_init__(self) -> None:
         if self.name not in EXAMINATIONS:
             raise InputError(f"no examination {self.name!r}: expected one of {', '.join(EXAMINATIONS)}")
+        if self.flat_from is not None and self.flat_from < 1:
+            raise InputError(f"flat_from is {self.flat_from}: expected a position, 1 or more")
 
     def __call__(self, contexts: Array) -> Array:
         """Return p_k(x) of every context, [n, K]."""
-        return EXAMINATIONS[self.name](contexts @ self.weights, self.positions)
+        last = min(self.positions, self.flat_from or self.positions)
+        curve = EXAMINATIONS[self.name](contexts @ self.weights, last)
+        return curve if last == self.positions else curve[:, np.minimum(np.arange(self.positions), last - 1)]
 
     @classmethod
-    def draw(cls, name: str, positions: int, *, features: int, eta: float, random: np.random.Generator) -> Examination:
+    def draw(
+        cls,
+        name: str,
+        positions: int,
+        *,
+        features: int,
+        eta: float,
+        random: np.random.Generator,
+        flat_from: int | None = None,
+    ) -> Examination:
         """Return one with w ~ U[−η, η) minus its mean."""
         weights = random.uniform(-1, 1, features)
-        return cls(name, eta * (weights - weights.mean()), positions)
+        return cls(name, eta * (weights - weights.mean()), positions, flat_from)

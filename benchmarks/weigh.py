@@ -1,0 +1,182 @@
+"""Benchmark of weighing: clickharvest against DuckDB merely copying the log, on the logs of the harvest benchmark.
+
+    make benchmark-weigh
+    .venv/bin/python benchmarks/weigh.py --millions 1 --rounds 2
+
+Every contender runs in a process of its own, contenders take turns, and the best of the rounds counts. What was written
+is checked: as many rows, the log's own values, and the propensity of every row. A run with the default options writes
+its table into `benchmarks/README.md`; any other run prints it only. Exits with 1 where a result is wrong or a bar is
+missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+README = HERE / "README.md"
+BEGIN, END = "<!-- weigh:begin -->", "<!-- weigh:end -->"
+COPY = "DuckDB copies the log"
+BAR_MILLIONS, BAR_RATIO = 20, 1.5
+CASES = {"no context": (), "device": ("device",), "age, own to every page": ("age",)}
+"""Context columns of the model in each case."""
+MOST = {"age, own to every page": 5}
+"""Millions of rows at most: here every row is a cell of its own, and cells are scored in memory."""
+ETA = {"phone": 1.0, "desktop": 0.5}
+"""p_k = k^−η; without context it is that of a phone, and of an age the age itself."""
+
+
+def main() -> None:
+    """Run the benchmark, or one contender of it."""
+    parser = argparse.ArgumentParser(description="Benchmark of weighing.")
+    parser.add_argument("--millions", type=int, default=BAR_MILLIONS, help="millions of rows")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of which the best counts")
+    parser.add_argument("--data", type=Path, default=HERE / "data", help="folder of the logs")
+    parser.add_argument("--run", nargs=4, metavar=("CASE", "CONTENDER", "LOG", "RESULT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        print(json.dumps(run(*options.run)))
+        return
+    options.data.mkdir(parents=True, exist_ok=True)
+    millions = {case: min(options.millions, MOST.get(case, options.millions)) for case in CASES}
+    took = {case: measure(case, millions[case], options) for case in CASES}
+    lines = ["| rows | context | contender | seconds | ratio to copy | CPU seconds | ratio | peak MB |"]
+    lines.append("|---|---|---|--:|--:|--:|--:|--:|")
+    bars = []
+    for case, best in took.items():
+        for contender, found in best.items():
+            ratios = [found[key] / best[COPY][key] for key in ("seconds", "cpu_seconds")]
+            lines.append(
+                f"| {millions[case]}M | {case} | {contender} | {found['seconds']:.2f} | {ratios[0]:.2f} "
+                f"| {found['cpu_seconds']:.1f} | {ratios[1]:.2f} | {found['peak_mb']:,.0f} |"
+            )
+            if contender != COPY and millions[case] == BAR_MILLIONS:
+                verdict = "PASS" if ratios[0] <= BAR_RATIO else "FAIL"
+                bars.append(f"- {verdict}: {case}: {ratios[0]:.2f} x the copy (bar: {BAR_RATIO})")
+    text = "\n".join([*lines, "", *bars])
+    print(text)
+    if vars(options) == vars(parser.parse_args([])):
+        before, rest = README.read_text().split(BEGIN)
+        README.write_text(f"{before}{BEGIN}\n{text}\n\n{machine()}\n{END}{rest.split(END)[1]}")
+    sys.exit(any("FAIL" in bar for bar in bars))
+
+
+def measure(case: str, millions: int, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Run copy and clickharvest in turns and return the best of each."""
+    log = options.data / f"log-{millions}M.parquet"
+    if not log.exists():
+        rows = f"{millions}000000"
+        subprocess.run([sys.executable, str(HERE / "contenders.py"), "generate", rows, str(log)], check=True)
+    best: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="weigh-", dir=options.data) as folder:
+        if "age" in CASES[case]:
+            log = with_age(log, Path(folder, "log.parquet"))
+        for turn in range(options.rounds):
+            for contender in (COPY, "clickharvest"):
+                result = str(Path(folder, "result.parquet"))
+                command = [sys.executable, str(Path(__file__)), "--run", case, contender, str(log), result]
+                found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                best[contender] = min(best.get(contender, found), found, key=lambda took: took["seconds"])
+                say = f"{datetime.now():%H:%M:%S} {case}, round {turn + 1}, {contender}: {found['seconds']:.2f} s"
+                print(say, file=sys.stderr, flush=True)
+                if turn == 0 and contender != COPY:
+                    check(case, str(log), result)
+    return best
+
+
+def with_age(log: Path, path: Path) -> Path:
+    """Write the log with a number that every page has for its own."""
+    import duckdb
+
+    age = "hash(file_row_number // 10) / 18446744073709551616.0 AS age"
+    duckdb.execute(
+        f"COPY (SELECT * EXCLUDE (file_row_number), {age} FROM read_parquet('{log}', file_row_number = true)) "
+        f"TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+    )
+    return path
+
+
+def run(case: str, contender: str, log: str, result: str) -> dict[str, float]:
+    """Copy or weigh the log and return what it took, without imports and the making of the model."""
+    work = copier(log, result) if contender == COPY else weigher(case, log, result)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    work()
+    took = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - start_cpu}
+    return took | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
+
+
+def copier(log: str, result: str) -> Any:
+    """Return what copies the log's columns with DuckDB."""
+    import duckdb
+
+    return lambda: duckdb.execute(f"COPY (FROM '{log}') TO '{result}' (FORMAT parquet, COMPRESSION zstd)")
+
+
+def weigher(case: str, log: str, result: str) -> Any:
+    """Return what reads the log, with its checks, and weighs it as a user does."""
+    import numpy as np
+
+    from clickharvest import validation  # noqa: F401
+    from clickharvest.contexts import ContextColumn, ContextEncoder
+    from clickharvest.curves import make_curve
+    from clickharvest.logs import read_log
+    from clickharvest.propensities import Propensities
+    from clickharvest.weights import weigh_to_parquet
+
+    context = CASES[case]
+    encoder = None
+    log_k = np.log(np.arange(2, 11))
+    params = {"b": -log_k}
+    if context == ("device",):
+        encoder = ContextEncoder((ContextColumn("device", "categorical", missing=False, levels=tuple(ETA)),))
+        params = {"b": 0 * log_k, "W": np.outer([*(-eta for eta in ETA.values()), 0.0], log_k)}
+    elif context:
+        encoder = ContextEncoder((ContextColumn("age", "numeric", missing=False),))
+        params = {"b": 0 * log_k, "W": -log_k[None]}
+    features = 0 if encoder is None else len(encoder.feature_names)
+    curve = make_curve("linear" if context else "constant", tuple(range(1, 11)), 1, features)
+    model = Propensities(curve, params, encoder, tuple(range(1, 11)))
+    return lambda: weigh_to_parquet(read_log(log, context=context), model, result, clip="auto")
+
+
+def check(case: str, log: str, result: str) -> None:
+    """End the benchmark unless the result holds the log's rows with their propensities."""
+    import duckdb
+
+    columns = "query, doc, position, click, device" + (", age" if "age" in CASES[case] else "")
+    rows = f"SELECT count(*), bit_xor(hash({columns})), sum(hash({columns})::DOUBLE) FROM"
+    ours, theirs = (duckdb.execute(f"{rows} '{path}'").fetchone() for path in (result, log))
+    if ours[:2] != theirs[:2]:
+        sys.exit(f"{case}: the rows are not those of the log: {ours}, expected {theirs}")
+    eta = {"device": "CASE device " + " ".join(f"WHEN '{d}' THEN {e}" for d, e in ETA.items()) + " END", "age": "age"}
+    truth = f"position ** -({eta[CASES[case][0]] if CASES[case] else ETA['phone']})"
+    wrong = f"abs(propensity / {truth} - 1) > 1e-9 OR propensity IS NULL OR ips_weight IS NULL"
+    count = duckdb.execute(f"SELECT count(*) FROM '{result}' WHERE {wrong}").fetchone()
+    if count != (0,):
+        sys.exit(f"{case}: {count} rows have a wrong propensity")
+
+
+def machine() -> str:
+    """Return a line on the machine, the versions and the day."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    versions = f"DuckDB {version('duckdb')}, Ibis {version('ibis-framework')}"
+    return (
+        f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}, {versions}; "
+        f"{datetime.now(UTC):%Y-%m-%d}, load average {os.getloadavg()[2]:.1f} at the end."
+    )
+
+
+if __name__ == "__main__":
+    main()

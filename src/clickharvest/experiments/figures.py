@@ -1,0 +1,103 @@
+"""Charts that several experiments share. Altair is imported when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from clickharvest.experiments.models import CLICKSHARE, CPBM, CPBM_CONSTANT, CTR, EM, PBM
+
+COLOURS = {
+    PBM: "#7f7f7f",
+    CPBM: "#1f77b4",
+    CPBM_CONSTANT: "#17becf",
+    CLICKSHARE: "#d62728",
+    EM: "#9467bd",
+    CTR: "#bcbd22",
+}
+"""The colour of each model, the same in every figure."""
+WIDTH, HEIGHT = 460, 280
+
+
+def line_chart(
+    points: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    x_title: str,
+    y_title: str,
+    log_x: bool = False,
+    paper: Mapping[str, float] | None = None,
+) -> Any:
+    """Return lines of means with bars of one standard deviation, one line per model.
+
+    Args:
+        points: one mapping per point: `model`, `mean`, `sd` (NaN for none) and the place `x`.
+        x: the key of the place.
+        x_title: title of the horizontal axis.
+        y_title: title of the vertical axis.
+        log_x: whether the horizontal axis is logarithmic.
+        paper: the paper's numbers by name, drawn as dashed lines.
+    """
+    import altair as alt
+
+    rows = [_bars(point) | {"x": point[x]} for point in points]
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    scale = alt.Scale(type="log") if log_x else alt.Scale(zero=False)
+    across = alt.X("x:Q", title=x_title, scale=scale)
+    colour = alt.Color("model:N", title=None, scale=_colours(models), sort=models)
+    base = alt.Chart(alt.InlineData(rows))
+    up = alt.Y("mean:Q", title=y_title)
+    drawn = [
+        base.mark_line().encode(x=across, y=up, color=colour),
+        base.mark_rule(opacity=0.5).encode(x=across, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=colour),
+        base.mark_point(filled=True, size=45).encode(x=across, y=up, color=colour, tooltip=["model:N", "mean:Q"]),
+    ]
+    if paper:
+        lines = [{"name": f"paper: {name}", "value": value} for name, value in paper.items()]
+        marks = alt.Chart(alt.InlineData(lines))
+        drawn.append(marks.mark_rule(strokeDash=[5, 4], color="black").encode(y="value:Q"))
+        text = marks.mark_text(align="right", dy=-6, color="black").encode(
+            y="value:Q", x=alt.value(WIDTH), text="name:N"
+        )
+        drawn.append(text)
+    return alt.layer(*drawn).properties(width=WIDTH, height=HEIGHT)
+
+
+def bar_chart(points: Sequence[Mapping[str, Any]], *, y_title: str, paper: Mapping[str, float] | None = None) -> Any:
+    """Return one bar per model with its standard deviation, and the paper's number as a black tick.
+
+    Args:
+        points: one mapping per bar: `model`, `mean` and `sd` (NaN for none).
+        y_title: title of the axis of the numbers.
+        paper: the paper's number of some models.
+    """
+    import altair as alt
+
+    rows = [_bars(point) | {"paper": (paper or {}).get(point["model"])} for point in points]
+    models = [row["model"] for row in rows]
+    base = alt.Chart(alt.InlineData(rows))
+    side = alt.Y("model:N", title=None, sort=models, axis=alt.Axis(labelLimit=240))
+    colour = alt.Color("model:N", legend=None, scale=_colours(models))
+    bars = base.mark_bar(opacity=0.8).encode(y=side, x=alt.X("mean:Q", title=y_title), color=colour)
+    spread = base.mark_rule().encode(y=side, x=alt.X("low:Q", title=y_title), x2="high:Q")
+    ticks = base.mark_tick(color="black", thickness=3, size=22).encode(y=side, x=alt.X("paper:Q", title=y_title))
+    drawn = [bars, spread, ticks] if paper else [bars, spread]
+    return alt.layer(*drawn).properties(width=WIDTH, height=36 * len(rows))
+
+
+def _bars(point: Mapping[str, Any]) -> dict[str, Any]:
+    sd = 0.0 if isnan(point["sd"]) else point["sd"]
+    mean = point["mean"]
+    return {
+        "model": point["model"],
+        "mean": mean,
+        "low": max(mean - sd, 0.0) if mean >= 0 else mean - sd,
+        "high": mean + sd,
+    }
+
+
+def _colours(models: Sequence[str]) -> Any:
+    import altair as alt
+
+    return alt.Scale(domain=list(models), range=[COLOURS.get(model, "#2ca02c") for model in models])

@@ -1,0 +1,111 @@
+"""The models that experiments compare, each in one place. Every option is part of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clickharvest.errors import InputError, NotIdentifiedError
+
+if TYPE_CHECKING:
+    from clickharvest.interventions import Interventions
+    from clickharvest.propensities import Propensities
+    from clickharvest.simulate import Simulation
+
+PBM, CPBM, CPBM_CONSTANT, CLICKSHARE = "PBM", "CPBM AllPairs", "CPBM AllPairs, constant g", "ClickShare"
+EM, CTR = "EM", "CTR"
+
+_NETWORK: dict[str, Any] = {
+    "objective": "allpairs",
+    "curve": "mlp",
+    "relevance": "mlp",
+    "width": 0,
+    "penalty": 0.0,
+    "optimiser": "adam",
+    "early_stopping": True,
+    "starts": 1,
+}
+"""The paper's estimator: AllPairs with the networks it prints, one sigmoid layer each for examination and relevance;
+no penalty, Adam on the full batch, stopped early on a tenth of the queries."""
+
+ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    PBM: ("PBM", {"objective": "allpairs"}),
+    CPBM: ("CPBM", _NETWORK),
+    CPBM_CONSTANT: ("CPBM", _NETWORK | {"relevance": "constant"}),
+    CLICKSHARE: ("CPBM", {"curve": "auto"}),
+}
+"""Models that are fitted to interventions: estimator and options."""
+BASELINES = (EM, CTR)
+"""Models that are fitted to the whole log."""
+
+
+def fit_settings(model: str) -> dict[str, Any]:
+    """Return the `fit` of a run, options included, so that results follow when these change.
+
+    Example:
+        >>> fit_settings("PBM")
+        {'model': 'PBM', 'estimator': 'PBM', 'options': {'objective': 'allpairs'}}
+        >>> fit_settings("EM")
+        {'model': 'EM'}
+    """
+    if model in BASELINES:
+        return {"model": model}
+    estimator, options = ESTIMATORS[model]
+    return {"model": model, "estimator": estimator, "options": options}
+
+
+def fit_interventions(fit: Mapping[str, Any], interventions: Interventions, seed: int) -> Propensities:
+    """Fit one of `ESTIMATORS`, as settings tell, without intervals."""
+    from clickharvest import estimators
+
+    make: type[estimators.PBM | estimators.CPBM] = getattr(estimators, fit["estimator"])
+    return make(**fit["options"], intervals=None, seed=seed).fit(interventions).propensities_
+
+
+def fit_baseline(model: str, simulation: Simulation) -> Propensities:
+    """Fit one of `BASELINES` to all of a simulated log, without an engine."""
+    from clickharvest.baselines import em
+
+    if model == EM:
+        return em(simulated_cells(simulation))
+    if model == CTR:
+        return _click_rates(simulation)
+    raise InputError(f"no baseline {model!r}: expected one of {', '.join(BASELINES)}")
+
+
+def simulated_cells(simulation: Simulation) -> Any:
+    """Return the cells of a simulated log, counted by document and position as `count_cells` counts a log."""
+    from clickharvest.baselines.cells import Cells
+
+    shown = (simulation.shown >= 0) & (simulation.served[:, :, None] > 0)
+    _, _, place = np.nonzero(shown)
+    positions = simulation.shown.shape[2]
+    key, cell = np.unique(simulation.shown[shown] * positions + place, return_inverse=True)
+    served = np.broadcast_to(simulation.served[:, :, None], shown.shape)[shown]
+    docs, pair = np.unique(key // positions, return_inverse=True)
+    return Cells(
+        pair=pair,
+        position=key % positions + 1,
+        clicks=np.bincount(cell, simulation.clicks[shown]).astype(np.int64),
+        impressions=np.bincount(cell, served).astype(np.int64),
+        n_pairs=len(docs),
+        shown=tuple(int(k) for k in np.unique(place + 1)),
+    )
+
+
+def _click_rates(simulation: Simulation) -> Propensities:
+    """Return click rates by position relative to the first, as `click_rates` does."""
+    from clickharvest.curves import Constant
+    from clickharvest.propensities import Propensities
+
+    shown = np.where(simulation.shown >= 0, simulation.served[:, :, None], 0).sum(axis=(0, 1))
+    clicks = simulation.clicks.sum(axis=(0, 1))
+    clicked = np.flatnonzero(clicks) + 1
+    if len(clicked) < 2 or clicked[0] != 1:
+        raise NotIdentifiedError("position 1, or every other position, is without clicks: simulate more")
+    rates = clicks[clicked - 1] / shown[clicked - 1]
+    curve = Constant(tuple(int(k) for k in clicked), 1, 0)
+    every = tuple(int(k) for k in np.flatnonzero(shown) + 1)
+    return Propensities(curve=curve, params={"b": np.log(rates[1:] / rates[0])}, encoder=None, shown=every)

@@ -1,0 +1,169 @@
+"""What rankers learn from: lists of documents with features, and clicks on some of them with their propensities.
+
+A *list* holds the documents that compete for one query, all that could have been shown. Clicks of the same query
+may share one list, however often its page was shown, or every impression may bring its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.rank.features import Array, Features, Index
+from clickharvest.rank.hinge import Contests, spans
+
+
+@dataclass(frozen=True, eq=False)
+class RankingData:
+    """Documents in lists and the clicks on them; make it with `ranking_data` or `ranking_data_from_log`.
+
+    Attributes:
+        features: document features, those of one list together, [n_docs, F].
+        starts: where each list starts, and the end of the last, [n_lists + 1].
+        clicked: rows of clicked documents, one per record; a row may have several records, [m].
+        propensity: propensity of each record's clicks, relative to the anchor position, [m].
+        clicks: number of clicks of each record, [m].
+        query: number of the query of each list; lists of one query are dependent, [n_lists].
+        impressions: how often each list's query was shown, [n_lists], or None where nobody knows.
+
+    Example:
+        >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 1], propensity=[1.0, 0.25])
+        >>> print(data)
+        RankingData: 2 lists of 2 queries, 3 documents, 1 feature, 2 clicks
+        >>> data.weights(clip=0.5).tolist()
+        [1.0, 2.0]
+    """
+
+    features: Features
+    starts: Index
+    clicked: Index
+    propensity: Array
+    clicks: Array
+    query: Index
+    impressions: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __str__(self) -> str:
+        n_docs, n_features = self.features.shape
+        lists = f"{_count(len(self), 'list')} of {_count(self.n_queries, 'query', 'queries')}"
+        docs = f"{_count(n_docs, 'document')}, {_count(n_features, 'feature')}"
+        return f"RankingData: {lists}, {docs}, {_count(round(self.clicks.sum()), 'click')}"
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return len(np.unique(self.query))
+
+    @property
+    def clicked_list(self) -> Index:
+        """The list of each record, [m]."""
+        return np.asarray(np.searchsorted(self.starts, self.clicked, side="right") - 1, np.int64)
+
+    def weights(self, clip: float = 0.0) -> Array:
+        """Return clicks / max(propensity, clip) of each record, [m]."""
+        return self.clicks / np.maximum(self.propensity, clip)
+
+    def contests(self, C: float, clip: float, lists: NDArray[np.bool_] | None = None) -> Contests:
+        """Return the contests of Propensity SVM-Rank: each clicked document against all others of its list.
+
+        A clicked document costs C/n times the sum of its weights, with n the number of clicks.
+
+        Args:
+            C: the cost of errors against |w|².
+            clip: least propensity; smaller ones count as this.
+            lists: which lists to use, [n_lists]; all by default.
+        """
+        used = np.ones(len(self.clicked), bool) if lists is None else lists[self.clicked_list]
+        n_clicks = max(float(self.clicks[used].sum()), 1.0)
+        sums = np.bincount(self.clicked[used], self.weights(clip)[used], self.features.shape[0])
+        cost = np.asarray(sums * (C / n_clicks), np.float64)
+        winners = np.flatnonzero(cost)
+        bounds = np.searchsorted(winners, self.starts)
+        kept = np.flatnonzero((np.diff(bounds) > 0) & (np.diff(self.starts) > 1))
+        winner, winner_starts = spans(bounds, kept)
+        pool, pool_starts = spans(self.starts, kept)
+        winners = winners[winner]
+        return Contests(self.features.shape[0], winners, cost[winners], winner_starts, pool, pool_starts, True)
+
+
+def ranking_data(
+    features: Any,
+    starts: ArrayLike,
+    clicked: ArrayLike,
+    propensity: ArrayLike | None = None,
+    *,
+    clicks: ArrayLike | None = None,
+    query: ArrayLike | None = None,
+    impressions: ArrayLike | None = None,
+) -> RankingData:
+    """Make ranking data from arrays, checked.
+
+    Args:
+        features: document features, an array or SciPy sparse matrix; documents of one list together, [n_docs, F].
+        starts: where each list starts, and the end of the last, [n_lists + 1].
+        clicked: rows of clicked documents, [m].
+        propensity: propensities of the clicks, 1 by default (which takes clicks at face value), [m].
+        clicks: number of clicks of each record, 1 by default, [m].
+        query: the query of each list, in any type; by default every list is a query of its own, [n_lists].
+        impressions: how often each list's query was shown, [n_lists]; only `off_policy` with IPS needs it.
+
+    Raises:
+        InputError: sizes do not fit, rows are out of range, or propensities are not positive numbers.
+    """
+    x = Features.of(features)
+    bounds, rows = _whole(starts, "starts"), _whole(clicked, "clicked")
+    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != x.shape[0] or np.any(np.diff(bounds) < 0):
+        raise InputError(f"starts must rise from 0 to the number of documents, {x.shape[0]:,}: found {_some(bounds)}")
+    if rows.size and (rows.min() < 0 or rows.max() >= x.shape[0]):
+        raise InputError(f"clicked must be rows from 0 to {x.shape[0] - 1:,}: found {rows.min():,} to {rows.max():,}")
+    p = _numbers(np.ones(len(rows)) if propensity is None else propensity, len(rows), "propensity", "clicked")
+    counts = _numbers(np.ones(len(rows)) if clicks is None else clicks, len(rows), "clicks", "clicked")
+    if np.any(p <= 0):
+        raise InputError(
+            f"{np.count_nonzero(p <= 0):,} clicks have propensities that are not positive, such as {p[p <= 0][0]:g}: "
+            "use propensities relative to the anchor, and drop clicks at positions without an estimate"
+        )
+    if np.any(counts < 0):
+        raise InputError(f"clicks must not be negative: found {counts.min():g}")
+    names = np.arange(len(bounds) - 1) if query is None else np.asarray(query)
+    if names.shape != (len(bounds) - 1,):
+        raise InputError(f"query has shape {names.shape}: expected one for each of the {len(bounds) - 1:,} lists")
+    shown = None
+    if impressions is not None:
+        shown = _numbers(impressions, len(bounds) - 1, "impressions", "lists")
+        if np.any(shown < 0):
+            raise InputError(f"impressions must not be negative: found {shown.min():g}")
+    return RankingData(x, bounds, rows, p, counts, np.unique(names, return_inverse=True)[1].astype(np.int64), shown)
+
+
+def _whole(values: ArrayLike, name: str) -> Index:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise InputError(f"{name} has type {array.dtype} and shape {array.shape}: expected a list of whole numbers")
+    return array.astype(np.int64)
+
+
+def _numbers(values: ArrayLike, size: int, name: str, of: str) -> Array:
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not made of numbers: {error}") from error
+    if array.shape != (size,):
+        raise InputError(f"{name} has shape {array.shape}: expected {size:,} numbers, as many as {of}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} holds {np.count_nonzero(~np.isfinite(array)):,} values that are no finite numbers")
+    return array
+
+
+def _some(values: NDArray[Any]) -> str:
+    return ", ".join(str(value) for value in values[:6]) + (" …" if len(values) > 6 else "")
+
+
+def _count(number: int, noun: str, nouns: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

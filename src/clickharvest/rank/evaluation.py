@@ -1,0 +1,194 @@
+"""Off-policy evaluation: how good a ranking would have been, from clicks on other rankings.
+
+An additive metric gives every relevant document λ of its rank r, and sums over documents:
+
+| metric | λ(r) |
+|---|---|
+| `avg_rank` | r (lower is better) |
+| `dcg@k` | 1 / log₂(1 + r) if r ≤ k, else 0; `dcg` has no cut |
+| `precision@k` | 1/k if r ≤ k, else 0 |
+
+With click i on a document that the new ranker puts at rank r_i, and p_i the propensity of where it was clicked,
+
+    IPS   = Σ_i λ(r_i)/p_i / N       N impressions: the metric of an average impression
+    SNIPS = Σ_i λ(r_i)/p_i / Σ_i 1/p_i      the λ of an average relevant document
+
+IPS is unbiased for Σ_d λ(r_d) · relevance_d, times p_1 where propensities are relative to position 1 (only that ratio
+is known). SNIPS is free of such factors and varies less; it is the metric divided by how many relevant documents an
+impression has, a number that no ranker changes. Compare rankers by SNIPS.
+
+Intervals are clustered by query. They take the propensities as known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.rank.data import RankingData
+from clickharvest.rank.features import Array, Index
+
+Estimator = Literal["ips", "snips"]
+METRICS = "avg_rank, dcg, dcg@k or precision@k"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of a metric with its confidence interval.
+
+    Attributes:
+        metric: the metric's name.
+        estimator: `"ips"` or `"snips"`.
+        value: the estimate; with a baseline, the difference to it.
+        std_error: its standard error, clustered by query.
+        lower: lower end of the interval.
+        upper: upper end of the interval.
+        level: how often such intervals cover the truth.
+        effective_clicks: (Σw)² / Σw² over the clicks: as many clicks of equal weight would tell as much.
+        queries: number of queries it rests on.
+    """
+
+    metric: str
+    estimator: Estimator
+    value: float
+    std_error: float
+    lower: float
+    upper: float
+    level: float
+    effective_clicks: float
+    queries: int
+
+    def __str__(self) -> str:
+        interval = f"{self.level:.0%} interval {self.lower:.4g} to {self.upper:.4g}"
+        rests = f"{self.effective_clicks:,.0f} effective clicks, {self.queries:,} queries"
+        return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests})"
+
+
+def off_policy(
+    data: RankingData,
+    scores: ArrayLike,
+    metric: str = "avg_rank",
+    *,
+    estimator: Estimator = "snips",
+    clip: float = 0.0,
+    baseline: ArrayLike | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Estimate:
+    """Estimate a metric of a ranker from logged clicks.
+
+    Args:
+        data: lists and clicks with propensities.
+        scores: the ranker's score of every document, higher ranks first, [n_docs].
+        metric: `avg_rank`, `dcg`, `dcg@k` or `precision@k`.
+        estimator: `"ips"` (needs impressions) or `"snips"`.
+        clip: least propensity; smaller ones count as this.
+        baseline: scores of another ranker; the estimate is then of the difference, with its own (paired) interval.
+        level: coverage of the interval.
+        seed: seed of how documents with equal scores are ordered.
+
+    Raises:
+        InputError: the metric is unknown, sizes do not fit, or IPS is asked for without impressions.
+        NotIdentifiedError: there is no click.
+
+    Example:
+        >>> from clickharvest.rank.data import ranking_data
+        >>> data = ranking_data([[0.0], [1.0], [2.0], [3.0]], [0, 2, 4], [0, 3], [0.5, 1.0], impressions=[1, 1])
+        >>> off_policy(data, [0, 1, 0, 1]).value  # (2/.5 + 1/1) / (1/.5 + 1/1)
+        1.6666666666666667
+        >>> off_policy(data, [0, 1, 0, 1], estimator="ips").value  # (2/.5 + 1/1) / 2
+        2.5
+    """
+    gain = metric_of_rank(metric)
+    if clip < 0 or not 0 < level < 1:
+        raise InputError(f"clip={clip}, level={level}: expected a clip of 0 or more, a level between 0 and 1")
+    gains = gain(ranks(scores, data.starts, seed=seed)[data.clicked])
+    if baseline is not None:
+        gains = gains - gain(ranks(baseline, data.starts, seed=seed)[data.clicked])
+    weights = data.weights(clip)
+    if not weights.any():
+        raise NotIdentifiedError("there is no click to estimate from: evaluate on a log with clicks")
+    n_queries = int(data.query.max()) + 1
+    query = data.query[data.clicked_list]
+    numerator = _sums(query, weights * gains, n_queries)
+    if estimator == "snips":
+        denominator = _sums(query, weights, n_queries)
+    elif estimator == "ips":
+        if data.impressions is None:
+            raise InputError("IPS needs the impressions of each list: give them to the ranking data, or use SNIPS")
+        denominator = _sums(data.query, data.impressions, n_queries)
+        if not denominator.any():
+            raise InputError("the lists have no impressions: IPS divides by their number; count them, or use SNIPS")
+    else:
+        raise InputError(f"no estimator {estimator!r}: expected ips or snips")
+    value, error, used = clustered_ratio(numerator, denominator)
+    reach = error * float(stdtrit(max(used - 1, 1), (1 + level) / 2))
+    effective = weights.sum() ** 2 / (weights**2 / np.maximum(data.clicks, 1e-300)).sum()
+    return Estimate(metric, estimator, value, error, value - reach, value + reach, level, float(effective), used)
+
+
+def metric_of_rank(metric: str) -> Callable[[Array], Array]:
+    """Return λ of a metric.
+
+    Example:
+        >>> metric_of_rank("precision@2")(np.array([1.0, 2.0, 3.0])).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    name, _, cut = metric.partition("@")
+    depth = int(cut) if cut.isdecimal() and int(cut) > 0 else None
+    if metric == "avg_rank":
+        return lambda rank: rank
+    if metric == "dcg" or (name == "dcg" and depth is not None):
+        last = np.inf if depth is None else depth
+        return lambda rank: np.where(rank <= last, 1 / np.log2(1 + rank), 0.0)
+    if name == "precision" and depth is not None:
+        return lambda rank: (rank <= depth) / depth
+    raise InputError(f"no metric {metric!r}: expected {METRICS}")
+
+
+def ranks(scores: ArrayLike, starts: Index, *, seed: int = 0) -> Array:
+    """Return the rank of every document in its list, from 1; equal scores are ordered at random.
+
+    Example:
+        >>> ranks([0.1, 0.9, 0.5, 7.0], np.array([0, 3, 4])).tolist()
+        [3.0, 1.0, 2.0, 1.0]
+    """
+    values = np.asarray(scores, np.float64)
+    if values.shape != (starts[-1],):
+        raise InputError(f"scores have shape {values.shape}: expected one for each of {starts[-1]:,} documents")
+    if np.isnan(values).any():
+        raise InputError(f"{np.count_nonzero(np.isnan(values)):,} scores are no numbers: score every document")
+    luck = np.random.default_rng(seed).random(len(values))
+    found = np.empty(len(values))
+    sizes = np.diff(starts)
+    for size in np.unique(sizes[sizes > 0]):
+        docs = starts[:-1][sizes == size][:, None] + np.arange(size)
+        order = np.lexsort((luck[docs], -values[docs]), axis=1)
+        found[np.take_along_axis(docs, order, axis=1)] = np.arange(1, size + 1)
+    return found
+
+
+def clustered_ratio(numerator: Array, denominator: Array) -> tuple[float, float, int]:
+    """Return Σa/Σb over clusters with its standard error, and the number of clusters that count.
+
+    The error is that of the linearised ratio, √(Q/(Q−1) Σ (a_q − θ b_q)²) / Σb; with one cluster it is infinite.
+
+    Example:
+        >>> clustered_ratio(np.array([2.0, 4.0, 0.0]), np.array([1.0, 1.0, 0.0]))  # √(2/1 · (1 + 1)) / 2
+        (3.0, 1.0, 2)
+    """
+    used = int(np.count_nonzero(denominator))
+    total = float(denominator.sum())
+    value = float(numerator.sum()) / total
+    spread = float(((numerator - value * denominator) ** 2).sum())
+    return value, float(np.sqrt(used / (used - 1) * spread)) / total if used > 1 else np.inf, used
+
+
+def _sums(groups: Index, values: Array, n_groups: int) -> Array:
+    return np.asarray(np.bincount(groups, values, n_groups), np.float64)

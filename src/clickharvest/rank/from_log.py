@@ -1,0 +1,166 @@
+"""Ranking data from tables: a log with propensities, and the features of the documents that compete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.files import first_line
+from clickharvest.rank.data import RankingData, ranking_data
+from clickharvest.rank.features import Index
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def ranking_data_from_log(
+    weighted: Any,
+    documents: Any,
+    *,
+    query: str = "query",
+    doc: str = "doc",
+    click: str = "click",
+    propensity: str = "propensity",
+    position: str | None = None,
+    impressions: str | None = None,
+    features: Sequence[str] | None = None,
+) -> tuple[RankingData, pa.Table]:
+    """Make ranking data from a log with propensities, as `clickharvest weigh` writes it, and a table of documents.
+
+    A query's list is all its documents in the table of documents. Tables are Arrow tables, data frames, mappings of
+    columns, or paths of Parquet files.
+
+    Args:
+        weighted: the log, one row per shown result.
+        documents: one row per query and document, with its features.
+        query: column of queries, in both tables.
+        doc: column of documents, in both tables.
+        click: column of clicks, 0/1 or counts.
+        propensity: column of propensities.
+        position: column of positions; with it, a query was shown as often as its most shown position.
+        impressions: column of impressions, where rows of the log are counts; one each by default.
+        features: columns of the features; by default all further columns of the documents.
+
+    Returns:
+        The data, and a table of query and document in the order of its rows.
+
+    Raises:
+        InputError: columns are missing or empty, a document is twice in a list, or a click is on one not in the table.
+
+    Example:
+        >>> log = {"query": ["q", "q"], "doc": ["a", "b"], "click": [0, 1], "propensity": [1.0, 0.5]}
+        >>> data, keys = ranking_data_from_log(log, {"query": ["q", "q"], "doc": ["b", "a"], "x": [0.7, 0.2]})
+        >>> print(data)
+        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click
+        >>> keys["doc"].to_pylist(), data.clicked.tolist(), data.propensity.tolist()
+        (['a', 'b'], [1], [0.5])
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    roles = [name for name in (query, doc, click, propensity, position, impressions) if name is not None]
+    log = _table(weighted, "the log", roles)
+    docs = _table(documents, "the table of documents", [query, doc, *(features or ())])
+    docs = docs.sort_by([(query, "ascending"), (doc, "ascending")])
+    _refuse_nulls(docs, (query, doc), "the table of documents")
+    names = list(features) if features else [name for name in docs.column_names if name not in (query, doc)]
+    if not names:
+        raise InputError(f"the table of documents has no column beside {query} and {doc}: add features")
+    keys = docs.select([query, doc])
+    if keys.group_by([query, doc]).aggregate([]).num_rows < keys.num_rows:
+        raise InputError(f"the table of documents holds some {query} and {doc} twice: expected one row for each")
+    starts = _starts(keys[query])
+    counts = log[click].cast(pa.int64()) if pa.types.is_boolean(log[click].type) else log[click]
+    log = log.set_column(log.column_names.index(click), click, counts)
+    clicked = log.filter(pc.greater(log[click], 0))
+    _refuse_nulls(clicked, (query, doc, propensity), "the log")
+    records = clicked.group_by([query, doc, propensity]).aggregate([(click, "sum")])
+    numbered = keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
+    records = _joined(records, numbered, [query, doc]).sort_by([("row_of_document", "ascending")])
+    rows = records["row_of_document"]
+    if rows.null_count:
+        raise InputError(
+            f"{rows.null_count:,} clicked documents are not in the table of documents: add them, or drop their clicks"
+        )
+    shown = None if position is None else _shown(log, keys.take(starts[:-1]), query, position, impressions)
+    data = ranking_data(
+        np.stack([_feature(docs, name) for name in names], axis=1),
+        starts,
+        rows.to_numpy(),
+        records[propensity].to_numpy(),
+        clicks=records[f"{click}_sum"].to_numpy(),
+        impressions=shown,
+    )
+    return data, keys
+
+
+def _table(source: Any, name: str, columns: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if isinstance(source, (str, Path)):
+            table = pq.read_table(source)
+        elif isinstance(source, Mapping):
+            table = pa.table(dict(source))
+        else:
+            table = pa.table(source)
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+        raise InputError(f"{name} cannot be read as a table: {first_line(error)}") from error
+    missing = [column for column in columns if column not in table.column_names]
+    if missing:
+        raise InputError(f"{name} lacks the columns {', '.join(missing)}: found {', '.join(table.column_names)}")
+    return table
+
+
+def _refuse_nulls(table: pa.Table, columns: Sequence[str], name: str) -> None:
+    for column in columns:
+        if table[column].null_count:
+            raise InputError(
+                f"{name}, column {column!r}: {table[column].null_count:,} rows are empty; fill or drop them"
+            )
+
+
+def _starts(sorted_values: pa.ChunkedArray) -> Index:
+    import pyarrow.compute as pc
+
+    runs = pc.run_end_encode(sorted_values.combine_chunks(), run_end_type="int64")
+    return np.concatenate([[0], runs.run_ends.to_numpy()])
+
+
+def _joined(left: pa.Table, right: pa.Table, on: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        return left.join(right, list(on), join_type="left outer")
+    except pa.ArrowException as error:
+        kinds = [", ".join(str(table[column].type) for column in on) for table in (left, right)]
+        raise InputError(
+            f"{', '.join(on)} cannot be compared: {kinds[0]} in one table, {kinds[1]} in the other; use the same types"
+        ) from error
+
+
+def _shown(log: pa.Table, firsts: pa.Table, query: str, position: str, impressions: str | None) -> NDArray[np.float64]:
+    """Return how often each query was shown: at its most shown position."""
+    import pyarrow as pa
+
+    counts = pa.array(np.ones(log.num_rows, np.int64)) if impressions is None else log[impressions]
+    places = pa.table({"query": log[query], "position": log[position], "n": counts})
+    pages = places.group_by(["query", "position"]).aggregate([("n", "sum")])
+    pages = pages.group_by("query").aggregate([("n_sum", "max")])
+    lists = pa.table({"query": firsts[query], "list": np.arange(firsts.num_rows)})
+    joined = _joined(lists, pages, ["query"]).sort_by([("list", "ascending")])
+    return np.asarray(joined["n_sum_max"].fill_null(0).to_numpy(), np.float64)
+
+
+def _feature(docs: pa.Table, name: str) -> NDArray[np.float64]:
+    _refuse_nulls(docs, (name,), "the table of documents")
+    values: NDArray[Any] = docs[name].to_numpy()
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == np.bool_):
+        raise InputError(f"feature {name!r} holds {docs[name].type}: expected numbers; encode it, or name the features")
+    return values.astype(np.float64)

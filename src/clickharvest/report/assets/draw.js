@@ -1,0 +1,259 @@
+/* Drawing: SVG elements, axes, and the five kinds of chart. Texts are set as text, never as markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+const label = (x, y, text, attributes = {}) => element("text", { x, y, ...attributes }, String(text));
+const shorten = (text, longest) => {
+  const characters = Array.from(text);
+  return characters.length <= longest ? text : characters.slice(0, longest - 1).join("") + "…";
+};
+const round = (value) => Math.round(value * 100) / 100;
+const colour = (i) => `var(--c${(i % 8) + 1})`;
+const isolate = (text) => `\u2068${text}\u2069`;
+
+/* A number with few digits, for people. */
+function spell(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return value.toPrecision(3);
+  return size >= 1000
+    ? Math.round(value).toLocaleString("en-GB")
+    : size >= 100
+      ? value.toFixed(0)
+      : size >= 0.1
+        ? value.toFixed(3)
+        : value.toPrecision(3);
+}
+
+function compact(value) {
+  if (value >= 1e6) return `${(value / 1e6).toFixed(value < 1e7 ? 1 : 0)}M`;
+  if (value >= 1e3) return `${(value / 1e3).toFixed(value < 1e4 ? 1 : 0)}k`;
+  return value >= 10 || value === 0 ? value.toFixed(0) : value.toPrecision(1);
+}
+
+function canvas(width, height, title) {
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", class: "plot" });
+  svg.setAttribute("aria-label", title);
+  return svg;
+}
+
+/* Ticks of a linear axis from 0, about `count` of them. */
+function ticksTo(largest, count) {
+  const rough = largest / count,
+    power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
+  return Array.from({ length: Math.floor(largest / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(12)));
+}
+
+/* Ticks of a logarithmic axis: 1, 2, 5 times powers of ten; powers alone where the range is wide. */
+function ticksBetween(least, largest) {
+  const factors = largest / least > 300 ? [1] : largest / least > 30 ? [1, 3] : [1, 2, 5],
+    ticks = [];
+  for (let e = Math.floor(Math.log10(least)); e <= Math.ceil(Math.log10(largest)); e++) {
+    for (const factor of factors) {
+      const tick = Number(`${factor}e${e}`);
+      if (tick >= least * 0.999 && tick <= largest * 1.001) ticks.push(tick);
+    }
+  }
+  return ticks;
+}
+
+function drawLegend(svg, series, width) {
+  let x = 2,
+    y = 14;
+  if (series.length < 2) return 6;
+  series.forEach((one, i) => {
+    const text = shorten(one.name, width < 480 ? 34 : 44),
+      size = 30 + Array.from(text).length * 7;
+    if (x > 2 && x + size > width) {
+      x = 2;
+      y += 20;
+    }
+    const stroke = one.colour || colour(i);
+    svg.append(
+      element("line", {
+        x1: x,
+        x2: x + 18,
+        y1: y - 4,
+        y2: y - 4,
+        style: `stroke:${stroke}`,
+        "stroke-width": 2.5,
+        "stroke-dasharray": one.dash || "none",
+      }),
+    );
+    svg.append(label(x + 24, y, isolate(text), { class: "legend" }));
+    x += size + 14;
+  });
+  return y + 12;
+}
+
+/* Lines with bands over positions. series: [{name, points: [{k, p, lower, upper}], colour, dash}].
+   options: {log, xTitle, yTitle, ticks: labels of x by value, missing: values of x without an estimate, percent, title}. */
+function lineChart(width, series, options) {
+  const small = width < 520,
+    left = 46,
+    right = 14;
+  const svg = canvas(width, 10, options.title);
+  const top = drawLegend(svg, series, width) + 22,
+    height = top + (small ? 210 : 270) + 44,
+    bottom = height - 44;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("height", height);
+  const points = series.flatMap((one) => one.points).filter((point) => point.p !== null);
+  const missing = new Set(options.missing || []);
+  const xs = [...new Set([...points.map((point) => point.k), ...missing])].sort((a, b) => a - b);
+  const highest = Math.max(...points.map((point) => point.p));
+  const largest = Math.min(Math.max(highest, ...points.map((point) => point.upper ?? 0)), 1.5 * highest);
+  const lowest = Math.min(...points.filter((point) => point.p > 0).map((point) => point.p));
+  const least = Math.max(Math.min(lowest, ...points.map((point) => point.lower || Infinity)), lowest / 3);
+  const span = xs.length > 1 ? xs[xs.length - 1] - xs[0] : 1;
+  const x = (k) => round(left + 8 + ((k - xs[0]) / span) * (width - left - right - 16));
+  const y = options.log
+    ? (p) => round(bottom - (Math.log(Math.max(p, 1e-300) / least) / Math.log(largest / least || 2)) * (bottom - top))
+    : (p) => round(bottom - (p / largest) * (bottom - top));
+  const ticks = options.log ? ticksBetween(least, largest) : ticksTo(largest, small ? 4 : 5);
+  for (const tick of ticks) {
+    svg.append(
+      element("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: tick ? "grid" : "axis" }),
+    );
+    const text = options.percent ? `${Math.round(100 * tick)} %` : String(tick);
+    svg.append(label(left - 8, y(tick) + 4, text, { class: "tick", "text-anchor": "end" }));
+  }
+  let last = -Infinity;
+  for (const k of xs) {
+    if (x(k) - last < 24) continue;
+    last = x(k);
+    const text = missing.has(k) ? `${k} ✗` : options.ticks ? options.ticks(k) : k;
+    svg.append(
+      label(x(k), bottom + 18, text, { class: missing.has(k) ? "tick bad" : "tick", "text-anchor": "middle" }),
+    );
+  }
+  svg.append(label(width - right, bottom + 37, options.xTitle, { class: "title", "text-anchor": "end" }));
+  svg.append(label(2, top - 12, options.yTitle, { class: "title" }));
+  const clip = `clip-${(lineChart.count = (lineChart.count || 0) + 1)}`;
+  svg.append(
+    element(
+      "clipPath",
+      { id: clip },
+      element("rect", { x: left, y: top - 4, width: width - left - right + 8, height: bottom - top + 5 }),
+    ),
+  );
+  const marks = element("g", { "clip-path": `url(#${clip})` });
+  svg.append(marks);
+  series.forEach((one, i) => {
+    const shown = one.points.filter((point) => point.p !== null),
+      stroke = one.colour || colour(i);
+    const banded = shown.filter((point) => point.lower !== null && point.upper !== null);
+    if (banded.length > 1) {
+      const edge = [
+        ...banded.map((d) => `${x(d.k)},${y(Math.min(d.upper, 1e6))}`),
+        ...banded.reverse().map((d) => `${x(d.k)},${y(d.lower)}`),
+      ];
+      marks.append(element("path", { d: `M${edge.join("L")}Z`, style: `fill:${stroke}`, "fill-opacity": 0.16 }));
+    }
+    marks.append(
+      element("path", {
+        d: `M${shown.map((d) => `${x(d.k)},${y(d.p)}`).join("L")}`,
+        style: `stroke:${stroke}`,
+        class: "line",
+        "stroke-dasharray": one.dash || "none",
+      }),
+    );
+    for (const d of shown)
+      marks.append(element("circle", { cx: x(d.k), cy: y(d.p), r: xs.length > 40 ? 1.5 : 3, style: `fill:${stroke}` }));
+  });
+  const guide = element("line", { y1: top, y2: bottom, class: "guide", visibility: "hidden" });
+  svg.append(guide);
+  const hover = (px) => {
+    const k = xs.reduce((best, each) => (Math.abs(x(each) - px) < Math.abs(x(best) - px) ? each : best), xs[0]);
+    guide.setAttribute("x1", x(k));
+    guide.setAttribute("x2", x(k));
+    guide.setAttribute("visibility", "visible");
+    const form = options.percent ? (v) => `${(100 * v).toFixed(1)} %` : spell;
+    const rows = series.map((one, i) => {
+      const d = one.points.find((point) => point.k === k);
+      const ends = d && d.lower !== null ? ` (${form(d.lower)} to ${form(d.upper)})` : "";
+      return {
+        colour: one.colour || colour(i),
+        text: `${isolate(shorten(one.name, 40))}: ${d && d.p !== null ? form(d.p) : "no estimate"}${ends}`,
+      };
+    });
+    return { x: x(k), title: `${options.xTitle} ${options.ticks ? options.ticks(k) : k}`, rows };
+  };
+  return { svg, hover, leave: () => guide.setAttribute("visibility", "hidden") };
+}
+
+/* Horizontal bars. rows: [{name, value, text}]. */
+function barChart(width, rows, options) {
+  const step = 26,
+    names = Math.min(width * 0.42, 14 + 7.2 * Math.max(...rows.map((row) => Array.from(row.name).length)));
+  const height = rows.length * step + 34,
+    svg = canvas(width, height, options.title);
+  const largest = Math.max(...rows.map((row) => row.value), 1e-12),
+    room = width - names - 64;
+  rows.forEach((row, i) => {
+    const y = i * step + 4,
+      size = Math.max(1, (row.value / largest) * room);
+    const name = label(names - 10, y + 15, isolate(shorten(row.name, Math.floor((names - 14) / 7.2))), {
+      class: "legend",
+      "text-anchor": "end",
+    });
+    name.append(element("title", {}, row.name));
+    svg.append(
+      name,
+      element("rect", { x: names, y, width: round(size), height: step - 7, rx: 2, style: `fill:${colour(0)}` }),
+    );
+    svg.append(label(names + size + 8, y + 15, row.text, { class: "tick" }));
+  });
+  svg.append(label(width - 2, height - 8, options.xTitle, { class: "title", "text-anchor": "end" }));
+  return { svg };
+}
+
+/* Upright bars over positions. rows: [{k, value, marked}]. */
+function columnChart(width, rows, options) {
+  const top = 30,
+    height = 220,
+    bottom = height - 40,
+    left = 46,
+    svg = canvas(width, height, options.title);
+  const largest = Math.max(...rows.map((row) => row.value), 1),
+    slot = (width - left - 8) / rows.length;
+  const y = (value) => round(bottom - (value / largest) * (bottom - top));
+  for (const tick of ticksTo(largest, 4)) {
+    svg.append(element("line", { x1: left, x2: width - 8, y1: y(tick), y2: y(tick), class: tick ? "grid" : "axis" }));
+    svg.append(label(left - 8, y(tick) + 4, compact(tick), { class: "tick", "text-anchor": "end" }));
+  }
+  rows.forEach((row, i) => {
+    const x = left + i * slot,
+      bar = element("rect", {
+        x: round(x + slot * 0.15),
+        y: y(row.value),
+        width: round(slot * 0.7),
+        height: round(Math.max(bottom - y(row.value), 0.5)),
+        rx: 2,
+      });
+    bar.setAttribute("style", `fill:${row.marked ? "var(--bad)" : colour(0)}`);
+    bar.append(element("title", {}, `${options.xTitle} ${row.k}: ${spell(row.value)}`));
+    svg.append(bar);
+    if (slot > 17 || i % Math.ceil(20 / slot) === 0) {
+      svg.append(
+        label(round(x + slot / 2), bottom + 17, row.marked ? `${row.k} ✗` : row.k, {
+          class: row.marked ? "tick bad" : "tick",
+          "text-anchor": "middle",
+        }),
+      );
+    }
+  });
+  svg.append(
+    label(2, 14, options.yTitle, { class: "title" }),
+    label(width - 8, height - 4, options.xTitle, { class: "title", "text-anchor": "end" }),
+  );
+  return { svg };
+}

@@ -1,0 +1,229 @@
+"""Charts as functions: each returns an Altair chart, which notebooks show and `chart.save` writes.
+
+| function | shows |
+|---|---|
+| `plot_curves` | examination by position with its intervals, for models and contexts |
+| `plot_overlap` | how much each pair of positions is compared through common documents |
+| `plot_importance` | which context columns move examination |
+
+Names from logs are data here, never field names or markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clickharvest.errors import InputError
+from clickharvest.model_summary import typical_context
+from clickharvest.predictions import Prediction, column_names
+from clickharvest.propensities import Propensities
+from clickharvest.report.importance import column_importance
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from clickharvest.diagnosis import Diagnosis
+    from clickharvest.interventions import Interventions
+
+PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
+MOST_LABEL = 40
+
+
+def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: bool = False) -> alt.LayerChart:
+    """Plot p_k(x) / p_anchor(x) by position k, with intervals where the models have them.
+
+    Args:
+        models: `Propensities`, a fitted estimator, or a mapping of names to such.
+        contexts: table with one row per curve; None takes each model's typical context.
+        level: level of the intervals.
+        log: whether propensities are drawn on a logarithmic axis.
+
+    Example:
+        >>> from clickharvest.curves import make_curve
+        >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+        >>> model = Propensities(curve, {"b": np.log([0.5])}, None, shown=(1, 2))
+        >>> chart = plot_curves({"PBM": model})
+        >>> [(row["curve"], row["position"], row["propensity"]) for row in chart.data.values]
+        [('PBM', 1, 1.0), ('PBM', 2, 0.5)]
+    """
+    import altair as alt
+
+    named = _named(models)
+    rows = [row for name, model in named.items() for row in _curve_rows(name, model, contexts, level, len(named) > 1)]
+    curves = list(dict.fromkeys(row["curve"] for row in rows))
+    anchors = sorted({model.curve.anchor for model in named.values()})
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
+    base = alt.Chart().encode(
+        x=alt.X("position:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
+        color=alt.Color(
+            "curve:N",
+            title=None,
+            sort=curves,
+            scale=alt.Scale(domain=curves, range=[PALETTE[i % len(PALETTE)] for i in range(len(curves))]),
+            legend=None
+            if len(curves) == 1
+            else alt.Legend(orient="top", labelLimit=300, columns=3, symbolOpacity=1, symbolType="stroke"),
+        ),
+        tooltip=[
+            alt.Tooltip("curve:N"),
+            alt.Tooltip("position:Q"),
+            alt.Tooltip("propensity:Q", format=".4f"),
+            alt.Tooltip("lower:Q", format=".4f"),
+            alt.Tooltip("upper:Q", format=".4f"),
+        ],
+    )
+    told = f"examination relative to position {', '.join(map(str, anchors))}"
+    band = base.mark_area(opacity=0.18, line=False).encode(
+        y=alt.Y("lower:Q", title=told, scale=scale), y2=alt.Y2("upper:Q")
+    )
+    line = base.mark_line(point=alt.OverlayMarkDef(size=36)).encode(y=alt.Y("propensity:Q", title=told, scale=scale))
+    return alt.LayerChart(data=alt.InlineData(rows), layer=[band, line]).properties(width=480, height=300)
+
+
+def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
+    """Plot the effective clicks of every pair of positions as a heat map; an empty cell has no common documents.
+
+    Effective clicks of a pair are Σ_u n_u · 4 π_u (1 − π_u), see `clickharvest.overlap`. Positions that nothing links
+    to the anchor are named in the subtitle.
+
+    Args:
+        source: a diagnosis, or interventions, which are diagnosed.
+
+    Example:
+        >>> from clickharvest.interventions import Interventions
+        >>> interventions = Interventions(
+        ...     unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]),
+        ...     exposure=np.array([3.0, 1.0]), clicks=np.array([2, 1]), impressions=np.array([3, 1]))
+        >>> plot_overlap(interventions).data.values
+        [{'position': 1, 'other': 2, 'units': 1, 'clicks': 3, 'effective': 2.25}]
+    """
+    import altair as alt
+
+    from clickharvest.diagnosis import Diagnosis, diagnose
+    from clickharvest.identification import spell_positions
+
+    diagnosis = source if isinstance(source, Diagnosis) else diagnose(source)
+    rows = [
+        {
+            "position": pair.position,
+            "other": pair.other,
+            "units": pair.units,
+            "clicks": pair.clicks + pair.other_clicks,
+            "effective": round(pair.effective_clicks, 3),
+        }
+        for pair in diagnosis.pairs
+    ]
+    told = f"Not linked to position {diagnosis.anchor}: {spell_positions(diagnosis.unlinked)}"
+    every = list(diagnosis.positions)
+    chart = alt.Chart(alt.InlineData(rows)).encode(
+        x=alt.X("position:O", title="position", scale=alt.Scale(domain=every), axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("other:O", title="position", scale=alt.Scale(domain=every)),
+        tooltip=["position:O", "other:O", "units:Q", "clicks:Q", alt.Tooltip("effective:Q", format=",.0f")],
+    )
+    cells = chart.mark_rect(cornerRadius=2).encode(
+        color=alt.Color(
+            "effective:Q", title="effective clicks", scale=alt.Scale(type="sqrt", scheme="teals", domainMin=0)
+        )
+    )
+    title = alt.TitleParams("Clicks that compare two positions", subtitle=told if diagnosis.unlinked else [])
+    size = max(240, min(480, 26 * len(every)))
+    sized: alt.Chart = cells.properties(width=size, height=size, title=title)
+    return sized
+
+
+def plot_importance(model: Any, contexts: Any = None, *, top: int = 20) -> alt.Chart:
+    """Plot which context columns move examination most, as bars of I_c; see `column_importance` for the formula.
+
+    Args:
+        model: `Propensities` or a fitted estimator, with context.
+        contexts: table of contexts to average over, such as `interventions.contexts`.
+        top: number of columns shown.
+
+    Raises:
+        InputError: the model has no context.
+    """
+    import altair as alt
+
+    propensities = _propensities(model)
+    if propensities.encoder is None:
+        raise InputError("the model has no context, so that nothing moves its curve: fit a CPBM with context columns")
+    ranked = column_importance(propensities, contexts)[:top]
+    rows = [
+        {"column": shorten(importance.column), "effect": importance.effect, "factor": float(np.exp(importance.effect))}
+        for importance in ranked
+    ]
+    bars = alt.Chart(alt.InlineData(rows)).encode(
+        y=alt.Y("column:N", title=None, sort=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
+        x=alt.X("effect:Q", title="mean |Δ log examination| between two values of the column"),
+        tooltip=[alt.Tooltip("column:N"), alt.Tooltip("effect:Q", format=".3f"), alt.Tooltip("factor:Q", format=".2f")],
+    )
+    marks = bars.mark_bar(color=PALETTE[0], cornerRadiusEnd=2, height={"band": 0.7})
+    sized: alt.Chart = marks.properties(width=420, height=alt.Step(22))
+    return sized
+
+
+def shorten(text: str, longest: int = MOST_LABEL) -> str:
+    """Return a text of at most `longest` characters.
+
+    Example:
+        >>> shorten("a" * 100, 5)
+        'aaaa…'
+    """
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _named(models: Any) -> dict[str, Propensities]:
+    if isinstance(models, Mapping):
+        if not models:
+            raise InputError("no model to plot: give Propensities, a fitted estimator, or a mapping of names to such")
+        return {str(name): _propensities(model) for name, model in models.items()}
+    model = _propensities(models)
+    return {str(model.info.get("estimator", model.curve.name)): model}
+
+
+def _propensities(model: Any) -> Propensities:
+    fitted = getattr(model, "propensities_", model)
+    if not isinstance(fitted, Propensities):
+        raise InputError(f"cannot plot {type(model).__name__}: expected Propensities or a fitted estimator")
+    return fitted
+
+
+def _curve_rows(name: str, model: Propensities, contexts: Any, level: float, several: bool) -> list[dict[str, Any]]:
+    if model.encoder is None or contexts is None:
+        predicted, labels = model.predict_encoded(typical_context(model), level=level), [name]
+    else:
+        predicted = model.predict(contexts, level=level)
+        labels = [f"{name}, {label}" if several else label for label in _labels(model.encoder.columns, contexts)]
+    return [row for i, label in enumerate(labels) for row in _records(shorten(label, 80), predicted, i)]
+
+
+def _labels(columns: Iterable[str], contexts: Any) -> list[str]:
+    """Return one label per row, of the columns that differ between rows; numbered where rows agree in all."""
+    texts = {
+        name: [str(value) for value in _listed(contexts[name])] for name in columns if name in column_names(contexts)
+    }
+    n = len(next(iter(texts.values())))
+    differing = [name for name, column in texts.items() if len(set(column)) > 1]
+    labels = [", ".join(f"{name} = {texts[name][i]}" for name in differing) or "context" for i in range(n)]
+    return [label if labels.count(label) == 1 else f"{label} ({i + 1})" for i, label in enumerate(labels)]
+
+
+def _listed(column: Any) -> list[Any]:
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+
+
+def _records(curve: str, predicted: Prediction, i: int) -> list[dict[str, Any]]:
+    columns = (predicted.propensity[i], predicted.lower[i], predicted.upper[i])
+    return [
+        {"curve": curve, "position": k}
+        | {name: _rounded(value) for name, value in zip(("propensity", "lower", "upper"), values, strict=True)}
+        for k, supported, *values in zip(predicted.positions, predicted.supported, *columns, strict=True)
+        if supported
+    ]
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 6) if np.isfinite(value) else None

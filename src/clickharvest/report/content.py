@@ -1,0 +1,287 @@
+"""Content: what the page says and what its charts draw, as plain lists and dicts.
+
+`make_content` gives two things: `view`, the texts and tables that stand in the HTML, and `data`, the JSON that the
+page's script draws from. Both hold the user's strings as they are; escaping them is the business of `page`.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from clickharvest import __version__
+from clickharvest.errors import InputError
+from clickharvest.findings import Finding, spell_p
+from clickharvest.identification import spell_positions
+from clickharvest.model_summary import gaps
+from clickharvest.propensities import Propensities
+from clickharvest.report.answer import answer
+from clickharvest.report.evidence import Evidence, kept_checks
+from clickharvest.report.importance import Importance, rank_columns
+from clickharvest.report.packing import pack_model
+from clickharvest.report.values import ColumnValues, column_values
+
+LIBRARIES = ("numpy", "jax", "duckdb", "ibis-framework")
+MOST_WRITTEN = 6
+"""Context columns that the Python example writes out."""
+WORDS = {"ok": "fine", "note": "good to know", "warning": "warning", "blocking": "blocking"}
+
+
+def make_content(
+    model: Propensities,
+    evidence: Evidence | None = None,
+    *,
+    level: float = 0.95,
+    name: str = "model.safetensors",
+    commands: Mapping[str, str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the view and the data of a report.
+
+    Args:
+        model: the model.
+        evidence: what the log adds; None leaves its sections with the command that would fill them.
+        level: level of the intervals.
+        name: the model's file.
+        commands: the commands that make the model, the report and the weights, as far as they are known.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
+    log = "clicks.parquet" if evidence is None else shlex.quote(evidence.name)
+    x = None if evidence is None else evidence.x
+    columns = column_values(model, x)
+    ranked = rank_columns(model, columns, x)
+    packed = pack_model(model, level)
+    view = {
+        "answer": answer(model, columns, ranked, evidence, level),
+        "name": name,
+        "has_context": bool(columns),
+        "bands": _bands(model, packed, level),
+        "anchor": int(model.curve.anchor),
+        "gaps": gaps(model),
+        "findings": [_finding(f) for f in evidence.diagnosis.findings] if evidence else None,
+        "checks": [_finding(f) for f in (evidence.checks if evidence else kept_checks(model))],
+        "positions": _positions(evidence) if evidence else None,
+        "segments": _segments(evidence) if evidence else None,
+        "totals": dict(evidence.diagnosis.totals) if evidence else None,
+        "stood": "were shown" if evidence and evidence.exposure_kind == "realised" else "by design could be shown",
+        "same_data": evidence.same_data if evidence else None,
+        "has_rates": bool(evidence and evidence.rates),
+        "clipping": evidence.clipping if evidence else None,
+        "clicks": evidence.clicks if evidence else 0,
+        "left_out": evidence.left_out if evidence else 0,
+        "chosen": evidence.chosen if evidence else None,
+        "fill": f"clickharvest report {shlex.quote(name)} --log {log} -o report.html",
+        "example": _example(columns),
+        "selection": _selection(model.info.get("selection")),
+        "settings": _settings(model, evidence, level),
+        "commands": [commands[key] for key in ("fit", "report") if key in commands],
+        "weigh": commands.get("weigh", f"clickharvest weigh {log} {shlex.quote(name)} --clip auto -o weighted.parquet"),
+    }
+    data = {
+        "model": packed,
+        "columns": [_column(column) for column in columns],
+        "importance": [asdict(importance) for importance in ranked],
+        "order": _order(columns, ranked),
+        "diagnosis": _diagnosis(evidence) if evidence else None,
+        "comparison": _comparison(model, evidence, level) if evidence else None,
+        "clipping": _clipping(evidence) if evidence else None,
+    }
+    return view, data
+
+
+def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
+    """Return a sentence on the bands of the curves."""
+    if model.draws is None:
+        return "There are no bands: the model was fitted without intervals."
+    if packed["draws"] is None:
+        return (
+            "There are no bands: the model's draws have no room in a page; clickharvest propensities gives intervals."
+        )
+    count, of = packed["draws"]["count"], packed["draws"]["of"]
+    told = f"Bands are {100 * level:g} % intervals, one position at a time"
+    return f"{told}." if count == of else f"{told}, from {count:,} of the {of:,} draws."
+
+
+def _order(columns: list[ColumnValues], ranked: list[Importance]) -> list[int]:
+    names = [column.part.name for column in columns]
+    return [names.index(importance.column) for importance in ranked]
+
+
+def _column(column: ColumnValues) -> dict[str, Any]:
+    part = column.part
+    return {
+        "name": part.name,
+        "kind": part.kind,
+        "start": column.start,
+        "mean": part.mean,
+        "sd": part.sd,
+        "typical": asdict(column.typical),
+        "choices": [asdict(choice) for choice in column.choices],
+        "range": column.range,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    told = WORDS[finding.status]
+    if finding.p_value is not None and (spelled := spell_p(finding.p_value)) not in finding.sentence:
+        told += f", {spelled}"
+    return {"name": finding.name, "status": finding.status, "told": told, "sentence": finding.sentence}
+
+
+def _positions(evidence: Evidence) -> list[dict[str, Any]]:
+    overlaps = {overlap.position: overlap for overlap in evidence.diagnosis.overlaps}
+    rows = []
+    for shown in evidence.diagnosis.shown:
+        overlap = overlaps.get(shown.position)
+        rows.append(
+            {
+                "position": shown.position,
+                "impressions": f"{shown.impressions:,}",
+                "rate": f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "–",
+                "units": f"{overlap.units:,}" if overlap else "0",
+                "effective": f"{overlap.effective_clicks:,.0f}" if overlap else "0",
+                "queries": f"{overlap.effective_queries:,.0f}" if overlap else "0",
+                "linked": shown.position in evidence.diagnosis.linked,
+            }
+        )
+    return rows
+
+
+def _segments(evidence: Evidence) -> list[dict[str, Any]]:
+    linked = set(evidence.diagnosis.linked)
+    rows = []
+    for segment in evidence.diagnosis.segments:
+        lacks = spell_positions(linked - set(segment.linked))
+        rows.append({"column": segment.column, "level": segment.level, "clicks": segment.clicks, "lacks": lacks})
+    return rows
+
+
+def _diagnosis(evidence: Evidence) -> dict[str, Any]:
+    diagnosis = evidence.diagnosis
+    return {
+        "anchor": diagnosis.anchor,
+        "positions": list(diagnosis.positions),
+        "linked": list(diagnosis.linked),
+        "pairs": [asdict(pair) for pair in diagnosis.pairs],
+        "overlaps": [
+            {"position": o.position, "effective": o.effective_clicks, "units": o.units, "clicks": o.clicks}
+            for o in diagnosis.overlaps
+        ],
+    }
+
+
+def _comparison(model: Propensities, evidence: Evidence, level: float) -> list[dict[str, Any]]:
+    low, mean, high = evidence.spread
+    series = []
+    if model.encoder is None:
+        predicted = model.predict(level=level)
+        ends = predicted.lower[0], predicted.upper[0]
+        series.append(_series("model", "PBM", model.shown, predicted.propensity[0], *ends))
+    else:
+        series.append(_series("model", "CPBM, mean and 80 % of contexts", model.shown, mean, low, high))
+    if evidence.pbm is not None:
+        p = evidence.pbm.predict(level=level)
+        label = f"PBM, {100 * level:g} % interval"
+        series.append(_series("pbm", label, evidence.pbm.shown, p.propensity[0], p.lower[0], p.upper[0]))
+    if evidence.rates is not None:
+        p = evidence.rates.predict()
+        series.append(_series("rates", "click rate", evidence.rates.shown, p.propensity[0], p.lower[0], p.upper[0]))
+    return series
+
+
+def _series(kind: str, name: str, positions: Sequence[int], p: Any, lower: Any, upper: Any) -> dict[str, Any]:
+    points = [
+        {"k": int(k), "p": _number(value), "lower": _number(low), "upper": _number(high)}
+        for k, value, low, high in zip(positions, p, lower, upper, strict=True)
+        if math.isfinite(value)
+    ]
+    return {"kind": kind, "name": name, "points": points}
+
+
+def _clipping(evidence: Evidence) -> list[dict[str, Any]]:
+    return [asdict(row) | {"share": row.effective / evidence.clicks} for row in evidence.clipping]
+
+
+def _example(columns: list[ColumnValues]) -> str | None:
+    """Return a context as Python writes it: of numbers the mean, of others the most frequent."""
+    if not columns or len(columns) > MOST_WRITTEN:
+        return "contexts" if columns else None
+    values: dict[str, list[Any]] = {}
+    for column in columns:
+        likely = max(column.choices, key=lambda choice: choice.share)
+        level: Any = likely.label
+        if column.part.kind == "boolean":
+            level = likely.label == "yes"
+        elif column.part.kind == "numeric":
+            level = float(f"{column.part.mean:.4g}")
+        values[column.part.name] = [level]
+    return repr(values)
+
+
+def _selection(candidates: Any) -> list[dict[str, Any]]:
+    """Return the best penalty of each curve that cross-validation tried."""
+    best: dict[str, Mapping[str, Any]] = {}
+    for candidate in candidates if isinstance(candidates, list) else ():
+        if not isinstance(candidate, Mapping):
+            continue
+        spec = candidate.get("curve")
+        name = " ".join(map(str, spec.values())) if isinstance(spec, Mapping) else str(spec)
+        if name not in best or _rank(candidate) > _rank(best[name]):
+            best[name] = candidate
+    return [
+        {"curve": name, "chosen": bool(row.get("chosen"))}
+        | {key: _spell(row.get(key), form) for key, form in (("penalty", ".4g"), ("score", ".5f"), ("se", ".5f"))}
+        for name, row in best.items()
+    ]
+
+
+def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
+    score = _number(candidate.get("score"))
+    return bool(candidate.get("chosen")), -math.inf if score is None else score
+
+
+def _settings(model: Propensities, evidence: Evidence | None, level: float) -> list[tuple[str, str]]:
+    info, shape = model.info, model.curve.spec
+    counts = [f"{info[key]:,} {key}" for key in ("units", "clicks", "queries") if isinstance(info.get(key), int)]
+    draws = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}, {len(model.draws):,} draws"
+    rows = [
+        ("Estimator", info.get("estimator")),
+        ("Objective", info.get("objective")),
+        ("Curve", ", ".join(f"{key} {value}" if key != "name" else str(value) for key, value in shape.items())),
+        ("Penalty", _spell(info.get("penalty"), ".4g") if "penalty" in info else None),
+        ("Anchor", f"position {model.curve.anchor}"),
+        ("Positions", spell_positions(model.curve.positions)),
+        ("Context", ", ".join(model.encoder.columns) if model.encoder else "none"),
+        ("Intervals", draws),
+        ("Seed", info.get("seed")),
+        ("Fitted on", ", ".join(counts)),
+        ("The fit", info.get("status")),
+        ("Data (SHA-256)", info.get("data")),
+        ("Log read here", evidence.name if evidence else "none"),
+        ("Versions", f"clickharvest {__version__}, Python {platform.python_version()}, {_versions()}"),
+    ]
+    return [(key, str(value)) for key, value in rows if value not in (None, "")]
+
+
+def _versions() -> str:
+    found = []
+    for library in LIBRARIES:
+        try:
+            found.append(f"{library} {version(library)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _spell(value: Any, form: str) -> str:
+    number = _number(value)
+    return "–" if number is None else format(number, form)

@@ -1,0 +1,76 @@
+"""Packing: a model as the page holds it, small enough to be sent by mail.
+
+Parameters are packed in double precision. Draws, which only tell how wide the bands are, are rounded to 16 bits, or
+to 8 where that would make the page too large: a step of 1/256 of a parameter's range changes a standard deviation by
+about 1 part in 10,000. Of more draws than fit even so, the first ones are kept.
+"""
+
+from __future__ import annotations
+
+import base64
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.curves import Power, flatten_params
+from clickharvest.propensities import Propensities
+
+MOST_BYTES = 1_500_000
+"""Bytes that packed draws may take, before they are written as text, which adds a third."""
+FEWEST_DRAWS = 50
+"""Bands from fewer draws than this would be too rough to show."""
+
+
+def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
+    """Return all that the page needs to compute p_k(x) and its interval, as JSON holds it.
+
+    Example:
+        >>> from clickharvest.curves import make_curve
+        >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+        >>> packed = pack_model(Propensities(curve, {"b": np.log([0.5])}, None, shown=(1, 2, 3)))
+        >>> packed["layout"], packed["positions"], packed["draws"]
+        ({'b': 0}, [1, 2], None)
+    """
+    layout, begin = {}, 0
+    for name in sorted(model.params):
+        layout[name] = begin
+        begin += int(np.size(model.params[name]))
+    return {
+        "curve": model.curve.spec,
+        "sharpness": Power.sharpness,
+        "positions": list(map(int, model.curve.positions)),
+        "shown": list(model.shown),
+        "anchor": int(model.curve.anchor),
+        "features": model.curve.n_features,
+        "layout": layout,
+        "params": _text(flatten_params(model.params), "<f8"),
+        "draws": None if model.draws is None else _pack_draws(model.draws),
+        "level": level,
+        "z": -NormalDist().inv_cdf((1 - level) / 2),
+    }
+
+
+def _pack_draws(draws: NDArray[np.float32]) -> dict[str, Any] | None:
+    """Return draws [B, n] as integers q with value = low + step · q, per parameter."""
+    count, size = draws.shape
+    kept = draws[: min(count, MOST_BYTES // max(size, 1))].astype(np.float64)
+    if len(kept) < min(count, FEWEST_DRAWS):
+        return None
+    bits = 16 if 2 * kept.size <= MOST_BYTES else 8
+    low = kept.min(axis=0)
+    step = (kept.max(axis=0) - low) / (2**bits - 1)
+    steps = np.rint((kept - low) / np.where(step > 0, step, 1))
+    return {
+        "count": len(kept),
+        "of": count,
+        "bits": bits,
+        "low": _text(low, "<f8"),
+        "step": _text(step, "<f8"),
+        "steps": _text(steps, f"<u{bits // 8}"),
+    }
+
+
+def _text(array: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(array.astype(kind).tobytes()).decode("ascii")

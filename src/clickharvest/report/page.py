@@ -1,0 +1,93 @@
+"""The page: one HTML file with everything in it, that asks nothing of the network.
+
+Texts go through Jinja's escaping; data goes into the page as JSON whose `<`, `>`, `&` and non-ASCII characters are
+written as `\\uXXXX`, so that no string of the user's can end the script or start a tag. A content security policy
+allows the page's own script alone, by its hash, and no request at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from clickharvest import __version__
+from clickharvest.files import atomic_path
+from clickharvest.propensities import Propensities
+from clickharvest.report.content import make_content
+from clickharvest.report.evidence import Evidence
+
+SCRIPTS = ("model.js", "draw.js", "figures.js", "page.js")
+TITLE = "How far down do people look?"
+
+
+def write_report(
+    path: str | Path,
+    model: Propensities,
+    evidence: Evidence | None = None,
+    *,
+    title: str = TITLE,
+    level: float = 0.95,
+    name: str = "model.safetensors",
+    made: str = "",
+    commands: Mapping[str, str] | None = None,
+) -> int:
+    """Write the report of a model to one HTML file, whole or not at all, and return its size in bytes.
+
+    Args:
+        path: the file to write.
+        model: the model.
+        evidence: what its log adds, see `gather_evidence`.
+        title: the page's title.
+        level: level of the intervals.
+        name: the model's file name.
+        made: when the report was made; nothing is said of it by default, so that equal input gives equal bytes.
+        commands: the commands that make the model, the report and the weights again, by the names `fit`, `report`
+            and `weigh`.
+
+    Raises:
+        InputError: the file cannot be written, or the level is not between 0 and 1.
+    """
+    view, data = make_content(model, evidence, level=level, name=name, commands=commands or {})
+    page = render_page(view | {"title": title, "made": made}, data).encode("utf-8", "replace")
+    with atomic_path(Path(path)) as partial:
+        partial.write_bytes(page)
+    return len(page)
+
+
+def render_page(view: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Return the HTML of a view and its data."""
+    from jinja2 import Environment, StrictUndefined
+
+    script = "(() => {\n" + "\n".join(_read(name) for name in SCRIPTS) + "\n})();"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["thousands"] = "{:,}".format
+    return environment.from_string(_read("template.html")).render(
+        **view,
+        version=__version__,
+        style=_read("style.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        data=script_json(data),
+    )
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that is safe inside a script element.
+
+    Example:
+        >>> script_json("</script>&\\u2028")
+        '"\\\\u003c/script\\\\u003e\\\\u0026\\\\u2028"'
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _read(name: str) -> str:
+    return files("clickharvest.report").joinpath("assets", name).read_text(encoding="utf-8")

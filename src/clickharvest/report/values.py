@@ -1,0 +1,144 @@
+"""Values of the context columns that are worth looking at: the menus, sliders and segments of the report.
+
+Everything is read off the encoder, and off encoded contexts where there are some, so that it needs NumPy alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.contexts import ContextColumn
+from clickharvest.propensities import Propensities
+
+Array = NDArray[np.float64]
+
+FEW = 12
+"""Numbers with at most so many distinct values are shown one by one."""
+MOST_CONTEXTS = 200_000
+"""Context rows looked at; of more, evenly spaced ones."""
+TAIL = 0.1
+"""The share of contexts beyond what is called a low or a high number."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of a column.
+
+    Attributes:
+        label: the value in words.
+        features: its features, as the encoder gives them.
+        share: how much it counts when values are compared, at least 0.
+    """
+
+    label: str
+    features: tuple[float, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class ColumnValues:
+    """The values of one context column.
+
+    Attributes:
+        part: how the column is encoded.
+        start: where its features begin in x.
+        typical: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
+        choices: the levels; of a number with many values, a low, a middle and a high one.
+        range: the least and the largest value of a slider; None where the choices are all there is.
+    """
+
+    part: ContextColumn
+    start: int
+    typical: Choice
+    choices: tuple[Choice, ...]
+    range: tuple[float, float] | None
+
+    @property
+    def features(self) -> slice:
+        """Where the column's features stand in x."""
+        return slice(self.start, self.start + len(self.part.features))
+
+
+def encode_contexts(propensities: Propensities, contexts: Any) -> Array:
+    """Return x [n, d] of a table of contexts; of a long one, evenly spaced rows."""
+    if propensities.encoder is None:
+        return np.zeros((0, 0))
+    x = propensities.encoder.transform(contexts)
+    return x if len(x) <= MOST_CONTEXTS else x[np.linspace(0, len(x) - 1, MOST_CONTEXTS).astype(int)]
+
+
+def column_values(propensities: Propensities, x: Array | None = None) -> list[ColumnValues]:
+    """Return the values of every context column, in the encoder's order.
+
+    Args:
+        propensities: the model; one without context has no columns.
+        x: encoded contexts [n, d] that tell which values there are and how often; without them numbers are taken to
+            be normal, and levels equally frequent.
+
+    Example:
+        >>> from clickharvest.contexts import ContextEncoder
+        >>> from clickharvest.curves import make_curve
+        >>> table = {"device": ["phone", "desk", "phone"], "age": [20, 40, 30]}
+        >>> encoder = ContextEncoder.fit(table)
+        >>> curve = make_curve("power", (1, 2), 1, 4)
+        >>> model = Propensities(curve, {"a": np.ones(1), "w": np.zeros((4, 1))}, encoder, (1, 2))
+        >>> for column in column_values(model, encoder.transform(table)):
+        ...     print(column.typical.label, [choice.label for choice in column.choices])
+        phone ['phone', 'desk', 'other']
+        30 ['20', '30', '40']
+    """
+    found, start = [], 0
+    for part in () if propensities.encoder is None else propensities.encoder.parts:
+        width = len(part.features)
+        own = None if x is None or not len(x) else x[:, start : start + width]
+        found.append(_values(part, start, own))
+        start += width
+    return found
+
+
+def _values(part: ContextColumn, start: int, x: Array | None) -> ColumnValues:
+    if part.kind == "categorical":
+        labels = (*part.levels, "other", *(("missing",) if part.missing else ()))
+        named = [1.0 if i < len(part.levels) else 0.0 for i in range(len(labels))]
+        shares = named if x is None else x.mean(axis=0).tolist()
+        hot = np.eye(len(labels)).tolist()
+        choices = tuple(Choice(*each) for each in zip(labels, map(tuple, hot), shares, strict=True))
+        return ColumnValues(part, start, choices[0], choices, None)
+    missing = (Choice("missing", (0.0, 1.0), 0.0 if x is None else float(x[:, 1].mean())),) if part.missing else ()
+    if part.kind == "boolean":
+        yes = part.mean if x is None else float(x[:, 0].mean())
+        known = tuple(_choice(part, word, i, share) for i, (word, share) in enumerate([("no", 1 - yes), ("yes", yes)]))
+        return ColumnValues(
+            part, start, _choice(part, f"yes in {part.mean:.0%}", part.mean, 0.0), known + missing, None
+        )
+    typical = _choice(part, f"{part.mean:.4g}", 0.0, 0.0)
+    present = None if x is None else x[x[:, 1] == 0, 0] if part.missing else x[:, 0]
+    if present is None or not len(present):
+        low = NormalDist().inv_cdf(TAIL)
+        ends = (part.mean - 2.5 * part.sd, part.mean + 2.5 * part.sd)
+        return ColumnValues(part, start, typical, _spread(part, low, 0.0, -low) + missing, ends)
+    distinct, counts = np.unique(present, return_counts=True)
+    if len(distinct) <= FEW:
+        each = zip(distinct.tolist(), (counts / len(x if x is not None else counts)).tolist(), strict=True)
+        known = tuple(_choice(part, f"{part.mean + part.sd * v:.4g}", v, share) for v, share in each)
+        return ColumnValues(part, start, typical, known + missing, None)
+    low, middle, high, least, largest = np.quantile(present, [TAIL, 0.5, 1 - TAIL, 0.01, 0.99]).tolist()
+    ends = (part.mean + part.sd * least, part.mean + part.sd * largest)
+    return ColumnValues(part, start, typical, _spread(part, low, middle, high) + missing, ends)
+
+
+def _choice(part: ContextColumn, label: str, feature: float, share: float) -> Choice:
+    return Choice(label, (float(feature), 0.0)[: len(part.features)], share)
+
+
+def _spread(part: ContextColumn, *features: float) -> tuple[Choice, ...]:
+    """Return a low, a middle and a high number; the middle one does not count in comparisons."""
+    shares = (0.5, 0.0, 0.5)
+    return tuple(
+        _choice(part, f"{part.mean + part.sd * v:.4g}", v, share) for v, share in zip(features, shares, strict=True)
+    )

@@ -1,0 +1,359 @@
+"""Weights: the inverse propensity of every row of a log, as columns, computed inside the engine.
+
+A click at position k in context x was seen with probability p_k(x), so it stands for 1 / p_k(x) clicks:
+
+    ips_weight = 1 / max(p_k(x), clip)      (divided, if normalised, by its mean over the clicks)
+
+Propensities are relative to the model's anchor, and so are clip and weights: a click at the anchor weighs 1. The
+weight is that of *one click* and stands on every row; what a row contributes is its clicks times its weight, and a row
+without a click contributes nothing. To train a ranker, give the clicked documents their weights and all others none
+(see `clickharvest.rank.boosting` for why a `sample_weight` is something else).
+
+The engine counts the distinct cells of context and position, NumPy scores these, and the engine joins them back: no
+row leaves it. A model without context has as many cells as positions. A context of continuous numbers makes about as
+many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.files import atomic_path
+from clickharvest.identification import spell_positions
+from clickharvest.propensities import Propensities
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+    from clickharvest.logs import ClickLog
+
+Clip = float | Literal["auto"] | None
+
+COLUMNS = ("propensity", "ips_weight", "propensity_supported")
+"""The columns that weighing adds to those of a log."""
+KEPT_SHARE = 0.5
+"""Share of the clicks that the effective sample size must reach where the clip is chosen."""
+CELLS_AT_ONCE = 100_000
+"""Cells scored at a time."""
+
+
+@dataclass(frozen=True)
+class WeightReport:
+    """What weighing did to a log.
+
+    Attributes:
+        rows: rows of the log.
+        clicks: clicks in them.
+        clip: least propensity that a weight is made of; None where nothing is clipped.
+        clipped_clicks: clicks whose propensity is below it.
+        effective_clicks: effective sample size (Σw)² / Σw² over the clicks: as many clicks of equal weight would
+            tell as much.
+        largest_weight: the largest weight of a row.
+        scale: what the weights were divided by: their mean over the clicks where normalised, otherwise 1.
+        unsupported_rows: rows at positions without an estimate, which borrowed that of another position.
+        unsupported_clicks: clicks in those rows.
+        unsupported_positions: those positions.
+    """
+
+    rows: int
+    clicks: int
+    clip: float | None
+    clipped_clicks: int
+    effective_clicks: float
+    largest_weight: float
+    scale: float
+    unsupported_rows: int
+    unsupported_clicks: int
+    unsupported_positions: tuple[int, ...]
+
+    @property
+    def clip_share(self) -> float:
+        """Share of the clicks that were clipped."""
+        return self.clipped_clicks / self.clicks if self.clicks else 0.0
+
+    @property
+    def effective_share(self) -> float:
+        """Effective sample size as a share of the clicks."""
+        return self.effective_clicks / self.clicks if self.clicks else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON holds it."""
+        shares = {"clip_share": self.clip_share, "effective_share": self.effective_share}
+        return asdict(self) | {"unsupported_positions": list(self.unsupported_positions)} | shares
+
+    def __str__(self) -> str:
+        clipped = "No weight is clipped."
+        if self.clip is not None:
+            clipped = f"Clipped at propensity {self.clip:.4g}: {self.clipped_clicks:,} clicks ({self.clip_share:.1%})."
+        lines = [
+            f"Weighed {self.clicks:,} clicks in {self.rows:,} rows; the largest weight is {self.largest_weight:.4g}.",
+            f"They tell as much as {self.effective_clicks:,.0f} clicks of equal weight ({self.effective_share:.1%}).",
+            clipped,
+        ]
+        if self.unsupported_rows:
+            where = f"position{'s' if len(self.unsupported_positions) > 1 else ''}"
+            what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
+            lines.append(
+                f"No estimate at {where} {spell_positions(self.unsupported_positions)} ({what}): "
+                "used is that of the last supported position above."
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A weighed log: an expression not yet run, and what it will hold.
+
+    Attributes:
+        table: all columns of the log under their own names (positions and clicks as numbers, though a CSV file holds
+            text), then `propensity`, `ips_weight`, `propensity_supported`; one row per row of the log, in any order.
+        report: effective sample size, what was clipped, what had no estimate.
+    """
+
+    table: ir.Table
+    report: WeightReport
+
+
+def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, normalise: bool = False) -> Weights:
+    """Add propensities and inverse-propensity weights to the rows of a log.
+
+    A position without an estimate, in a gap or beyond the model's range, uses that of the last supported position
+    above it (the first supported one where none is above); `propensity_supported` is then false.
+
+    Args:
+        log: the click log; its context holds the model's context columns.
+        propensities: the model.
+        clip: least propensity to divide by; `"auto"` chooses it, see `choose_clip`; None divides by any.
+        normalise: divide the weights by their mean over the clicks, so that they sum to the number of clicks.
+
+    Raises:
+        InputError: context columns are missing or of another kind than in training, or names clash.
+
+    Example:
+        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.logs import read_log
+        >>> import pyarrow as pa
+        >>> shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "rank": [1, 2, 3], "click": [1, 1, 0]})
+        >>> model = Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.log([0.5])}, None, shown=(1, 2))
+        >>> log = read_log(shown, position="rank")
+        >>> weights = weigh(log, model)
+        >>> log.engine.fetch(weights.table.order_by("rank"), task="Weighing")["ips_weight"].to_pylist()
+        [1.0, 2.0, 2.0]
+        >>> print(weights.report)
+        Weighed 2 clicks in 3 rows; the largest weight is 2.
+        They tell as much as 2 clicks of equal weight (90.0%).
+        No weight is clipped.
+        No estimate at position 3 (rows: 1, clicks: 0): used is that of the last supported position above.
+    """
+    if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
+        raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
+    context = _context(log, propensities)
+    _check_names(log)
+    values = _cell_values(log, context)
+    cells = _count_cells(log, values)
+    position, clicks = (cells[name].to_numpy() for name in ("position", "clicks"))
+    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    p, supported = _score(propensities, position, contexts)
+    threshold = choose_clip(p, clicks) if clip == "auto" else clip
+    weight = ips_weights(p, threshold)
+    if not np.isfinite(weight).all():
+        raise InputError(
+            f"{np.count_nonzero(~np.isfinite(weight)):,} cells of context and position have a propensity of 0, so "
+            "that weights are infinite: clip them, such as with clip=0.01 (--clip 0.01)"
+        )
+    scale = float(np.average(weight, weights=clicks)) if normalise and clicks.any() else 1.0
+    report = WeightReport(
+        rows=int(cells["rows"].to_numpy().sum()),
+        clicks=int(clicks.sum()),
+        clip=threshold,
+        clipped_clicks=0 if threshold is None else int(clicks[p < threshold].sum()),
+        effective_clicks=effective_sample_size(weight, clicks),
+        largest_weight=float((weight / scale).max()),
+        scale=scale,
+        unsupported_rows=int(cells["rows"].to_numpy()[~supported].sum()),
+        unsupported_clicks=int(clicks[~supported].sum()),
+        unsupported_positions=tuple(np.unique(position[~supported]).tolist()),
+    )
+    return Weights(_join(log, values, cells, (p, weight / scale, supported)), report)
+
+
+def weigh_to_parquet(
+    log: ClickLog, propensities: Propensities, path: str | Path, *, clip: Clip = None, normalise: bool = False
+) -> WeightReport:
+    """Weigh a log straight into a Parquet file, however large, and return the report.
+
+    Arguments are those of `weigh`; the file's metadata hold the report.
+    """
+    with atomic_path(Path(path)) as partial:
+        weights = weigh(log, propensities, clip=clip, normalise=normalise)
+        metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
+        log.engine.write_parquet(weights.table, partial, metadata=metadata, task="Weighing")
+    return weights.report
+
+
+def ips_weights(propensity: ArrayLike, clip: float | None = None) -> NDArray[np.float64]:
+    """Return 1 / max(p, clip): p [n] → [n].
+
+    Example:
+        >>> ips_weights([1.0, 0.5, 0.01], clip=0.1)
+        array([ 1.,  2., 10.])
+    """
+    with np.errstate(divide="ignore"):
+        return 1 / np.maximum(np.asarray(propensity, dtype=np.float64), 0.0 if clip is None else clip)
+
+
+def effective_sample_size(weight: ArrayLike, clicks: ArrayLike | None = None) -> float:
+    """Return (Σ_i c_i w_i)² / Σ_i c_i w_i²: weights w [n] of which each counts c [n] times (once by default).
+
+    Example:
+        >>> effective_sample_size([1, 1, 1, 1]), effective_sample_size([1, 3], clicks=[2, 0])
+        (4.0, 2.0)
+    """
+    w = np.asarray(weight, dtype=np.float64)
+    c = np.ones_like(w) if clicks is None else np.asarray(clicks, dtype=np.float64)
+    squares = float((c * w**2).sum())
+    return float((c * w).sum()) ** 2 / squares if squares else 0.0
+
+
+def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share: float = KEPT_SHARE) -> float | None:
+    """Return the least clip that keeps the effective sample size at `share` of the clicks, None if none is needed.
+
+    With n_eff(τ) the effective sample size of the weights 1 / max(p, τ) over all N clicks,
+
+        clip = min {τ among the propensities of the clicks : n_eff(τ) ≥ share · N}.
+
+    n_eff grows with τ, up to N where all weights are equal, so that there always is one. Only propensities and click
+    counts decide; what a ranker makes of the weights does not.
+
+    Args:
+        propensity: p, [n].
+        clicks: how many clicks each stands for, [n]; one by default.
+        share: effective share of the clicks to keep, from 0 to 1.
+
+    Example:
+        Seven clicks at propensity 1, two at .5 and one at .05: unclipped, they tell as much as 2.3 clicks.
+
+        >>> choose_clip([1, 0.5, 0.05], clicks=[7, 2, 1])
+        0.5
+    """
+    if not 0 <= share <= 1:
+        raise InputError(f"the effective share to keep is {share}: expected a number from 0 to 1")
+    p = np.asarray(propensity, dtype=np.float64)
+    c = np.ones_like(p) if clicks is None else np.asarray(clicks, dtype=np.float64)
+    clicked = c > 0
+    if not clicked.any():
+        return None
+    tau, cell = np.unique(p[clicked], return_inverse=True)
+    counts = np.bincount(cell, weights=c[clicked])
+    clipped = np.cumsum(counts)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a propensity of 0 is never enough
+        # In units of 1/τ a clipped click weighs 1 and any other τ/p; both sums run over the propensities above τ.
+        above = [np.cumsum((counts * tau**-power)[::-1])[::-1] - counts * tau**-power for power in (1.0, 2.0)]
+        sums, squares = (clipped + above[i] * tau ** (i + 1) for i in (0, 1))
+        # Rounding must not turn away the last one, where all weights are equal.
+        enough = sums**2 / squares >= share * clipped[-1] * (1 - 1e-9)
+    first = int(np.argmax(enough))
+    return None if first == 0 else float(tau[first])
+
+
+def _context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
+    context = () if propensities.encoder is None else propensities.encoder.columns
+    if missing := [name for name in context if name not in log.context]:
+        raise InputError(
+            f"the model depends on the context column {', '.join(map(repr, missing))}, the log was read with "
+            f"{', '.join(map(repr, log.context)) or 'no context'}: read it with context={list(context)}"
+        )
+    return context
+
+
+def _check_names(log: ClickLog) -> None:
+    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
+        raise InputError(
+            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
+            "rename it or leave it out"
+        )
+
+
+def _cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
+    """Return what tells cells apart: position and contexts, where NaN is as empty as NULL."""
+    import ibis
+
+    values = {"position": log.columns["position"].cast("int64")}
+    for i, name in enumerate(context):
+        value = log.columns[name]
+        is_float = value.type().is_floating()
+        values[f"context_{i}"] = value.isnan().ifelse(ibis.null(value.type()), value) if is_float else value
+    return values
+
+
+def _count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
+    """Return the rows and clicks of every cell, counted inside the engine."""
+    rows = log.source.select(**values, clicks=log.columns["clicks"])
+    cells = rows.group_by(*values).agg(rows=rows.count(), clicks=rows.clicks.sum().cast("int64"))
+    counted = log.engine.fetch(cells, task="Counting contexts")
+    if counted["position"].null_count:
+        raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
+    return counted
+
+
+def _score(
+    propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the propensity of every cell, and whether its own position has an estimate."""
+    known = np.array(propensities.curve.positions)
+    column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
+    p = np.empty(len(position))
+    for begin in range(0, len(position), CELLS_AT_ONCE):
+        part = slice(begin, begin + CELLS_AT_ONCE)
+        x = np.zeros((len(position[part]), 0))
+        if propensities.encoder is not None:
+            x = propensities.encoder.transform({name: values[part] for name, values in contexts.items()})
+        log_p = propensities.curve.relative(propensities.params, x)
+        p[part] = np.exp(np.take_along_axis(log_p, column[part, None], axis=1)[:, 0])
+    return p, known[column] == position
+
+
+def _join(
+    log: ClickLog,
+    values: dict[str, ir.Value],
+    cells: pa.Table,
+    results: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
+) -> ir.Table:
+    """Return the log with the cells' results joined to its rows, on the very values that the cells were counted by."""
+    import ibis
+    import pyarrow as pa
+
+    keys: dict[str, tuple[ir.Value, Any]] = {}
+    for name, value in values.items():
+        column = cells[name]
+        if column.null_count:
+            # NULL does not survive every way into an engine, so whether a value is empty is a key of its own.
+            keys[f"cell_{name}_is_empty"] = (value.isnull(), column.is_null())
+            kind = value.type()
+            filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
+            value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
+        keys[f"cell_{name}"] = (value, column)
+    columns = {name: column for name, (_, column) in keys.items()} | dict(zip(COLUMNS, results, strict=True))
+    scored = ibis.memtable(pa.table(columns))
+    conditions = [value == scored[name] for name, (value, _) in keys.items()]
+    joined = log.source.left_join(scored, conditions, rname="{name}_of_cell")
+    return joined.select(**_own_columns(log), **{name: scored[name] for name in COLUMNS})
+
+
+def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
+    """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
+    from clickharvest.logs import number
+
+    columns = {name: log.source[name] for name in log.source.columns}
+    for role in ("position", "original", "click", "clicks", "impressions"):
+        name = log.roles.get(role)
+        if name is not None and columns[name].type().is_string():
+            columns[name] = number(columns[name]).cast("int64")
+    return columns

@@ -1,0 +1,279 @@
+"""What the pages show is what happens: every block of code runs, and the site builds without a warning.
+
+A page's blocks run one after the other, in one namespace and one folder of their own:
+
+- ```` ```python ```` is executed, ```` ```console ```` gives the lines `$ clickharvest …` to the command line;
+- ```` ```text ```` right after either is what it printed, a command's errors too; a line `…` stands for any lines;
+- any other block with `title="name"` is a file of that name;
+- `$ clickharvest …  # exit 3` ends with that code, others with 0; `$ pip`, `$ make` and `$ git` are not run;
+- blocks after `<!-- needs spark -->` run by themselves, where there is a Java.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import clickharvest
+from clickharvest import cli
+from clickharvest.engines import check_java
+from clickharvest.errors import EngineError
+from clickharvest.simulate import simulate_ab_log
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+MARK = re.compile(r"<!-- needs (\w+) -->\n\Z")
+SKIPPED = ("pip", "make", "git")
+PUBLIC = (
+    "clickharvest",
+    "clickharvest.baselines",
+    "clickharvest.experiments",
+    "clickharvest.rank",
+    "clickharvest.rank.boosting",
+    "clickharvest.simulate",
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, what follows the language, its text, its mark, what it should print."""
+
+    language: str
+    options: str
+    text: str
+    needs: str | None
+    printed: str | None
+
+    @property
+    def title(self) -> str | None:
+        found = re.search(r'title="([\w.-]+)"', self.options)
+        return found and found[1]
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = list(FENCE.finditer(text))
+    blocks = []
+    for match, following in zip(found, [*found[1:], None], strict=True):
+        needs = MARK.search(text[: match.start()])
+        is_next = following is not None and following[1] == "text" and not text[match.end() : following.start()].strip()
+        printed = following[3] if following is not None and is_next else None
+        blocks.append(Block(match[1], match[2], match[3], needs and needs[1], printed))
+    return blocks
+
+
+def is_shown(expected: str, printed: str) -> bool:
+    """Whether the lines expected are those printed, where `…` stands for any lines and ends of lines do not count."""
+    wanted, there = (
+        "".join(f"{line.rstrip()}\n" for line in text.strip("\n").splitlines()) for text in (expected, printed)
+    )
+    pattern = "".join(r"(?:.*\n)*" if line == "…\n" else re.escape(line) for line in wanted.splitlines(keepends=True))
+    return re.fullmatch(pattern, there) is not None
+
+
+def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = shlex.split(line, comments=True)
+    if words[0] in SKIPPED:
+        return
+    assert words[0] == "clickharvest", f"a command that cannot be tested: {line}"
+    code = re.search(r"# exit (\d)$", line)
+    monkeypatch.setattr(sys, "argv", words)
+    assert cli._run() == (int(code[1]) if code else 0), line
+
+
+def run_blocks(
+    blocks: list[Block],
+    namespace: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for block in blocks:
+        capsys.readouterr()
+        if block.language == "python":
+            exec(compile(block.text, "page", "exec", dont_inherit=True), namespace)  # noqa: S102
+        elif block.language == "console":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if line.startswith("$ "):
+                    run_line(line.removeprefix("$ "), monkeypatch)
+        elif block.title:
+            Path(block.title).write_text(block.text)
+        captured = capsys.readouterr()
+        printed = captured.out + (captured.err if block.language == "console" else "")
+        assert block.printed is None or is_shown(block.printed, printed), f"{block.text}\nprints\n{printed}"
+
+
+def prepare(page: Path) -> dict[str, Any]:
+    """Return the names that a page takes for granted, and write the files it does: those of its reader."""
+    if page.name == "README.md":
+        pq.write_table(simulate_ab_log(pages=20_000, seed=0)[0], "clicks.parquet")
+    if page.name != "boosting.md":
+        return {}
+    random = np.random.default_rng(0)
+    sizes = np.full(50, 6)
+    x = random.normal(size=(sizes.sum(), 3))
+    click = random.random(len(x)) < 0.3
+    return {"x": x, "sizes": sizes, "click": click, "ips_weight": random.uniform(1, 9, len(x))}
+
+
+@pytest.fixture(autouse=True)
+def new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Pages fit the same model to the same log: let them share what JAX compiles."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_do_what_they_show(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = [block for block in blocks_of(page.read_text()) if block.needs is None]
+    run_blocks(blocks, prepare(page), monkeypatch, capsys)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+def test_blocks_on_spark(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        check_java()
+    except EngineError as error:
+        pytest.skip(str(error))
+    request.getfixturevalue("spark_engine")
+    text = (ROOT / "docs" / "logs.md").read_text()
+    blocks = [block for block in blocks_of(text) if block.needs == "spark"]
+    assert blocks
+    run_blocks(blocks, {}, monkeypatch, capsys)
+
+
+def test_a_wrong_block_is_noticed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    file, code = '```csv title="a.csv"\nquery,doc\n```\n', '```python\nprint(open("a.csv").read())\n```\n'
+    right = f"{file}{code}```text\nquery,doc\n```\n"
+    run_blocks(blocks_of(right), {}, monkeypatch, capsys)
+    wrong = (
+        f"{file}{code}```text\nquery\n```\n",
+        "```python\nraise ValueError\n```\n",
+        "```console\n$ clickharvest check nowhere.csv\n```\n",
+        "```console\n$ clickharvest --version # exit 3\n```\n",
+        "```console\n$ rm -rf nothing\n```\n",
+    )
+    for text in wrong:
+        with pytest.raises((AssertionError, ValueError)):
+            run_blocks(blocks_of(text), {}, monkeypatch, capsys)
+
+
+def test_dots_stand_for_any_lines() -> None:
+    assert is_shown("a\n…\nd\n", "a\nb\nc\nd\n")
+    assert is_shown("a \n", "a\n\n")
+    assert not is_shown("a\n…\nd\n", "a\nb\n")
+    assert not is_shown("a\n", "a\nb\n")
+    assert not is_shown("a.\n", "ab\n")
+
+
+def public_names() -> Iterator[tuple[str, str]]:
+    for home in PUBLIC:
+        module = importlib.import_module(home)
+        for name in getattr(module, "__all__", None) or own_names(module):
+            if not name.startswith("_"):
+                yield home, name
+
+
+def own_names(module: types.ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if (inspect.isclass(value) or inspect.isfunction(value)) and value.__module__ == module.__name__
+    ]
+
+
+@pytest.mark.parametrize(("home", "name"), list(public_names()))
+def test_public_names_are_documented(home: str, name: str) -> None:
+    value = getattr(importlib.import_module(home), name)
+    if inspect.isclass(value) or inspect.isroutine(value):
+        assert inspect.getdoc(value), f"{home}.{name} has no docstring"
+        assert not (value.__doc__ or "").startswith(f"{name}("), f"{home}.{name} has only its signature as docstring"
+    listed = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert f"{home}.{name}" in listed, f"docs/api.md lacks ::: {home}.{name}"
+
+
+class Requests(HTMLParser):
+    """What a page loads by itself."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "link", "img", "iframe", "source", "video", "audio", "object", "embed"):
+            self.found += [value for name, value in attrs if value and name in ("src", "href", "data", "srcset")]
+
+
+def test_the_site_builds_strictly_and_requests_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the docs extra is not installed")
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(ROOT / "mkdocs.yml"), "-d", str(site)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    pages = sorted(site.rglob("*.html"))
+    assert {f"{page.stem}.html" for page in PAGES[1:]} <= {page.name for page in pages}
+    for page in pages:
+        text = page.read_text()
+        assert "Content-Security-Policy" in text
+        loaded = Requests(text).found
+        assert loaded
+        assert not [address for address in loaded if re.match(r"(?:https?:)?//", address)], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(?:https?:)?//|@import", style.read_text()), style
+
+
+def test_pictures_are_what_the_script_draws() -> None:
+    specification = importlib.util.spec_from_file_location("draw_pictures", ROOT / "docs" / "draw_pictures.py")
+    assert specification is not None
+    assert specification.loader is not None
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    for name, picture in script.pictures().items():
+        assert (ROOT / "docs" / name).read_text() == picture, f"run docs/draw_pictures.py: {name} is out of date"
+
+
+def test_files_the_readme_points_at_exist() -> None:
+    for target in re.findall(r"\]\(([\w./-]+)\)", PAGES[0].read_text()):
+        assert (ROOT / target).exists()
+
+
+def test_unknown_names_are_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        clickharvest.nothing  # noqa: B018

@@ -1,0 +1,387 @@
+"""Weights: against the definition in plain Python, on DuckDB and Spark, from the command line, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clickharvest import cli
+from clickharvest.contexts import ContextEncoder
+from clickharvest.curves import make_curve
+from clickharvest.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.errors import InputError
+from clickharvest.logs import ClickLog, read_log
+from clickharvest.propensities import Propensities
+from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
+
+CONTEXT = ["device", "length", "age", "pays"]
+NAN = float("nan")
+
+
+def context_log(rows: int = 400, seed: int = 3) -> pa.Table:
+    """Text, floats (with NaN and both zeros), integers and booleans as contexts, each also empty."""
+    random = np.random.default_rng(seed)
+    columns: dict[str, tuple[list[Any], pa.DataType]] = {
+        "device": (["phone", "desk", "", "it's", None], pa.string()),
+        "length": ([0.1, 0.1 + 0.2, 0.0, -0.0, 1e300**0.2, NAN, None], pa.float64()),
+        "age": ([0, 7, 2**53 + 1, None], pa.int64()),
+        "pays": ([True, False, None], pa.bool_()),
+    }
+    position = random.integers(1, 8, rows)
+    return pa.table(
+        {
+            "q": [f"q{i % 9}" for i in range(rows)],
+            "doc": [f"d{i}" for i in range(rows)],
+            "rank": pa.array(position, pa.int16()),
+            "click": random.random(rows) < 0.4,
+            "note": [{"a": i} if i % 3 else None for i in range(rows)],
+            **{
+                name: pa.array([values[i] for i in random.integers(0, len(values), rows)], kind)
+                for name, (values, kind) in columns.items()
+            },
+        }
+    )
+
+
+def context_model(table: pa.Table, positions: tuple[int, ...] = (1, 2, 3, 5)) -> Propensities:
+    encoder = ContextEncoder.fit(table, names=CONTEXT, kinds={"age": "categorical"})
+    curve = make_curve("linear", positions, 1, len(encoder.feature_names))
+    random = np.random.default_rng(0)
+    params = {key: value + 0.3 * random.normal(size=np.shape(value)) for key, value in curve.init(random).items()}
+    return Propensities(curve, params, encoder, (1, 2, 3, 4, 5))
+
+
+def position_model() -> Propensities:
+    """Propensities 1, .5, .2 at positions 1, 2, 4; position 3 was shown but has none."""
+    return Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.5, 0.2])}, None, (1, 2, 3, 4))
+
+
+def known(model: Propensities, table: pa.Table) -> list[bool]:
+    """Whether the position of each row has an estimate."""
+    return np.isin(table["rank"].to_numpy(), model.curve.positions).tolist()
+
+
+def rows_of(log: ClickLog, table: Any, order: str) -> list[dict[str, Any]]:
+    return log.engine.fetch(table.order_by(order), task="Weighing").to_pylist()
+
+
+def check_against_the_definition(log: ClickLog, model: Propensities, table: pa.Table) -> None:
+    """Every row keeps its values and has the propensity that `predict` gives its context and position."""
+    weights = weigh(log, model, clip=0.3)
+    found = {row["doc"]: row for row in rows_of(log, weights.table, "doc")}
+    assert weights.table.columns == (*table.column_names, *COLUMNS)
+    assert len(found) == table.num_rows == weights.report.rows
+    predicted = model.predict(table).propensity
+    above = {1: 1, 2: 2, 3: 3, 4: 3, 5: 5, 6: 5, 7: 5}
+    clicked = []
+    for row, propensity in zip(table.to_pylist(), predicted, strict=True):
+        p = propensity[model.shown.index(above[row["rank"]])]
+        result = found[row["doc"]]
+        assert result["propensity"] == pytest.approx(p, rel=1e-12)
+        assert result["ips_weight"] == pytest.approx(1 / max(p, 0.3), rel=1e-12)
+        assert result["propensity_supported"] == (row["rank"] in model.curve.positions)
+        for name in ("q", "rank", "click", "note", "device", "age", "pays"):
+            assert result[name] == row[name]
+        if row["click"]:
+            clicked.append(p)
+    report = weights.report
+    w = 1 / np.maximum(clicked, 0.3)
+    assert report.clicks == len(clicked)
+    assert report.effective_clicks == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert report.clipped_clicks == np.count_nonzero(np.array(clicked) < 0.3)
+    assert report.unsupported_positions == (4, 6, 7)
+    assert report.unsupported_rows == np.isin(table["rank"].to_numpy(), (4, 6, 7)).sum()
+
+
+def test_every_row_has_the_propensity_of_its_context_and_position(duckdb_engine: DuckDBEngine) -> None:
+    table = context_log()
+    log = read_log(table, query="q", position="rank", context=CONTEXT, engine=duckdb_engine)
+    check_against_the_definition(log, context_model(table), table)
+
+
+def test_an_ibis_table_brings_its_engine() -> None:
+    table = context_log(rows=50)
+    con = ibis.duckdb.connect()
+    con.con.register("clicks", table)
+    log = read_log(con.table("clicks"), query="q", position="rank", context=CONTEXT)
+    check_against_the_definition(log, context_model(table), table)
+
+
+def test_a_model_without_context_needs_none(duckdb_engine: DuckDBEngine) -> None:
+    table = pa.table({"query": ["q"] * 6, "doc": list("abcdef"), "position": range(6), "click": [1, 1, 1, 1, 1, 0]})
+    log = read_log(table, position_base=0, engine=duckdb_engine)
+    weights = weigh(log, position_model())
+    rows = rows_of(log, weights.table, "position")
+    assert [row["propensity"] for row in rows] == pytest.approx([1, 0.5, 0.5, 0.2, 0.2, 0.2])
+    assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 2, 5, 5, 5])
+    assert [row["propensity_supported"] for row in rows] == [True, True, False, True, False, False]
+    assert [row["position"] for row in rows] == list(range(6))
+    assert weights.report.effective_clicks == pytest.approx(15**2 / (1 + 4 + 4 + 25 + 25))
+    assert (weights.report.unsupported_rows, weights.report.unsupported_clicks) == (3, 2)
+    assert weights.report.unsupported_positions == (3, 5, 6)
+
+
+def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEngine) -> None:
+    model = Propensities(make_curve("constant", (2, 3), 2, 0), {"b": np.log([0.5])}, None, (1, 2, 3))
+    table = pa.table({"query": ["q"] * 2, "doc": ["a", "b"], "position": [1, 3], "click": [1, 1]})
+    log = read_log(table, engine=duckdb_engine)
+    rows = rows_of(log, weigh(log, model).table, "position")
+    assert [row["propensity"] for row in rows] == pytest.approx([1, 0.5])
+    assert [row["propensity_supported"] for row in rows] == [False, True]
+
+
+def test_normalised_weights_of_the_clicks_sum_to_their_number(duckdb_engine: DuckDBEngine) -> None:
+    table = context_log()
+    log = read_log(table, query="q", position="rank", context=CONTEXT, engine=duckdb_engine)
+    model = context_model(table)
+    plain, normalised = weigh(log, model), weigh(log, model, normalise=True)
+    rows = rows_of(log, normalised.table, "doc")
+    assert sum(row["ips_weight"] for row in rows if row["click"]) == pytest.approx(plain.report.clicks)
+    ratios = [a["ips_weight"] / b["ips_weight"] for a, b in zip(rows_of(log, plain.table, "doc"), rows, strict=True)]
+    assert ratios == pytest.approx([normalised.report.scale] * len(rows))
+    assert normalised.report.effective_clicks == pytest.approx(plain.report.effective_clicks)
+    assert normalised.report.largest_weight == pytest.approx(max(row["ips_weight"] for row in rows))
+
+
+def test_counted_rows_count_and_rows_never_shown_stay(duckdb_engine: DuckDBEngine) -> None:
+    table = pa.table(
+        {"query": ["q"] * 3, "doc": list("abc"), "position": ["1", "2", "4"], "clicks": [3, 2, 0],
+         "impressions": [9, 2, 0]}
+    )  # fmt: skip
+    log = read_log(table, engine=duckdb_engine)
+    weights = weigh(log, position_model())
+    rows = rows_of(log, weights.table, "doc")
+    assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 5])
+    assert [row["position"] for row in rows] == [1, 2, 4]
+    assert weights.report.clicks == 5
+    assert weights.report.effective_clicks == pytest.approx((3 + 4) ** 2 / (3 + 8))
+
+
+def test_continuous_contexts_have_a_cell_each(duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clickharvest.weights.CELLS_AT_ONCE", 300)
+    random = np.random.default_rng(1)
+    n = 2000
+    table = pa.table(
+        {"query": ["q"] * n, "doc": np.arange(n), "position": random.integers(1, 4, n), "click": [1] * n,
+         "age": random.normal(size=n)}
+    )  # fmt: skip
+    encoder = ContextEncoder.fit(table, names=["age"])
+    curve = make_curve("power", (1, 2, 3), 1, 1)
+    model = Propensities(curve, curve.init(random), encoder, (1, 2, 3))
+    log = read_log(table, context=["age"], engine=duckdb_engine)
+    rows = rows_of(log, weigh(log, model).table, "doc")
+    expected = model.predict(table).propensity[np.arange(n), table["position"].to_numpy() - 1]
+    assert [row["propensity"] for row in rows] == pytest.approx(expected.tolist(), rel=1e-12)
+
+
+def test_text_files_keep_identifiers_and_give_numbers(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text("query,doc,rank,click,note\n01,007,0,true,x\n01,7,1,false,\n")
+    log = read_log(path, position="rank", position_base=0, engine=duckdb_engine)
+    assert rows_of(log, weigh(log, position_model()).table, "rank") == [
+        {"query": "01", "doc": "007", "rank": 0, "click": 1, "note": "x", "propensity": 1.0, "ips_weight": 1.0,
+         "propensity_supported": True},
+        {"query": "01", "doc": "7", "rank": 1, "click": 0, "note": None, "propensity": 0.5, "ips_weight": 2.0,
+         "propensity_supported": True},
+    ]  # fmt: skip
+
+
+def test_names_like_those_inside_do_no_harm(duckdb_engine: DuckDBEngine) -> None:
+    names = ["rows", "cell_position", "cell_context_0", "context_0", "cell_position_of_cell"]
+    table = pa.table(
+        {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0], **{n: ["x", "y"] for n in names}}
+    )
+    encoder = ContextEncoder.fit(table, names=["rows"])
+    curve = make_curve("linear", (1, 2), 1, len(encoder.feature_names))
+    model = Propensities(curve, curve.init(np.random.default_rng(0)), encoder, (1, 2))
+    log = read_log(table, context=["rows"], engine=duckdb_engine)
+    rows = rows_of(log, weigh(log, model).table, "doc")
+    assert [[row[n] for n in names] for row in rows] == [["x"] * len(names), ["y"] * len(names)]
+
+
+@given(
+    st.lists(st.tuples(st.floats(1e-3, 1.0), st.integers(0, 50)), min_size=1, max_size=12), st.floats(0.01, 1.0)
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_chosen_clip_is_the_least_that_keeps_enough(cells: list[tuple[float, int]], share: float) -> None:
+    p, clicks = np.array([c[0] for c in cells]), np.array([c[1] for c in cells])
+    chosen = choose_clip(p, clicks, share=share)
+
+    def kept(tau: float | None) -> float:
+        return effective_sample_size(ips_weights(p, tau), clicks)
+
+    wanted = share * clicks.sum()
+    candidates = sorted(set(p[clicks > 0]))
+    if chosen is None:
+        assert kept(None) >= wanted * (1 - 1e-6)
+    else:
+        assert kept(chosen) >= wanted * (1 - 1e-6)
+        assert kept(candidates[candidates.index(chosen) - 1]) < wanted * (1 + 1e-6)
+
+
+def test_auto_clips_at_what_choose_clip_says(duckdb_engine: DuckDBEngine) -> None:
+    table = pa.table(
+        {"query": ["q"] * 3, "doc": list("abc"), "position": [1, 2, 4], "clicks": [30, 2, 3],
+         "impressions": [90, 20, 10]}
+    )  # fmt: skip
+    log = read_log(table, engine=duckdb_engine)
+    report = weigh(log, position_model(), clip="auto").report
+    assert report.clip == choose_clip([1, 0.5, 0.2], [30, 2, 3], share=0.5) is None
+    few = Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.1, 0.01])}, None, (1, 2, 4))
+    report = weigh(log, few, clip="auto").report
+    assert report.clip == pytest.approx(1.0)
+    assert report.clipped_clicks == 5
+    assert report.effective_clicks == pytest.approx(35)
+
+
+def test_the_file_holds_rows_and_report(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:
+    table = context_log()
+    log = read_log(table, query="q", position="rank", context=CONTEXT, engine=duckdb_engine)
+    report = weigh_to_parquet(log, context_model(table), tmp_path / "weighted.parquet", clip=0.3, normalise=True)
+    written = pq.read_table(tmp_path / "weighted.parquet")
+    assert written.num_rows == table.num_rows
+    assert written.schema.field("rank").type == pa.int16()
+    metadata = json.loads(written.schema.metadata[b"clickharvest"])
+    assert metadata == {"what": "weights", "anchor": 1, **report.to_dict()}
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (lambda log, model: weigh(log, model, clip=0), "expected a propensity above 0"),
+        (lambda log, model: weigh(log, model, clip=1.5), "at most 1"),
+        (lambda log, model: weigh(log, model, clip=NAN), "such as 0.05"),
+        (lambda log, model: weigh(log, model, clip="half"), "or 'auto'"),
+        (lambda log, model: choose_clip([1.0], share=2), "from 0 to 1"),
+    ],
+)
+def test_what_is_refused(
+    duckdb_engine: DuckDBEngine, problem: Callable[[ClickLog, Propensities], Any], message: str
+) -> None:
+    table = pa.table({"query": ["q"], "doc": ["a"], "position": [1], "click": [1]})
+    with pytest.raises(InputError, match=message):
+        problem(read_log(table, engine=duckdb_engine), position_model())
+
+
+def test_clashing_names_missing_contexts_and_infinite_weights_are_refused(duckdb_engine: DuckDBEngine) -> None:
+    table = context_log(rows=30)
+    log = read_log(table, query="q", position="rank", context=["device"], engine=duckdb_engine)
+    with pytest.raises(InputError, match=r"depends on the context column 'length', 'age', 'pays'.*read with 'device'"):
+        weigh(log, context_model(table))
+    taken = table.append_column("Propensity", pa.array([0.5] * 30))
+    log = read_log(taken, query="q", position="rank", engine=duckdb_engine)
+    with pytest.raises(InputError, match="has a column 'Propensity' already"):
+        weigh(log, position_model())
+    never = Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.array([-1.0, -800.0])}, None, (1, 2, 4))
+    log = read_log(table, query="q", position="rank", engine=duckdb_engine)
+    with pytest.raises(InputError, match=r"propensity of 0.*clip"):
+        weigh(log, never)
+    assert weigh(log, never, clip=0.01).report.largest_weight == pytest.approx(100)
+    chosen = weigh(log, never, clip="auto").report
+    assert chosen.clip is not None
+    assert chosen.largest_weight == pytest.approx(1 / chosen.clip)
+    empty = table.set_column(2, "rank", pa.array([None, *table["rank"].to_pylist()[1:]], pa.int16()))
+    with pytest.raises(InputError, match="'rank' is empty"):
+        weigh(read_log(empty, query="q", position="rank", engine=duckdb_engine, validate=False), position_model())
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+def test_spark_gives_the_same_rows(
+    duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this machine, and as on a cluster, where rows come through the driver."""
+    table = context_log(rows=150).drop(["note"])
+    pq.write_table(table, tmp_path / "clicks.parquet")
+    model = context_model(table)
+    original = table.sort_by("doc").append_column("propensity_supported", pa.array(known(model, table.sort_by("doc"))))
+    tables, reports = [], []
+    engines: tuple[Engine, ...] = (duckdb_engine, spark_engine, spark_engine)
+    for engine in engines:
+        if len(tables) == 2:
+            monkeypatch.setattr(spark_engine, "_is_local", lambda: False)
+        log = read_log(tmp_path / "clicks.parquet", query="q", position="rank", context=CONTEXT, engine=engine)
+        out = tmp_path / f"{engine.name}.parquet"
+        reports.append(weigh_to_parquet(log, model, out, clip="auto", normalise=True).to_dict())
+        tables.append(pq.read_table(out).sort_by("doc"))
+    for spark, report in zip(tables[1:], reports[1:], strict=True):
+        assert spark.column_names == tables[0].column_names
+        assert spark.schema.types == tables[0].schema.types
+        for name in spark.column_names:
+            ours, theirs = (found[name].to_pylist() for found in (tables[0], spark))
+            if name in ("propensity", "ips_weight"):
+                assert theirs == pytest.approx(ours, rel=1e-12)
+            else:
+                assert list(map(repr, theirs)) == list(map(repr, ours)) == list(map(repr, original[name].to_pylist()))
+        assert report.keys() == reports[0].keys()
+        for key, value in reports[0].items():
+            assert report[key] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+def run(*arguments: object) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weigh")
+    table = context_log()
+    pq.write_table(table, folder / "clicks.parquet")
+    context_model(table).save(folder / "model.safetensors")
+    return folder
+
+
+def test_weigh_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roles = ("--query", "q", "--position", "rank")
+    files = (folder / "clicks.parquet", folder / "model.safetensors")
+    out = folder / "weighted.parquet"
+    assert run("weigh", *files, *roles, "--clip", "0.3", "-o", out, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    written = pq.read_table(out)
+    w = np.array([row["ips_weight"] for row in written.to_pylist() if row["click"]])
+    assert told["file"] == str(out)
+    assert (told["rows"], told["clip"], told["clicks"]) == (400, 0.3, len(w))
+    assert told["effective_clicks"] == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert math.isclose(w.max(), 1 / 0.3)
+    assert run("weigh", *files, *roles, "--context", "pays,age,length,device", "--clip", "auto", "-o", out) == 0
+    printed = capsys.readouterr().out
+    assert "clicks of equal weight" in printed
+    assert max(map(len, printed.splitlines())) <= 80 or str(out) in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "name a file with -o"),
+        (("-o", "out.csv"), "should end in .parquet"),
+        (("-o", "out.parquet", "--clip", "much"), "--clip much: expected"),
+        (("-o", "out.parquet", "--clip", "0"), "above 0 and at most 1"),
+        (("-o", "out.parquet", "--context", "device"), "leave --context out"),
+    ],
+)
+def test_bad_options_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
+) -> None:
+    roles = ("--query", "q", "--position", "rank")
+    assert run("weigh", folder / "clicks.parquet", folder / "model.safetensors", *roles, *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("out.parquet").exists()
