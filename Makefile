@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test demo lint types unit debian clean
+.PHONY: test demo lint types unit debian docs reproduce quick clean
 
 test: debian lint types unit
 
@@ -24,14 +24,24 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 unit: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(INSTALLED)
 	$(BIN)/clickharvest demo
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --strict
+
+# All experiments of the paper and beyond; finished runs are kept in results/, so it may be interrupted.
+reproduce: $(INSTALLED)
+	$(BIN)/clickharvest reproduce --page docs/reproduction.md
+
+quick: $(INSTALLED)
+	$(BIN)/clickharvest reproduce --quick --results .quick
 
 # harvest, accuracy, speed, coverage, real_log, simulate, weigh, svm_rank, boosting, peers
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .quick site

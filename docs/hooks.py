@@ -1,7 +1,8 @@
 """What the build of these pages does beside MkDocs.
 
 Some pages are generated (`clickharvest reproduce --page docs/reproduction.md`) and may not be there yet: the menu then
-leaves them out. Their figures lie in the folder of results, outside of `docs`, and are taken along.
+leaves them out. Their figures lie in the folder of results, outside of `docs`, and are taken along. Links to other
+files of the repository, which the site does not have, become their names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 FIGURE = re.compile(r"(!\[[^\]]*\]\()\.\./(results/[\w./-]+\.png)\)")
+
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./([\w./-]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -34,8 +37,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point at the figures where the site has them."""
-    return FIGURE.sub(r"\1\2)", markdown)
+    """Point at the figures where the site has them, and at the first page instead of the README."""
+    return LINK.sub(_on_site, FIGURE.sub(r"\1\2)", markdown))
+
+
+def _on_site(link: re.Match[str]) -> str:
+    text, target = link.groups()
+    return f"[{text}](index.md)" if target == "README.md" else f"{text} (`{target}`)"
 
 
 def _present(entries: Any, docs: Path) -> Any:

@@ -38,6 +38,7 @@ from clickharvest.errors import EngineError
 from clickharvest.simulate import simulate_ab_log
 
 ROOT = Path(__file__).parents[1]
+DOCUMENTS = "documents.parquet"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- needs (\w+) -->\n\Z")
@@ -122,7 +123,11 @@ def run_blocks(
 def prepare(page: Path) -> dict[str, Any]:
     """Return the names that a page takes for granted, and write the files it does: those of its reader."""
     if page.name == "README.md":
-        pq.write_table(simulate_ab_log(pages=20_000, seed=0)[0], "clicks.parquet")
+        log = simulate_ab_log(pages=20_000, seed=0)[0]
+        pq.write_table(log, "clicks.parquet")
+        documents = log.group_by(["query", "doc"]).aggregate([])
+        features = np.random.default_rng(0).random((2, documents.num_rows))
+        pq.write_table(documents.append_column("price", [features[0]]).append_column("age", [features[1]]), DOCUMENTS)
     if page.name != "boosting.md":
         return {}
     random = np.random.default_rng(0)
@@ -177,7 +182,10 @@ def test_blocks_on_spark(
 
 
 def test_a_wrong_block_is_noticed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    file, code = '```csv title="a.csv"\nquery,doc\n```\n', '```python\nprint(open("a.csv").read())\n```\n'
+    file, code = (
+        '```csv title="a.csv"\nquery,doc\n```\n',
+        '```python\nfrom pathlib import Path\nprint(Path("a.csv").read_text())\n```\n',
+    )
     right = f"{file}{code}```text\nquery,doc\n```\n"
     run_blocks(blocks_of(right), {}, monkeypatch, capsys)
     wrong = (
@@ -267,6 +275,11 @@ def test_pictures_are_what_the_script_draws() -> None:
     specification.loader.exec_module(script)
     for name, picture in script.pictures().items():
         assert (ROOT / "docs" / name).read_text() == picture, f"run docs/draw_pictures.py: {name} is out of date"
+
+
+def test_every_command_is_on_the_first_page() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE)
+    assert set(listed) == {command.name or command.callback.__name__ for command in cli.app.registered_commands}
 
 
 def test_files_the_readme_points_at_exist() -> None:

@@ -218,23 +218,31 @@ print(measure_missing(runs, Store(Path({str(tmp_path)!r})), jobs=1))
 
 KILLED = """
 import sys
+import time
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+
+import numpy as np
 
 import clickharvest.experiments as experiments
 from clickharvest.experiments import Check, Experiment, Headline, Run
 from clickharvest.reproduce_command import ReproduceOptions, run_reproduce
 
-LOG = {"training_queries": 200, "eta": 0.5, "zeta": 1.0, "queries": 50, "test_queries": 20}
+def measure(run, source):
+    time.sleep(0.2)
+    return {"rel_error": float(np.random.default_rng(run.seed).random())}
+
+
 experiment = Experiment(
     id="tiny", title="Tiny", claim="None.",
-    runs=lambda plan: [Run("semi_synthetic", plan.world, seed, LOG, {"model": "CTR"}) for seed in range(24)],
+    runs=lambda plan: [Run("tiny", plan.world, seed, {}) for seed in range(24)],
     summarise=lambda results: [{"seed": r.run.seed, "RelError": r.numbers["rel_error"]} for r in results],
     headline=lambda results: [Headline("RelError", 0.5, results.mean("rel_error"), runs=len(results))],
     checks=lambda results: [Check("there are two dozen", len(results) == 24, f"{len(results)}")],
 )
 module = ModuleType("clickharvest.experiments.tiny")
+module.measure = measure
 module.EXPERIMENT, module.__spec__ = experiment, ModuleSpec(module.__name__, None)
 sys.modules[module.__name__] = module
 experiments.ORDER = ("tiny",)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -230,7 +229,7 @@ def rank(
         str,
         typer.Argument(
             metavar="FEATURES",
-            help="Table of the log's query and doc columns and document features; a query's documents compete.",
+            help="Table of the log's query and doc columns, and a column for each feature.",
             show_default=False,
         ),
     ],
@@ -240,8 +239,9 @@ def rank(
 ) -> None:
     """Train a ranker from clicks with propensities, and judge it on held-out queries.
 
-    Compares it by SNIPS with the logged order and with a ranker that takes clicks at face value. Writes the ranker that
-    was judged: svm as JSON with a weight for each feature, lightgbm as .txt and xgboost as .json of their own.
+    Compares it by SNIPS with the logged order and with a ranker that takes clicks at face value, on the documents that
+    LOG showed for each query. Writes the ranker that was judged: svm as JSON with a weight for each feature, lightgbm
+    as .txt and xgboost as .json of their own.
 
     Examples:
 
@@ -358,22 +358,17 @@ def reproduce(
 @app.command()
 def demo(
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Keep the demo's files there.", show_default=False),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.")] = 0,
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the demo's files.")
+    ] = Path("demo"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.")] = 0,
 ) -> None:
-    """Simulate a small log with known truth, check it, harvest it and fit it.
+    """Take simulated logs with known truth through every command, to a report and a better ranker.
 
     Example:
 
       clickharvest demo -o demo
     """
-    if output is None:
-        with tempfile.TemporaryDirectory() as folder:
-            run_demo(Path(folder), seed, monitor)
-    else:
-        run_demo(output, seed, monitor)
+    run_demo(output, seed, lambda words: app(words, standalone_mode=False))
 
 
 def main() -> None:

@@ -188,12 +188,12 @@ def _connectivity(positions: list[int], linked: tuple[int, ...], pairs: list[Pai
     if not unlinked:
         sentence = f"Every position shown ({spell_positions(positions)}) is linked to position {anchor}."
         return Finding(name, "ok", sentence, value)
-    touching = {p for pair in pairs for p in (pair.position, pair.other)}
+    touching = {p for pair in pairs if {pair.position, pair.other} & set(linked) for p in (pair.position, pair.other)}
     silent = [position for position in unlinked if position in touching]
     why = (
         "no document was shown both there and at a linked position"
         if not silent
-        else (f"documents common to {spell_positions(silent)} and other positions were clicked on one side only")
+        else (f"documents common to {spell_positions(silent)} and linked positions were clicked on one side only")
     )
     prefix = longest_linked_prefix(positions, linked) if anchor == min(positions) else 0
     cut = f", or estimate the linked ones alone (--max-position {prefix})" if prefix > 1 else ""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from clickharvest.contexts import ContextEncoder
 from clickharvest.curves import Constant, Curve, make_curve
-from clickharvest.errors import ConvergenceWarning, InputError
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.fitting import Fit
 from clickharvest.interventions import Interventions
 from clickharvest.objectives import AllPairs, ClickShare, Objective, Relevance, Weighting
@@ -138,6 +138,10 @@ class _Estimator:
 
     def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
         if self.intervals is None:
+            return None
+        if fit.n_clusters < 2:
+            sentence = "error bars are by query, and all clicks are of one query: there are none to give"
+            warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None
         if self.intervals == "sandwich":
             covariance = sandwich(fit, flat, penalty)

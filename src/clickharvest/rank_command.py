@@ -19,7 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs import ClickLog
 from clickharvest.options import LogOptions
 from clickharvest.propensities import Propensities, load_propensities
-from clickharvest.rank.clicks import mean_order, read_clicks, read_grades
+from clickharvest.rank.clicks import read_clicks, read_grades
 from clickharvest.rank.comparison import (
     LOGGED,
     NAIVE,
@@ -145,7 +145,8 @@ def run_rank(
     opened, propensities = _open(log, options.model, monitor)
     clicks = read_clicks(opened, documents, propensities, features=options.feature_names)
     held = split_lists(clicks.data, options.test_share, seed=options.seed)
-    (train, _), (test, records) = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
+    train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
+    documents_held = np.repeat(held, np.diff(clicks.data.starts))
     done = 0.0
 
     def progress(task: str, share: float) -> None:
@@ -159,14 +160,11 @@ def run_rank(
                 part, options.learner, names=clicks.features, C=cost, clip=clip, seed=options.seed, progress=progress
             )
     scores = {name: ranker.predict(test.features) for name, ranker in rankers.items()}
-    found = compare_rankers(
-        test, scores, logged=clicks.position[records], clip=TEST_CLIP, level=options.level, seed=options.seed
-    )
+    scores[LOGGED] = clicks.logged[documents_held]
+    found = compare_rankers(test, scores, clip=TEST_CLIP, level=options.level, seed=options.seed)
     judged = None
     if options.judgements is not None:
-        documents_held = np.repeat(held, np.diff(clicks.data.starts))
-        order, grades = mean_order(clicks), read_grades(clicks, options.judgements)
-        judged = _judge({**scores, LOGGED: order[documents_held]}, grades[documents_held], test, options.seed)
+        judged = _judge(scores, read_grades(clicks, options.judgements)[documents_held], test, options.seed)
     rankers[NEW].save(target)
     told = {
         "file": str(target),

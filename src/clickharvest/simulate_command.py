@@ -37,7 +37,8 @@ LOG, SWAP, RANKINGS, TRUTH, SETTINGS = (
     "truth.parquet",
     "settings.json",
 )
-FILES = (LOG, SWAP, RANKINGS, TRUTH, SETTINGS)
+DOCUMENTS, JUDGEMENTS = "documents.parquet", "judgements.parquet"
+FILES = (LOG, SWAP, RANKINGS, TRUTH, SETTINGS, DOCUMENTS, JUDGEMENTS)
 SYNTHETIC = "synthetic"
 
 PROTOCOL, CORPUS = "The protocol", "The corpus of the protocol"
@@ -99,6 +100,10 @@ class SimulateOptions:
     ] = None
     rows: Annotated[
         bool, typer.Option("--rows", help="One log row per display, not counts.", rich_help_panel=PROTOCOL)
+    ] = False
+    documents: Annotated[
+        bool,
+        typer.Option("--documents", help="Write the documents' features and grades too.", rich_help_panel=PROTOCOL),
     ] = False
     corpus: Annotated[
         str | None,
@@ -182,7 +187,7 @@ def run_simulate(
 
 def _protocol(given: dict[str, Any], output: Path) -> _Made:
     corpus_options = {name: given.pop(name) for name in ("threshold", "cache") if name in given}
-    path, rows = given.pop("corpus", SYNTHETIC), given.pop("rows", False)
+    path, rows, documents = given.pop("corpus", SYNTHETIC), given.pop("rows", False), given.pop("documents", False)
     if path == SYNTHETIC:
         if corpus_options:
             raise InputError(f"--{min(corpus_options)} goes with --corpus PATH: the synthetic corpus has none")
@@ -211,8 +216,11 @@ def _protocol(given: dict[str, Any], output: Path) -> _Made:
         "rows": rows,
         "examination_weights": simulation.examination.weights.tolist(),
     }
+    tables = {LOG: log, RANKINGS: simulation.rankings, TRUTH: _truth_table(contexts, simulation.test_examination)}
+    if documents:
+        tables |= {DOCUMENTS: simulation.documents, JUDGEMENTS: simulation.judgements}
     return _Made(
-        {LOG: log, RANKINGS: simulation.rankings, TRUTH: _truth_table(contexts, simulation.test_examination)},
+        tables,
         simulation.context,
         [f"--rankings {shlex.quote(str(output / RANKINGS))}", f"--traffic {shares}"],
         settings,
@@ -231,7 +239,7 @@ def _arxiv(given: dict[str, Any], output: Path) -> _Made:
     simulation = simulate_arxiv(**given)
     held_out = simulation.pages(split="test")
     columns = ("category", "query_len", "ord_in_session", "results")
-    contexts: dict[str, NDArray[Any]] = {"complex": simulation.is_complex[held_out].astype(np.int8)}
+    contexts: dict[str, NDArray[Any]] = {"complex": simulation.is_complex[held_out]}
     contexts |= {name: getattr(simulation, name)[held_out] for name in columns}
     swapped = simulation.log["swap"]
     tables = {

@@ -124,7 +124,7 @@ def regression_em(
         [0.5]
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     cells = count_cells(log, max_position=max_position)
     positions = cells.clicked(anchor)

@@ -6,6 +6,8 @@ the queries, adds up their parts of these sums, and refits to the sums: a thousa
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -24,8 +26,8 @@ Array = NDArray[np.float64]
 PART = 50
 """Replicates whose weights are held at once."""
 STARTS = 3
-TOLERANCE = 1e-4
-"""Of the replicates: their curves are then within a few per cent of a standard error of where they would end."""
+TOLERANCE = 1e-6
+"""Curves then end within a few per cent of a standard error of where a tenth of it would take them."""
 
 
 def swap_ratio_bands(interventions: Interventions, *, replicates: int, seed: int) -> Propensities:
@@ -74,9 +76,14 @@ def all_pairs_bands(interventions: Interventions, *, width: int, replicates: int
     cells, parts = pooled_pairs(interventions)
     sample = make_sample(cells, positions, encoder)
     curve = make_curve("mlp", positions, 1, sample.x.shape[1], width=width)
-    fit = Fit(curve, AllPairs(sample, relevance="mlp", width=width), sample)
+    objective = AllPairs(sample, relevance="mlp", width=width)
+    objective.data = seen_pairs(objective.data)
+    fit = Fit(curve, objective, sample)
     sums = _with_replicates(parts, replicates, seed)
-    first = fit.solve(fit.starts(STARTS, seed), np.ones((STARTS, fit.n_clusters)), np.zeros(STARTS))
+    every = np.ones((STARTS, fit.n_clusters))
+    at_once, fit.part = fit.part, STARTS
+    first = fit.solve(fit.starts(STARTS, seed), every, np.zeros(STARTS), tolerance=TOLERANCE)
+    fit.part = at_once
     best = first.params[int(np.nanargmin(first.value))]
     start = np.tile(best, (replicates, 1))
     again = fit.solve(start, sums[1:] / sums[0], np.zeros(replicates), tolerance=TOLERANCE)
@@ -135,6 +142,18 @@ def pooled_pairs(interventions: Interventions) -> tuple[Interventions, csr_array
         exposure_kind="design",
     )
     return cells, parts
+
+
+def seen_pairs(entries: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the entries of `AllPairs` whose pair was seen at its first position; the others add nothing.
+
+    Example:
+        >>> entries = {"position": np.array([0, 1]), "clicked": np.array([0.0, 0.0]), "passed": np.array([3.0, 0.0])}
+        >>> seen_pairs(entries)["position"].tolist()
+        [0]
+    """
+    kept = entries["clicked"] + entries["passed"] > 0
+    return {name: values[kept] for name, values in entries.items()}
 
 
 def _with_replicates(parts: csr_array, replicates: int, seed: int) -> Array:

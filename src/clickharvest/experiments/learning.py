@@ -46,11 +46,12 @@ LAST = 21
 LEAST = 1e-9
 """Estimates below it, which may be 0 in floating point, count as this; every clip is far above."""
 LEARNERS: dict[str, dict[str, Any]] = {
-    SVM: {"costs": [0.1, 1.0, 10.0, 100.0], "clips": list(CLIPS), "folds": 3, "search_queries": 3_000, "tol": 1e-4},
-    LIGHTGBM: {"objective": "pairwise", "rounds": 100, "leaves": 15, "rate": 0.1, "clip": "auto"},
+    SVM: {"costs": [0.1, 1.0, 10.0, 100.0], "clips": list(CLIPS), "folds": 3, "search_queries": 6_000, "tol": 1e-4},
+    LIGHTGBM: {"rounds": 100, "leaves": 15, "rate": 0.3, "patience": 10, "held_out": 0.2},
 }
-"""How each learner learns: SVM-Rank with C and clip by cross-validation on a sample of the queries; LightGBM with the
-clip that halves the effective sample size."""
+"""How each learner learns: SVM-Rank with C and clip by cross-validation on a sample of the queries; LightGBM with
+our pairwise objective, stopped early on a fifth of the queries, and the least clip that keeps the effective sample size
+at half of the clicks."""
 QUICK = {"costs": [1.0, 10.0], "clips": [0.03, 0.3], "folds": 2, "tol": 1e-3}
 """How SVM-Rank learns in quick plans."""
 
@@ -159,13 +160,16 @@ def _svm(
 def _lightgbm(
     simulation: Simulation, propensity: NDArray[np.float64], fit: Mapping[str, Any], seed: int
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Return the test scores of LightGBM with our objective, and the clip."""
+    """Return the test scores of LightGBM with our objective, and the clip and number of trees."""
     from clickharvest.rank.training import BoostSettings, train_lightgbm
 
     data = click_data(simulation, propensity)
-    settings = BoostSettings(rounds=fit["rounds"], leaves=fit["leaves"], rate=fit["rate"], seed=seed)
+    settings = BoostSettings(**{name: fit[name] for name in LEARNERS[LIGHTGBM]}, seed=seed)
     booster, clip = train_lightgbm(data, settings=settings)
-    return np.asarray(booster.predict(simulation.test.features), np.float64), {"clip": clip}
+    return np.asarray(booster.predict(simulation.test.features), np.float64), {
+        "clip": clip,
+        "trees": booster.best_iteration,
+    }
 
 
 def _estimate(model: str) -> dict[str, Any]:

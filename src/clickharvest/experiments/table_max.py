@@ -51,14 +51,14 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 def runs(plan: Plan) -> list[Run]:
-    """Return every group by itself and all together, for both objectives; in a quick plan no single group."""
+    """Return every group by itself and all together; in a quick plan only the latter, with one curve."""
     return [
         Run(
             FAMILY,
             plan.world,
             seed,
             log_settings(plan, QUICK_QUERIES[model]),
-            {"model": model, "features": name, **options},
+            {"model": model, "features": name, **options, "curves": options["curves"][: 1 if plan.quick else None]},
         )
         for seed in range(1 if plan.quick else SEEDS)
         for model, options in OBJECTIVES.items()
@@ -69,6 +69,7 @@ def runs(plan: Plan) -> list[Run]:
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit the candidates to the training part, take the best on the validation part, and try it on the test part."""
     from clickharvest.curves import make_curve
+    from clickharvest.experiments.arxiv_bands import seen_pairs
     from clickharvest.fitting import Fit
     from clickharvest.objectives import AllPairs, ClickShare
 
@@ -78,7 +79,7 @@ def measure(run: Run, source: Path | None) -> Numbers:
     train, validation, test = np.eye(len(SPLITS))
     if run["model"] == CPBM:
         objective: Any = AllPairs(sample, relevance="mlp" if features else "constant", width=WIDTH)
-        objective.data = _seen(objective.data)
+        objective.data = seen_pairs(objective.data)
     else:
         objective = ClickShare(sample)
     best: Numbers = {"validation": -np.inf}
@@ -127,12 +128,6 @@ def _base(run: Run) -> tuple[NDArray[np.int64], Any]:
     interventions = simulation.interventions()
     sample = make_sample(interventions, positions)
     return np.unique(interventions.query)[sample.cluster], sample
-
-
-def _seen(entries: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the entries of pairs that were seen; the others add nothing to the objective."""
-    kept = entries["clicked"] + entries["passed"] > 0
-    return {name: values[kept] for name, values in entries.items()}
 
 
 def gains(results: Results, model: str) -> dict[str, float]:

@@ -35,6 +35,8 @@ from scipy.special import expit
 from clickharvest.errors import InputError
 from clickharvest.rank.evaluation import ranks
 
+__all__ = ["ClickObjective", "LambdaObjective", "PairwiseObjective", "doubly_robust_labels"]
+
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
@@ -66,7 +68,7 @@ class ClickObjective(ABC):
         return self.gradients(scores, *_read(data))
 
     def ranker(self, labels: Any, scores: Any, weights: Any, sizes: Any) -> tuple[Array, Array]:
-        """Return the same as `lgb.LGBMRanker(objective=PairwiseObjective().ranker)` asks for it."""
+        """Return the same as `lgb.LGBMRanker(objective=PairwiseObjective().ranker, metric="None")` asks for it."""
         return self.gradients(scores, *_labels_and_starts(labels, weights, sizes))
 
     def metric(self, scores: Any, data: TrainingData) -> tuple[str, float, bool] | tuple[str, float]:

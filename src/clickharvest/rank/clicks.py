@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,18 +29,16 @@ class Clicks:
 
     Attributes:
         log: the log.
-        rows: its rows as `query, doc, position, clicks, impressions, propensity`, not yet run.
         data: lists and clicks with propensities.
-        position: where the clicks of each record of the data were made, [m].
         keys: query and document of every row of the features.
+        logged: scores that order every list as the log did on average: minus the mean position, [n_docs].
         features: names of the features.
     """
 
     log: ClickLog
-    rows: ir.Table
     data: RankingData
-    position: Array
     keys: pa.Table
+    logged: Array
     features: list[str]
 
 
@@ -49,63 +47,47 @@ def read_clicks(
 ) -> Clicks:
     """Read the clicks of a log and the features of the documents that compete.
 
+    A query's list is all its documents that the log showed, at least once. The others are left out: a document that
+    nobody could click must not count as one that nobody wanted.
+
     Args:
         log: the log; clicks are counted inside its engine.
-        documents: a path or table with the log's query and document columns and one column per feature; a query's
-            list is all its documents there.
+        documents: a path or table with the log's query and document columns and one column per feature.
         propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
         features: columns to learn from; by default all but query and document.
 
     Raises:
-        InputError: columns are missing, the log has no click, or a click is on a document that is not in the table.
+        InputError: columns are missing, or a click is on a document that is not in the table.
+        NotIdentifiedError: the log has no click.
 
     Example:
         >>> import pyarrow as pa
         >>> from clickharvest.logs import read_log
         >>> shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [0, 1]}
-        >>> documents = pa.table({"query": ["q", "q"], "doc": ["b", "a"], "stars": [4.5, 3.0]})
+        >>> documents = pa.table({"query": ["q", "q", "q"], "doc": ["b", "a", "c"], "stars": [4.5, 3.0, 5.0]})
         >>> clicks = read_clicks(read_log(pa.table(shown | {"propensity": [1.0, 0.5]})), documents)
-        >>> print(clicks.data, clicks.position, clicks.features)
-        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click [2.] ['stars']
+        >>> print(clicks.data, clicks.logged, clicks.features)
+        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click [-1. -2.] ['stars']
     """
-    import pyarrow as pa
-
     rows = _rows(log, propensities)
-    keys = ["query", "doc", "position", PROPENSITY]
-    clicked = rows.filter(rows.clicks > 0).group_by(keys).agg(clicks=rows.clicks.sum().cast("int64"))
+    clicked = rows.filter(rows.clicks > 0).group_by(["query", "doc", PROPENSITY]).agg(clicks=rows.clicks.sum())
     records = log.engine.fetch(clicked, task="Counting clicks")
     if not records.num_rows:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
+    shown = rows.filter(rows.impressions > 0).group_by(["query", "doc"]).agg(
+        total=(rows.position * rows.impressions).sum().cast("float64"), n=rows.impressions.sum().cast("float64")
+    )  # fmt: skip
+    places = log.engine.fetch(shown, task="Reading the logged order")
     table = _read_table(log, documents, list(features or ()))
     names = list(features or [name for name in table.column_names if name not in ("query", "doc")])
-    data, rows_of = ranking_data_from_log(records, table, click="clicks", features=names)
-    numbered = rows_of.append_column("row_of_document", pa.array(np.arange(rows_of.num_rows)))
-    # The same records again, by position too: the logged order is judged by where the clicks were made.
-    joined = records.join(numbered, ["query", "doc"], join_type="inner").sort_by(
-        [(name, "ascending") for name in ("row_of_document", "position", PROPENSITY)]
-    )
-    data = replace(
-        data,
-        clicked=joined["row_of_document"].to_numpy().astype(np.int64),
-        propensity=joined[PROPENSITY].to_numpy().astype(np.float64),
-        clicks=joined["clicks"].to_numpy().astype(np.float64),
-    )
-    return Clicks(log, rows, data, joined["position"].to_numpy().astype(np.float64), rows_of, names)
-
-
-def mean_order(clicks: Clicks) -> Array:
-    """Return scores that order documents as the log did on average: minus the mean position, −∞ if never shown."""
-    rows = clicks.rows
-    shown = rows.group_by(["query", "doc"]).agg(
-        total=(rows.position * rows.impressions).sum().cast("float64"), n=rows.impressions.sum().cast("float64")
-    )
-    means = _joined(clicks.keys, clicks.log.engine.fetch(shown, task="Reading the logged order"))
-    total, n = (np.asarray(means[name].fill_null(0.0).to_numpy(), np.float64) for name in ("total", "n"))
-    return np.where(n > 0, -total / np.maximum(n, 1.0), -np.inf)
+    competing = table.join(places.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
+    data, keys = ranking_data_from_log(records, competing, click="clicks", features=names)
+    means = _joined(keys, places)
+    return Clicks(log, data, keys, -means["total"].to_numpy() / means["n"].to_numpy(), names)
 
 
 def read_grades(clicks: Clicks, source: Any) -> Array:
-    """Return the grade of every document of the features, 0 where none is given.
+    """Return the grade of every document of the lists, 0 where none is given.
 
     Args:
         clicks: the clicks, with the documents.

@@ -22,6 +22,7 @@ from scipy.sparse import issparse
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.rank.boosting import PairwiseObjective
+from clickharvest.rank.comparison import split_lists, take_lists
 from clickharvest.rank.crossvalidation import CLIPS, PropensitySVMRankCV
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Features
@@ -38,15 +39,19 @@ class BoostSettings:
     """How trees are grown, the same in both libraries.
 
     Attributes:
-        rounds: number of trees.
+        rounds: number of trees, at most.
         leaves: leaves of a tree, at most.
         rate: learning rate.
-        seed: seed of the library.
+        patience: trees without an improvement on held-out clicks after which growing stops.
+        held_out: share of the queries that are held out for this.
+        seed: seed of the library, and of which queries are held out.
     """
 
-    rounds: int = 100
+    rounds: int = 300
     leaves: int = 15
     rate: float = 0.1
+    patience: int = 20
+    held_out: float = 0.2
     seed: int = 0
 
 
@@ -154,9 +159,10 @@ def train_lightgbm(
     """Grow trees with LightGBM on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
     lightgbm = _library("lightgbm")
     grow = settings or BoostSettings()
-    labels, used = click_labels(data, clip)
+    objective = PairwiseObjective()
+    parts, used = _parts(data, clip, grow)
     parameters = {
-        "objective": PairwiseObjective(),
+        "objective": objective,
         "metric": "None",
         "num_leaves": grow.leaves,
         "learning_rate": grow.rate,
@@ -165,14 +171,24 @@ def train_lightgbm(
         "force_col_wise": True,
         "verbosity": -1,
     }
-    documents = lightgbm.Dataset(
-        data.features.matrix,
-        labels,
-        group=np.diff(data.starts),
-        feature_name=_plain_names(names) if names is not None else "auto",
-        params={"verbosity": -1},
+    given = "auto" if names is None else _plain_names(names)
+    sets: list[Any] = []
+    for part, labels in parts:
+        sizes = np.diff(part.starts)
+        sets.append(
+            lightgbm.Dataset(
+                part.features.matrix, labels, group=sizes, feature_name=given, reference=sets[0] if sets else None
+            )
+        )
+    booster = lightgbm.train(
+        parameters,
+        sets[0],
+        num_boost_round=grow.rounds,
+        valid_sets=sets[1:],
+        feval=objective.metric,
+        callbacks=[lightgbm.early_stopping(grow.patience, verbose=False)],
     )
-    return lightgbm.train(parameters, documents, num_boost_round=grow.rounds), used
+    return booster, used
 
 
 def train_xgboost(
@@ -185,7 +201,8 @@ def train_xgboost(
     """Grow trees with XGBoost on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
     xgboost = _library("xgboost")
     grow = settings or BoostSettings()
-    labels, used = click_labels(data, clip)
+    objective = PairwiseObjective()
+    parts, used = _parts(data, clip, grow)
     parameters = {
         "max_leaves": grow.leaves,
         "max_depth": 0,
@@ -197,8 +214,31 @@ def train_xgboost(
         "disable_default_eval_metric": True,
     }
     given = None if names is None else list(names)
-    documents = xgboost.DMatrix(data.features.matrix, labels, group=np.diff(data.starts), feature_names=given)
-    return xgboost.train(parameters, documents, num_boost_round=grow.rounds, obj=PairwiseObjective()), used
+    sets = [
+        xgboost.DMatrix(part.features.matrix, labels, group=np.diff(part.starts), feature_names=given)
+        for part, labels in parts
+    ]
+    booster = xgboost.train(
+        parameters,
+        sets[0],
+        num_boost_round=grow.rounds,
+        obj=objective,
+        evals=[(sets[1], "held_out")],
+        custom_metric=objective.metric,
+        early_stopping_rounds=grow.patience,
+        verbose_eval=False,
+    )
+    return booster[: booster.best_iteration + 1], used
+
+
+def _parts(
+    data: RankingData, clip: float | None, settings: BoostSettings
+) -> tuple[list[tuple[RankingData, Array]], float]:
+    """Return the lists to learn from and those held out, each with their labels, and the clip."""
+    labels, used = click_labels(data, clip)
+    held = split_lists(data, settings.held_out, seed=settings.seed)
+    documents = np.repeat(held, np.diff(data.starts))
+    return [(take_lists(data, which), labels[rows]) for which, rows in ((~held, ~documents), (held, documents))], used
 
 
 def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, float]:

@@ -180,7 +180,7 @@ class ArxivSimulation:
             "position": self.position[page, candidate].astype(np.int64),
             "click": self.clicks[page, candidate].astype(np.int8),
             "split": pa.DictionaryArray.from_arrays(self.split[page], list(SPLITS)).cast(pa.string()),
-            "complex": self.is_complex[page].astype(np.int8),
+            "complex": self.is_complex[page],
             **{name: values[page] for name, values in (own | {"results": self.results}).items()},
         }
         return pa.table(columns | {name: values[page] for name, values in self.features(*groups).items()})
@@ -216,7 +216,7 @@ class ArxivSimulation:
 
         Example:
             >>> print(simulate_arxiv(queries=1000).interventions(features=["complex"]))
-            Interventions: 7,851 units, 19,512 rows, 285 clicks, positions 1-21, design exposures, context complex
+            Interventions: 8,760 units, 22,269 rows, 341 clicks, positions 1-21, design exposures, context complex
         """
         own = np.flatnonzero(self.pages(part, split))
         rows = self._ab_cells(own) if part == "ab" else self._swap_cells(own)

@@ -142,6 +142,24 @@ class Simulation:
         """Where every ranker puts documents, columns `query, doc, ranker, position`: the top K of every query."""
         return self._table(np.nonzero(self.shown >= 0), {})
 
+    @cached_property
+    def documents(self) -> pa.Table:
+        """Every document of the queries of the log, columns `query, doc, f1 … fF`: what a ranker learns from."""
+        import pyarrow as pa
+
+        return pa.table(self._keys | {f"f{j}": column for j, column in enumerate(self.train.features.T, 1)})
+
+    @cached_property
+    def judgements(self) -> pa.Table:
+        """The grade of every document of the queries of the log, columns `query, doc, grade`."""
+        import pyarrow as pa
+
+        return pa.table(self._keys | {"grade": self.train.grades})
+
+    @property
+    def _keys(self) -> dict[str, NDArray[Any]]:
+        return {"query": self.train.query, "doc": np.arange(len(self.train.grades))}
+
     def harvest(self) -> Interventions:
         """Harvest the log with design exposures, the way a user would."""
         from clickharvest.designs import Rankings
