@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from clickharvest.errors import ConvergenceWarning, InputError, NotIdentifiedError
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimators import CPBM, PBM
 from clickharvest.interventions import Interventions
 from clickharvest.optimise import Solution, Status
@@ -89,6 +90,16 @@ def test_error_falls_with_the_square_root_of_the_data() -> None:
         for n in (400, 6_400)
     ]
     assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("intervals", ["bootstrap", "sandwich"])
+def test_one_query_gives_no_error_bars(interventions: Interventions, intervals: Any) -> None:
+    alone = replace(interventions, query=np.zeros_like(interventions.query))
+    with pytest.warns(HarvestWarning, match="all clicks are of one query"):
+        model = PBM(intervals=intervals).fit(alone)
+    found = model.predict()
+    assert np.isfinite(found.propensity).all()
+    assert np.isnan(found.lower).all()
 
 
 def test_pbm_is_between_the_contexts(interventions: Interventions) -> None:

@@ -96,6 +96,18 @@ class TestProtocol:
         assert code == 0, err
         assert Path("made here.safetensors").exists()
 
+    def test_documents_are_those_of_the_log_with_features_and_grades(self, run: Command) -> None:
+        code, _, _ = run("simulate --queries 30 --test-queries 10 --documents -o made")
+        assert code == 0
+        log, documents, judgements = (
+            pq.read_table(f"made/{name}.parquet") for name in ("log", "documents", "judgements")
+        )
+        assert documents.column_names[:3] == ["query", "doc", "f1"]
+        assert judgements.select(["query", "doc"]) == documents.select(["query", "doc"])
+        keys = set(zip(*documents.select(["query", "doc"]).to_pydict().values(), strict=True))
+        assert set(zip(*log.select(["query", "doc"]).to_pydict().values(), strict=True)) < keys
+        assert set(judgements["grade"].to_pylist()) <= {0, 1, 2, 3, 4}
+
     def test_rows_have_page_and_time(self, run: Command) -> None:
         assert run(f"simulate {SMALL} --rows --training-queries 300 --deployment consecutive -o made")[0] == 0
         log = pq.read_table("made/log.parquet")

@@ -204,11 +204,13 @@ def _pair_entries(sample: Sample, weighting: Weighting) -> Data:
     keys = np.stack([sample.cluster[row], sample.context[row], sample.position[row], sample.position[other]])
     distinct, code = np.unique(keys, axis=1, return_inverse=True)
     clicks = sample.clicks[row]
-    return {
+    entries = {
         **dict(zip(("cluster", "context", "position", "other"), distinct, strict=True)),
         "clicked": np.bincount(code, weights=weight * clicks),
         "passed": np.bincount(code, weights=weight * (sample.impressions[row] - clicks)),
     }
+    seen = entries["clicked"] + entries["passed"] > 0  # by design a document may stand where it was never shown
+    return {name: values[seen] for name, values in entries.items()}
 
 
 def log1mexp(y: Any) -> Any:

@@ -6,8 +6,6 @@ the queries, adds up their parts of these sums, and refits to the sums: a thousa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -77,7 +75,6 @@ def all_pairs_bands(interventions: Interventions, *, width: int, replicates: int
     sample = make_sample(cells, positions, encoder)
     curve = make_curve("mlp", positions, 1, sample.x.shape[1], width=width)
     objective = AllPairs(sample, relevance="mlp", width=width)
-    objective.data = seen_pairs(objective.data)
     fit = Fit(curve, objective, sample)
     sums = _with_replicates(parts, replicates, seed)
     every = np.ones((STARTS, fit.n_clusters))
@@ -142,18 +139,6 @@ def pooled_pairs(interventions: Interventions) -> tuple[Interventions, csr_array
         exposure_kind="design",
     )
     return cells, parts
-
-
-def seen_pairs(entries: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the entries of `AllPairs` whose pair was seen at its first position; the others add nothing.
-
-    Example:
-        >>> entries = {"position": np.array([0, 1]), "clicked": np.array([0.0, 0.0]), "passed": np.array([3.0, 0.0])}
-        >>> seen_pairs(entries)["position"].tolist()
-        [0]
-    """
-    kept = entries["clicked"] + entries["passed"] > 0
-    return {name: values[kept] for name, values in entries.items()}
 
 
 def _with_replicates(parts: csr_array, replicates: int, seed: int) -> Array:

@@ -69,7 +69,6 @@ def runs(plan: Plan) -> list[Run]:
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit the candidates to the training part, take the best on the validation part, and try it on the test part."""
     from clickharvest.curves import make_curve
-    from clickharvest.experiments.arxiv_bands import seen_pairs
     from clickharvest.fitting import Fit
     from clickharvest.objectives import AllPairs, ClickShare
 
@@ -79,7 +78,6 @@ def measure(run: Run, source: Path | None) -> Numbers:
     train, validation, test = np.eye(len(SPLITS))
     if run["model"] == CPBM:
         objective: Any = AllPairs(sample, relevance="mlp" if features else "constant", width=WIDTH)
-        objective.data = seen_pairs(objective.data)
     else:
         objective = ClickShare(sample)
     best: Numbers = {"validation": -np.inf}
