@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ def run_demo(folder: Path, seed: int, run: Run) -> None:
     def step(title: str, *commands: str) -> None:
         console.print(f"── {title}", style="bold cyan")
         for command in commands:
-            console.print(f"$ clickharvest {command}\n", style="bold", soft_wrap=True)
+            console.print(f"{_typed(command)}\n", style="bold")
             run(shlex.split(command))
             console.print()
 
@@ -79,6 +80,12 @@ def run_demo(folder: Path, seed: int, run: Run) -> None:
     )
     console.print("── What next?", style="bold cyan")
     console.print(f"Open {folder}/report.html in a browser.\n\n{NEXT}", soft_wrap=True)
+
+
+def _typed(command: str) -> str:
+    """Return a command as one types it on lines of less than 80 columns."""
+    wrapper = TextWrapper(76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return " \\\n".join(wrapper.wrap(f"$ clickharvest {command}"))
 
 
 def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:

@@ -6,7 +6,6 @@ Parameters go into the constructor and are kept as they are; `fit` learns, what 
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
@@ -21,6 +20,7 @@ from clickharvest.fitting import Fit
 from clickharvest.interventions import Interventions
 from clickharvest.objectives import AllPairs, ClickShare, Objective, Relevance, Weighting
 from clickharvest.optimise import Solution
+from clickharvest.parameters import Parameterised
 from clickharvest.propensities import Prediction, Propensities, data_fingerprint
 from clickharvest.samples import Sample, make_sample, supported_positions
 from clickharvest.selection import Candidate, cross_validate, fold_weights
@@ -41,7 +41,7 @@ AUTO: tuple[dict[str, Any], ...] = (
 """The curves that `curve="auto"` tries."""
 
 
-class _Estimator:
+class _Estimator(Parameterised):
     """What PBM and CPBM share."""
 
     objective: str
@@ -55,23 +55,6 @@ class _Estimator:
     seed: int
     progress: Progress | None
     propensities_: Propensities
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor parameters and return the estimator."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}: {', '.join(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def __str__(self) -> str:
         return str(self.propensities_) if hasattr(self, "propensities_") else f"{self!r}, not fitted yet"

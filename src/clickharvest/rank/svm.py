@@ -13,7 +13,6 @@ The hinge is exact: `gap_` bounds how far `objective_` is from its minimum, rela
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any, Self
 
@@ -21,13 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clickharvest.errors import ConvergenceWarning, InputError, NotIdentifiedError
+from clickharvest.parameters import Parameterised
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Features, Index
 from clickharvest.rank.hinge import Contests
 from clickharvest.rank.newton import HingeSolution, minimise_hinge
 
 
-class LinearRanker:
+class LinearRanker(Parameterised):
     """What the linear rankers share: scikit-learn manners, and scores w·f.
 
     Attributes:
@@ -44,23 +44,6 @@ class LinearRanker:
     gap_: float
     n_iter_: int
     n_features_in_: int
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor parameters and return the ranker."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}: {', '.join(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def predict(self, features: Any) -> Array:
         """Return the scores w·f of documents, higher is better, [n].
