@@ -116,7 +116,7 @@ def test_bad_input_is_one_line(
 
 
 def test_what_cannot_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("clickharvest.experiments.real_log.find_data", lambda _: None)
     assert run("reproduce", "real-log", "--results", tmp_path) == 2
     assert "real-log cannot run: there is no yandex_sessions.parquet" in capsys.readouterr().err
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clickharvest.engines import Monitor
 
+DRAWING = "clickharvest progress"
 PATIENCE = 2.0
 """Seconds of work before a bar appears."""
 
@@ -24,7 +25,9 @@ def bar_on(console: Console, *, patience: float = PATIENCE) -> Monitor:
             yield
             return
         finished = threading.Event()
-        drawing = threading.Thread(target=_draw, args=(console, task, fraction, finished, patience), daemon=True)
+        drawing = threading.Thread(
+            target=_draw, args=(console, task, fraction, finished, patience), name=DRAWING, daemon=True
+        )
         drawing.start()
         try:
             yield
