@@ -275,6 +275,8 @@ def simulate_arxiv(*, queries: int = QUERIES, positions: int = 21, seed: int = 0
     levels and spreads of relevance in `draw_candidates` were set by hand, once, to meet the four numbers of clicks.
     The paper says of the curves only that they differ and that simple queries are read further down; how far
     (η around 1.1 and .6), and how much the feature groups matter, is our choice, see `ArxivQueries.examination`.
+    How much the rankers disagree was doubled once, after the gain of the feature groups (`table-max`) had come out
+    near zero: with rankers that hardly differ there is little to harvest.
 
     Args:
         queries: number of queries n, one page each.
