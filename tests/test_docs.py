@@ -22,6 +22,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Block:
 def blocks_of(text: str) -> list[Block]:
     found = list(FENCE.finditer(text))
     blocks = []
-    for match, following in zip(found, [*found[1:], None], strict=True):
+    for match, following in zip_longest(found, found[1:]):
         needs = MARK.search(text[: match.start()])
         is_next = following is not None and following[1] == "text" and not text[match.end() : following.start()].strip()
         printed = following[3] if following is not None and is_next else None
