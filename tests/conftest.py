@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from clickharvest.engines import DuckDBEngine, SparkEngine
+from command_line import Command
+from command_line import run as run_command
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Run a command line in an empty folder and return its exit code, output and error output."""
+    monkeypatch.chdir(tmp_path)
+    return lambda arguments: (run_command(*shlex.split(arguments)), *capsys.readouterr())
 
 
 @pytest.fixture(scope="session")

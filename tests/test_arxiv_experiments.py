@@ -202,7 +202,6 @@ class TestTelling:
         assert len({tuple(row) for row in rows}) == 1
         assert all(line.runs >= 1 for line in experiment.headline(results))
         if name != "table-size":
-            pytest.importorskip("altair")
             assert experiment.chart(results).to_dict()["$schema"]
 
     def test_full_runs_have_the_papers_size(self) -> None:

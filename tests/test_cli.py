@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest import __version__, cli
+from clickharvest import __version__
 from clickharvest.designs import Rankings, Swap
 from clickharvest.engines import DuckDBEngine, silent
 from clickharvest.errors import InputError
 from clickharvest.interventions import read_interventions
 from clickharvest.options import HarvestOptions, LogOptions, parse_shares
 from clickharvest.simulate import simulate_ab_log
-
-Command = Callable[[str], tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Run a command line in an empty folder and return its exit code, output and error output."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["clickharvest", *shlex.split(arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+from command_line import Command
 
 
 @pytest.fixture

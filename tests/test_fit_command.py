@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest import cli
 from clickharvest.simulate import simulate_ab_log
+from command_line import run
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +19,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fit")
     pq.write_table(simulate_ab_log(pages=6_000, seed=2)[0], folder / "clicks.parquet")
     return folder
-
-
-def run(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def test_from_log_to_propensities(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

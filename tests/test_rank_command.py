@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest import cli, rank_command
+from clickharvest import rank_command
 from clickharvest.curves import make_curve
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs import read_log
@@ -23,6 +23,7 @@ from clickharvest.rank import RankingData, off_policy, ranking_data
 from clickharvest.rank.clicks import read_clicks, read_grades
 from clickharvest.rank.comparison import LOGGED, compare_rankers, split_lists, take_lists
 from clickharvest.rank.training import BoostSettings, click_labels, train_ranker
+from command_line import run
 
 QUERIES, DOCS = 120, 6
 DEPTHS = 1.0 / np.arange(1, DOCS + 1)
@@ -48,15 +49,6 @@ def simulated(seed: int = 0) -> tuple[pa.Table, pa.Table, pa.Table]:
     }
     features = pa.table(keys | {"good": good.ravel(), "bad": 1000 * bad.ravel(), "constant": np.ones(good.size)})
     return pa.table(log), features, pa.table(keys | {"grade": relevant.ravel().astype(int)})
-
-
-def run(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 ROLES = ("--query", "q", "--doc", "item", "--position", "rank")

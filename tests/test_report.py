@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -19,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest import cli
 from clickharvest.baselines import pivot_one
 from clickharvest.contexts import ContextEncoder
 from clickharvest.curves import CURVES, flatten_params, make_curve
@@ -34,19 +32,11 @@ from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report
 from clickharvest.report_command import ReportLogOptions, rerun_commands
 from clickharvest.simulate import simulate_ab_log
+from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
 ROLES = ("--query", "search term", "--doc", "sku", "--position", "rank", "--click", "clicked")
 SECTIONS = ["answer", "curves", "log-tells", "checks", "comparison", "use", "settings"]
-
-
-def run(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 class Page(HTMLParser):

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickharvest import cli
 from clickharvest.experiments import Run, load_experiment
 from clickharvest.experiments.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.page import page_of, spell
 from clickharvest.experiments.publishing import judge, publish
 from clickharvest.experiments.store import Store
+from command_line import run
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def run(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) -> list[Run]:

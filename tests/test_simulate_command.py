@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest import cli, simulate_command
+from clickharvest import simulate_command
 from clickharvest.simulate import Corpus, simulate_protocol, synthetic_corpus
 from clickharvest.simulate_command import ALLOWED, SimulateOptions, SimulatorName
+from command_line import Command
 
-Command = Callable[[str], tuple[int, str, str]]
 SMALL = "--corpus corpus.txt --queries 150 --test-queries 40"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Run a command line in an empty folder and return its exit code, output and error output."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["clickharvest", *shlex.split(arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture(scope="module")

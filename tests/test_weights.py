@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clickharvest import cli
 from clickharvest.contexts import ContextEncoder
 from clickharvest.curves import make_curve
 from clickharvest.engines import DuckDBEngine, Engine, SparkEngine
@@ -25,6 +23,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs import ClickLog, read_log
 from clickharvest.propensities import Propensities
 from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
+from command_line import run
 
 CONTEXT = ["device", "length", "age", "pays"]
 NAN = float("nan")
@@ -328,15 +327,6 @@ def test_spark_gives_the_same_rows(
         assert report.keys() == reports[0].keys()
         for key, value in reports[0].items():
             assert report[key] == (pytest.approx(value) if isinstance(value, float) else value)
-
-
-def run(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["clickharvest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from clickharvest.baselines.cells import Cells
 from clickharvest.curves import Constant
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.identification import spell_positions
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def click_rates(log: ClickLog, *, anchor: int = 1, max_position: int | None = None) -> Propensities:
+def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | None = None) -> Propensities:
     """Return click-through rates by position, relative to the anchor's: p_k = CTR_k / CTR_anchor.
 
     CTR_k = Σ clicks at k / Σ impressions at k over the whole log. It mixes examination with how good the documents
     at k were: where rankers put good documents on top, p_k comes out too small.
 
     Args:
-        log: the click log; counted inside its engine.
+        log: the click log, counted inside its engine, or its cells where no engine is at hand.
         anchor: the position others are relative to.
-        max_position: leave out what was shown lower.
+        max_position: leave out what was shown lower; cells are taken as they are.
 
     Raises:
         NotIdentifiedError: the anchor, or every other position, is without clicks.
@@ -49,8 +50,12 @@ def click_rates(log: ClickLog, *, anchor: int = 1, max_position: int | None = No
         >>> result.curve.positions, np.exp(result.params["b"]).tolist()
         ((1, 2), [0.5])
     """
-    t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
-    counted = _fetch_counts(log, t.group_by(position=t.position.cast("int64")))
+    if isinstance(log, Cells):
+        sums = {name: np.bincount(log.position, getattr(log, name)) for name in ("clicks", "impressions")}
+        counted = {"position": list(log.shown)} | {name: own[list(log.shown)].tolist() for name, own in sums.items()}
+    else:
+        t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
+        counted = _fetch_counts(log, t.group_by(position=t.position.cast("int64")))
     columns = (counted[name] for name in ("position", "clicks", "impressions"))
     rates = {k: clicks / shown for k, clicks, shown in zip(*columns, strict=True) if clicks}
     ratios = {k: rate / rates[anchor] for k, rate in rates.items()} if anchor in rates else {}

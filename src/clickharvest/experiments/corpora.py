@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from clickharvest.errors import InputError
+from clickharvest.simulate import Corpus, read_letor, synthetic_corpus
+from clickharvest.simulate.protocol import SPARE
+from clickharvest.simulate.rankers import training_queries
 
 SYNTHETIC = "synthetic"
 KNOWN = {"mq2007_part": "mq2007_part.txt.gz", "mq2008": "mq2008.txt.gz"}
 """Corpora known by name, and their files."""
+WHOLE: dict[str, Any] = {"queries": None, "test_queries": None}
+"""Arguments of `simulate_protocol` that take all queries of a corpus."""
 DATA = "CLICKHARVEST_DATA"
 """Environment variable with a folder that is looked in first."""
 
@@ -57,3 +65,26 @@ def find_data(file: str) -> Path | None:
     folders = [Path(os.environ[DATA])] if DATA in os.environ else []
     folders += [folder / "shared" / "data" for folder in (here, *here.parents)]
     return next((folder / file for folder in folders if (folder / file).is_file()), None)
+
+
+def load_corpus(source: CorpusSource, log: Mapping[str, Any], *, rankers: int, seed: int) -> Corpus:
+    """Return the corpus of a log: made up with the queries that it and its rankers take, or read from its file.
+
+    Raises:
+        InputError: there is no file to read.
+    """
+    if source.name == SYNTHETIC:
+        return _made_up(training_queries(rankers) + log["queries"] + log["test_queries"], seed)
+    if source.path is None:
+        raise InputError(f"no file of corpus {source.name}: name it with --corpus")
+    return _read(source.path)
+
+
+@lru_cache(maxsize=1)
+def _made_up(queries: int, seed: int) -> Corpus:
+    return synthetic_corpus(int(SPARE * queries) + 100, seed=seed)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path) -> Corpus:
+    return read_letor(path)

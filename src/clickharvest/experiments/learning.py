@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.errors import InputError
-from clickharvest.experiments.corpora import SYNTHETIC
+from clickharvest.experiments.corpora import SYNTHETIC, WHOLE, CorpusSource, load_corpus
 from clickharvest.experiments.experiment import Plan
 from clickharvest.experiments.models import fit_interventions, fit_settings
 from clickharvest.experiments.runs import Numbers, Run
@@ -33,10 +32,7 @@ from clickharvest.rank.crossvalidation import CLIPS, PropensitySVMRankCV
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.metrics import ranking_metrics
 from clickharvest.rank.svm import PropensitySVMRank
-from clickharvest.simulate import Corpus, Simulation, simulate_protocol, synthetic_corpus
-from clickharvest.simulate.letor import read_letor
-from clickharvest.simulate.protocol import SPARE
-from clickharvest.simulate.rankers import training_queries
+from clickharvest.simulate import Simulation, simulate_protocol
 
 FAMILY = "learning"
 NAIVE, TRUE = "naive clicks", "true propensities"
@@ -135,14 +131,8 @@ def simulate_run(group: str, source: Path | None) -> Simulation:
     """Simulate the log that the runs of a group share; `group` is that of `Run`."""
     shared = json.loads(group)
     log, seed = shared["log"], shared["seed"]
-    if shared["world"] == SYNTHETIC:
-        corpus = _made_up(training_queries(2) + log["queries"] + log["test_queries"], seed)
-    elif source is None:
-        raise InputError(f"no file of corpus {shared['world']}: name it with --corpus")
-    else:
-        corpus = _read(source)
-        log |= {"queries": None, "test_queries": None}
-    return simulate_protocol(**log, positions=int(corpus.sizes.max()), seed=seed, corpus=corpus)
+    corpus = load_corpus(CorpusSource(shared["world"], source), log, rankers=2, seed=seed)
+    return simulate_protocol(**WHOLE | log, positions=int(corpus.sizes.max()), seed=seed, corpus=corpus)
 
 
 def _svm(
@@ -186,13 +176,3 @@ def _propensities(group: str, estimate: str, source: Path | None) -> NDArray[np.
         return np.ones(simulation.train_examination.shape)
     first = replace(simulation, shown=simulation.shown[:, :, :LAST], clicks=simulation.clicks[:, :, :LAST])
     return spread(fit_interventions(fit, first.interventions(), json.loads(group)["seed"]), simulation)
-
-
-@lru_cache(maxsize=1)
-def _made_up(queries: int, seed: int) -> Corpus:
-    return synthetic_corpus(int(SPARE * queries) + 100, seed=seed)
-
-
-@lru_cache(maxsize=1)
-def _read(source: Path) -> Corpus:
-    return read_letor(source)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.interventions import Interventions
@@ -66,13 +66,11 @@ def fit_interventions(fit: Mapping[str, Any], interventions: Interventions, seed
 
 def fit_baseline(model: str, simulation: Simulation) -> Propensities:
     """Fit one of `BASELINES` to all of a simulated log, without an engine."""
-    from clickharvest.baselines import em
+    from clickharvest.baselines import click_rates, em
 
-    if model == EM:
-        return em(simulated_cells(simulation))
-    if model == CTR:
-        return _click_rates(simulation)
-    raise InputError(f"no baseline {model!r}: expected one of {', '.join(BASELINES)}")
+    if model not in BASELINES:
+        raise InputError(f"no baseline {model!r}: expected one of {', '.join(BASELINES)}")
+    return {EM: em, CTR: click_rates}[model](simulated_cells(simulation))
 
 
 def simulated_cells(simulation: Simulation) -> Any:
@@ -93,19 +91,3 @@ def simulated_cells(simulation: Simulation) -> Any:
         n_pairs=len(docs),
         shown=tuple(int(k) for k in np.unique(place + 1)),
     )
-
-
-def _click_rates(simulation: Simulation) -> Propensities:
-    """Return click rates by position relative to the first, as `click_rates` does."""
-    from clickharvest.curves import Constant
-    from clickharvest.propensities import Propensities
-
-    shown = np.where(simulation.shown >= 0, simulation.served[:, :, None], 0).sum(axis=(0, 1))
-    clicks = simulation.clicks.sum(axis=(0, 1))
-    clicked = np.flatnonzero(clicks) + 1
-    if len(clicked) < 2 or clicked[0] != 1:
-        raise NotIdentifiedError("position 1, or every other position, is without clicks: simulate more")
-    rates = clicks[clicked - 1] / shown[clicked - 1]
-    curve = Constant(tuple(int(k) for k in clicked), 1, 0)
-    every = tuple(int(k) for k in np.flatnonzero(shown) + 1)
-    return Propensities(curve=curve, params={"b": np.log(rates[1:] / rates[0])}, encoder=None, shown=every)

@@ -19,17 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from clickharvest.errors import InputError
-from clickharvest.experiments.corpora import SYNTHETIC
+from clickharvest.experiments.corpora import SYNTHETIC, WHOLE, CorpusSource, load_corpus
 from clickharvest.experiments.experiment import Plan
 from clickharvest.experiments.models import BASELINES, fit_baseline, fit_interventions, fit_settings
 from clickharvest.experiments.runs import Numbers, Results, Run
 from clickharvest.interventions import Interventions
 from clickharvest.propensities import Propensities
-from clickharvest.simulate import Corpus, Simulation, simulate_protocol, synthetic_corpus
-from clickharvest.simulate.letor import read_letor
-from clickharvest.simulate.protocol import SPARE
-from clickharvest.simulate.rankers import training_queries
+from clickharvest.simulate import Simulation, simulate_protocol
 
 FAMILY = "semi_synthetic"
 QUERIES, TEST_QUERIES = 11_473, 2_000
@@ -119,26 +115,10 @@ def simulate_run(group: str, source: Path | None) -> Simulation:
     """Simulate the log that the runs of a group share; `group` is that of `Run`."""
     shared = json.loads(group)
     log, seed = shared["log"], shared["seed"]
-    if shared["world"] == SYNTHETIC:
-        corpus = _made_up(training_queries(MOST_RANKERS) + log["queries"] + log["test_queries"], seed)
-    elif source is None:
-        raise InputError(f"no file of corpus {shared['world']}: name it with --corpus")
-    else:
-        corpus = _read(source)
-        log |= {"queries": None, "test_queries": None}
-    return simulate_protocol(**log, positions=POSITIONS, seed=seed, corpus=corpus)
+    corpus = load_corpus(CorpusSource(shared["world"], source), log, rankers=MOST_RANKERS, seed=seed)
+    return simulate_protocol(**WHOLE | log, positions=POSITIONS, seed=seed, corpus=corpus)
 
 
 @lru_cache(maxsize=1)
 def _interventions(group: str, source: Path | None) -> Interventions:
     return simulate_run(group, source).interventions()
-
-
-@lru_cache(maxsize=1)
-def _made_up(queries: int, seed: int) -> Corpus:
-    return synthetic_corpus(int(SPARE * queries) + 100, seed=seed)
-
-
-@lru_cache(maxsize=1)
-def _read(source: Path) -> Corpus:
-    return read_letor(source)
