@@ -105,6 +105,7 @@ def test_click_rates_are_pooled_over_documents() -> None:
     log = counted(rows, "query doc position clicks impressions")
     assert_allclose(list(ratios(click_rates(log)).values()), [1, (6 / 60) / (40 / 100), np.nan, (1 / 5) / (40 / 100)])
     assert click_rates(log).unsupported == (3,)
+    assert_allclose(list(ratios(click_rates(count_cells(log))).values()), list(ratios(click_rates(log)).values()))
     assert ratios(click_rates(log, max_position=2)) == pytest.approx({1: 1, 2: (6 / 60) / (40 / 100)})
     assert ratios(click_rates(log, anchor=2, max_position=2)) == pytest.approx({1: (40 / 100) / (6 / 60), 2: 1})
     with pytest.raises(NotIdentifiedError, match="position 3"):

@@ -113,7 +113,7 @@ def score(curves: Curves, interventions: Interventions) -> dict[str, float]:
 def draw_bands(rows: pa.Table, interventions: Interventions, replicates: int, seed: int) -> dict[str, Any]:
     """Return pointwise 95 % bands by query: the estimators' own, or that of logs with their queries resampled."""
     from clickharvest import PBM
-    from clickharvest.baselines import adjacent_chain, em, pivot_one
+    from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
 
     bands: dict[str, Any] = {}
     for name, objective in ((OURS, "clickshare"), ("PBM AllPairs", "allpairs")):
@@ -139,8 +139,7 @@ def draw_bands(rows: pa.Table, interventions: Interventions, replicates: int, se
             clicks=cells.clicks[index],
             impressions=cells.impressions[index],
         )
-        clicks, shown = (np.bincount(again.position, c, positions + 1)[1:] for c in (again.clicks, again.impressions))
-        drawn["CTR"].append(clicks / shown / (clicks[0] / shown[0]))
+        drawn["CTR"].append(on_positions(partial(click_rates, again), positions))
         drawn["PivotOne"].append(on_positions(partial(pivot_one, moved), positions))
         drawn["AdjacentChain"].append(on_positions(partial(adjacent_chain, moved), positions))
         drawn["EM"].append(on_positions(partial(em, again), positions))
