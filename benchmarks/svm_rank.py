@@ -8,10 +8,13 @@ click has a list of its own. The smaller problems, which LinearSVC solves too, a
 clicks to a query) and one in which none does.
 
 LinearSVC (liblinear, hinge loss, no intercept) is given the 23 differences of every click, with the click's weight as
-sample weight, which is the same objective; or the distinct differences only, with summed weights. Equal objective
-means: within .01 % of the minimum, of which the duality gap of a tight fit tells. LinearSVC counts with the loosest
-of its tolerances that gets there, and without the time it takes to make the differences. The best of the rounds
-counts. Exits with 1 where a bar is missed.
+sample weight, which is the same objective; or the distinct differences only, with summed weights. Both sides start from
+the same ranking data: the clock of LinearSVC counts making the differences, ours making contests and sheets.
+
+Equal objective means: within .01 % of the minimum, which the duality gap of a tight fit tells, by one function for all
+that scores every pair in double precision. LinearSVC runs at its default tolerance, and at the loosest of a grid that
+gets there, which a user would not know. Contenders take turns; the best of the rounds counts, but who takes more than
+20 s has one round only. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -22,29 +25,32 @@ import platform
 import resource
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import README, say, write_between_markers
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from clickharvest.rank import PropensitySVMRank, RankingData, ranking_data
 from clickharvest.simulate import synthetic_corpus
 
-CLICKS, SMALL, DOCS, FEATURES = 100_000, 6_000, 24, 136
+CLICKS, SMALL, DOCS, FEATURES = 100_000, 20_000, 24, 136
 REPEATED = 20
 """Clicks to a query, where queries come back."""
 COSTS = (1.0, 10.0, 100.0)
 CLIP = 0.05
 EQUAL = 1e-4
 """How close to the minimum an objective counts as equal to it, relatively."""
-TOLERANCES = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4)
+PATIENCE = 20.0
+"""Seconds from which on one round is enough."""
+DEFAULT = 1e-4
+TOLERANCES = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, DEFAULT)
+"""Tolerances of LinearSVC, of which its default is the last."""
 SECONDS_BAR, RATIO_BAR = 60.0, 10.0
 
 OURS, EVERY, DISTINCT = "clickharvest", "LinearSVC, all pairs", "LinearSVC, distinct pairs"
@@ -59,10 +65,9 @@ class Pairs(NamedTuple):
     others: NDArray[np.int64]
     weights: NDArray[np.float64]
 
-    def differences(self, data: RankingData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the differences of their features, and the weights."""
-        x = np.asarray(data.features.matrix, np.float64)
-        return x[self.winners] - x[self.others], self.weights
+
+Weights = NDArray[np.float64]
+Way = Callable[[], Weights]
 
 
 def main() -> None:
@@ -104,78 +109,95 @@ def simulate(queries: int, clicks: int, seed: int) -> RankingData:
 
 def side_by_side(data: RankingData, C: float, rounds: int) -> list[Report]:
     """Solve the same problem both ways to the same objective."""
-    tight = PropensitySVMRank(C=C, clip=CLIP, tol=1e-5).fit(data)
-    least = tight.objective_ / (1 + tight.gap_)
-    ours, seconds = timed(lambda: PropensitySVMRank(C=C, clip=CLIP, tol=EQUAL).fit(data), rounds)
-    reports = [report(OURS, data, C, seconds, ours.objective_, least, f"tol {EQUAL:g}")]
-    every = pairs(data, C)
-    reports.append(liblinear(EVERY, every, data, C, least, rounds))
-    if len(np.unique(data.clicked)) < len(data.clicked):
-        reports.append(liblinear(DISTINCT, merged(data, every), data, C, least, rounds))
-    return reports
+    tight = PropensitySVMRank(C=C, clip=CLIP, tol=EQUAL / 10).fit(data)
+    least, every = tight.objective_ / (1 + tight.gap_), pairs(data, C)
+    ways: dict[tuple[str, str], Way] = {(OURS, f"tol {EQUAL:g}"): partial(clickharvest, data, C)}
+    repeated = len(np.unique(data.clicked)) < len(data.clicked)
+    for who, make in ((EVERY, pairs), (DISTINCT, merged))[: 2 if repeated else 1]:
+        for tol in TOLERANCES:
+            if objective(liblinear(data, C, make, tol), data, every) <= (1 + EQUAL) * least:
+                break
+        ways[who, f"loosest tol {tol:g}"] = partial(liblinear, data, C, make, tol)
+        ways[who, f"default tol {DEFAULT:g}"] = partial(liblinear, data, C, make, DEFAULT)
+    reports: dict[tuple[str, str], Report] = {}
+    for _ in range(rounds):
+        for (who, how), way in ways.items():
+            before = reports.get((who, how))
+            if before is None or before["seconds"] < PATIENCE:
+                w, seconds = timed(way)
+                found = report(who, data, C, seconds, objective(w, data, every), least, how)
+                reports[who, how] = min(before or found, found, key=lambda one: one["seconds"])
+    return list(reports.values())
 
 
-def liblinear(who: str, given: Pairs, data: RankingData, C: float, least: float, rounds: int) -> Report:
-    """Solve with LinearSVC at the loosest tolerance that reaches the minimum."""
-    differences, weights = given.differences(data)
-    sign = np.where(np.arange(len(weights)) % 2, 1, -1)
-    mirrored = differences * sign[:, None]
-    for tol in TOLERANCES:
-        svm = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, tol=tol, max_iter=20_000, random_state=0)
-        _, seconds = timed(lambda svm=svm: svm.fit(mirrored, sign, sample_weight=weights), 1)
-        reached = objective(svm.coef_[0], differences, weights)
-        say(f"{who}, C {C:g}, tol {tol:g}: {seconds[0]:.2f} s, {reached / least - 1:.1e} above the minimum")
-        if reached <= (1 + EQUAL) * least:
-            break
-    _, seconds = timed(lambda: svm.fit(mirrored, sign, sample_weight=weights), rounds)
-    return report(who, data, C, seconds, reached, least, f"tol {tol:g}")
+def clickharvest(data: RankingData, C: float) -> Weights:
+    """Solve with Propensity SVM-Rank."""
+    return PropensitySVMRank(C=C, clip=CLIP, tol=EQUAL).fit(data).coef_
+
+
+def liblinear(data: RankingData, C: float, make: Callable[[RankingData, float], Pairs], tol: float) -> Weights:
+    """Make the differences and solve with LinearSVC; it wants two classes, so half of them are mirrored.
+
+    They are made in single precision as the features are, which is the fastest; LinearSVC turns them into double.
+    """
+    given = make(data, C)
+    sign = np.where(np.arange(len(given.weights)) % 2, 1, -1)
+    differences = data.features.matrix[given.winners]
+    differences -= data.features.matrix[given.others]
+    differences *= sign.astype(differences.dtype)[:, None]
+    svm = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, tol=tol, max_iter=100_000, random_state=0)
+    w: Weights = svm.fit(differences, sign, sample_weight=given.weights).coef_[0]
+    return w
 
 
 def alone(data: RankingData, C: float, rounds: int) -> Report:
     """Solve the large problem to the default tolerance."""
-    ranker, seconds = timed(lambda: PropensitySVMRank(C=C, clip=CLIP).fit(data), rounds)
+    fits = [timed(lambda: PropensitySVMRank(C=C, clip=CLIP).fit(data)) for _ in range(rounds)]
+    ranker, seconds = min(fits, key=lambda fit: fit[1])
     least = ranker.objective_ / (1 + ranker.gap_)
     return report(OURS, data, C, seconds, ranker.objective_, least, f"tol {ranker.tol:g}")
 
 
 def pairs(data: RankingData, C: float) -> Pairs:
     """Return the pairs of every click and every other document of its list."""
-    winners = np.repeat(data.clicked, DOCS)
-    others = (data.starts[data.clicked_list][:, None] + np.arange(DOCS)).ravel()
-    weights = np.repeat(C / data.clicks.sum() * data.weights(CLIP), DOCS)
-    rivals = winners != others
-    return Pairs(winners[rivals], others[rivals], weights[rivals])
+    return rivals(data, data.clicked, C / data.clicks.sum() * data.weights(CLIP))
 
 
-def merged(data: RankingData, given: Pairs) -> Pairs:
+def rivals(data: RankingData, clicked: NDArray[np.int64], weights: Weights) -> Pairs:
+    """Return the pairs of clicked documents and all others of their lists."""
+    lists = np.searchsorted(data.starts, clicked, side="right") - 1
+    winners = np.repeat(clicked, DOCS)
+    others = (data.starts[lists][:, None] + np.arange(DOCS)).ravel()
+    apart = winners != others
+    return Pairs(winners[apart], others[apart], np.repeat(weights, DOCS)[apart])
+
+
+def merged(data: RankingData, C: float) -> Pairs:
     """Return the distinct pairs, with summed weights."""
-    n_docs = data.features.shape[0]
-    key, of = np.unique(given.winners * n_docs + given.others, return_inverse=True)
-    return Pairs(key // n_docs, key % n_docs, np.bincount(of, given.weights))
+    clicked, record = np.unique(data.clicked, return_inverse=True)
+    weights = np.bincount(record, C / data.clicks.sum() * data.weights(CLIP))
+    return rivals(data, clicked, weights.astype(np.float64))
 
 
-def objective(w: NDArray[np.float64], differences: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+def objective(w: Weights, data: RankingData, given: Pairs) -> float:
     """Return ½|w|² + Σ c max(0, 1 − w·d)."""
-    return 0.5 * float(w @ w) + float(weights @ np.maximum(0, 1 - differences @ w))
+    scores = np.asarray(data.features.matrix, np.float64) @ w
+    margins = scores[given.winners] - scores[given.others]
+    return 0.5 * float(w @ w) + float(given.weights @ np.maximum(0, 1 - margins))
 
 
-def timed(work: Callable[[], Any], rounds: int) -> tuple[Any, tuple[float, float]]:
-    """Return what the work returns, and the seconds and CPU seconds of its fastest round."""
-    seconds = []
-    for _ in range(rounds):
-        begin, cpu_begin = time.perf_counter(), time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            result = work()
-        seconds.append((time.perf_counter() - begin, time.process_time() - cpu_begin))
-    return result, min(seconds)
+def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """Return what the work returns, and its seconds and CPU seconds."""
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    result = work()
+    return result, (time.perf_counter() - begin, time.process_time() - cpu_begin)
 
 
 def report(
     who: str, data: RankingData, C: float, seconds: tuple[float, float], reached: float, least: float, how: str
 ) -> Report:
     """Return the figures of one row."""
-    say(f"{who}, {data.clicks.sum():,.0f} clicks, C {C:g}: {seconds[0]:.2f} s")
+    say(f"{who}, {how}, {data.clicks.sum():,.0f} clicks, C {C:g}: {seconds[0]:.2f} s, CPU {seconds[1]:.2f} s")
     return {
         "who": who,
         "queries": len(data),
@@ -200,10 +222,10 @@ def judge(rows: list[Report]) -> list[str]:
             ratio = row["seconds"] / own["seconds"]
             cpu = row["cpu_seconds"] / own["cpu_seconds"]
             equal = max(own["above"], row["above"]) <= EQUAL
-            passed = "PASS" if ratio >= RATIO_BAR and own["above"] <= EQUAL else "FAIL"
+            passed = "PASS" if ratio >= RATIO_BAR and equal else "FAIL"
             bars.append(
-                f"{passed}: {size}: {ratio:.1f} times as fast as {row['who']} at {'equal' if equal else 'a lower'} "
-                f"objective, {cpu:.1f} by CPU time (bar: {RATIO_BAR:g})"
+                f"{passed}: {size}: {ratio:.1f} times as fast as {row['who']}, {row['how']}, at "
+                f"{'equal' if equal else 'another'} objective, {cpu:.1f} by CPU time (bar: {RATIO_BAR:g})"
             )
         if not rivals:
             passed = "PASS" if own["seconds"] < SECONDS_BAR else "FAIL"

@@ -172,7 +172,7 @@ def test_a_cpbm_needs_context() -> None:
 
 
 def test_a_fit_that_does_not_converge_warns(interventions: Interventions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def halfway(self: Any, fit: Any, starts: Any, penalty: Any) -> Solution:
+    def halfway(self: Any, fit: Any, starts: Any, weights: Any, penalty: Any) -> Solution:
         return Solution(starts, np.zeros(len(starts)), np.ones(len(starts), dtype=int), (Status.out_of_iterations,))
 
     monkeypatch.setattr(PBM, "_solve", halfway)

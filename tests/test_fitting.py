@@ -11,7 +11,7 @@ import pytest
 
 from clickharvest import fitting
 from clickharvest.curves import make_curve
-from clickharvest.fitting import Fit, flatten
+from clickharvest.fitting import Fit, flatten, rounded_up
 from clickharvest.objectives import AllPairs, ClickShare
 from clickharvest.optimise import Status
 from clickharvest.samples import Sample
@@ -119,7 +119,7 @@ def test_parts_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         solution = fit.solve(np.repeat(fit.starts(1, 0), 5, axis=0), weights, penalty, tolerance=1e-8)
         return fit, solution, fit.held_out(solution.params, 1 + weights)
 
-    (whole, at_once, held_out), (parts, in_parts, held_out_in_parts) = solved(10**6), solved(2 * 36)
+    (whole, at_once, held_out), (parts, in_parts, held_out_in_parts) = solved(10**6), solved(2 * (36 + 6))
     assert (whole.part >= 5, parts.part) == (True, 2)
     assert in_parts.status == at_once.status
     np.testing.assert_allclose(in_parts.params, at_once.params, rtol=1e-6, atol=1e-9)
@@ -182,3 +182,30 @@ def test_starts_are_seeded_and_differ() -> None:
     assert (first == again).all()
     assert (first[0] != first[1]).any()
     assert (first != other).any()
+
+
+def test_samples_of_similar_size_share_a_program() -> None:
+    compiled = fitting._value_and_grad._cache_size
+    sizes = []
+    for queries in (30, 60, 90):
+        fit = small_fit.__wrapped__(curve="power", queries=queries)
+        fit.solve(fit.starts(1, 0), np.ones((1, queries)), np.array([1.0]))
+        sizes.append(compiled())
+    assert sizes[1] == sizes[0]
+    assert sizes[2] == sizes[0] + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 65, 127, 128, 129, 11_473, 2**20, 2**20 + 1])
+def test_sizes_are_rounded_up_by_an_eighth_at_most(size: int) -> None:
+    rounded = rounded_up(size)
+    assert max(size, 64) <= rounded <= max(size * 1.125, 64)
+    assert rounded_up(rounded) == rounded
+
+
+@pytest.mark.parametrize("z", [-800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0])
+def test_the_faster_logaddexp_is_the_same_with_two_derivatives(z: float) -> None:
+    with jax.enable_x64(True):
+        function = lambda a: fitting._Arrays().logaddexp(a, 0.5)  # noqa: E731
+        found = [float(f(z)) for f in (function, jax.grad(function), jax.grad(jax.grad(function)))]
+    slope = 1 / (1 + np.exp(np.float64(0.5 - z)) if z > -700 else np.inf)
+    np.testing.assert_allclose(found, [np.logaddexp(z, 0.5), slope, slope * (1 - slope)], rtol=1e-14, atol=1e-15)

@@ -310,13 +310,22 @@ def test_proposition_1_expected_labels_are_examination_times_average_relevance()
                 (1, 2, 3, 4, 5), np.zeros((1, 0)), unit, zeros, position, q[doc, position], clicked, shown, zeros, 1
             )
             pairs = AllPairs(sample).data
-            for k, other, yes, no in zip(*(pairs[c] for c in ("position", "other", "clicked", "passed")), strict=True):
-                expected[int(k), int(other)] += chance * np.array([yes, no])
+            for (k, other), yes, no in zip(*(pairs[c] for c in ("position", "clicked", "passed")), strict=True):
+                expected[int(k), int(other)] += chance * np.array([yes[0], no[0]])
+                expected[int(other), int(k)] += chance * np.array([yes[1], no[1]])
     assert len(expected) == 8  # 1-2, 1-3, 2-3 and 4-5, either way round
     for (k, other), labels in expected.items():
         both = (q[:, k] > 0) & (q[:, other] > 0)
         y = p[k] * r[both].mean()
         np.testing.assert_allclose(labels / both.sum(), [y, 1 - y], rtol=1e-12)
+
+
+def test_objectives_are_equal_where_one_program_serves() -> None:
+    first, second = random_sample(0), random_sample(1, units=9)
+    for make in OBJECTIVES.values():
+        assert (make(first), hash(make(first))) == (make(second), hash(make(second)))
+    assert len({make(first) for make in OBJECTIVES.values()}) == 4  # the weighting is in the data
+    assert ClickShare(random_sample(unit_kind="query")) != ClickShare(first)
 
 
 def test_all_pairs_refuses_what_it_cannot_use() -> None:

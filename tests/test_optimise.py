@@ -67,7 +67,7 @@ def by_lbfgs(function: Callable[[Any], Any], start: np.ndarray) -> Solution:
 
 
 def by_adam(function: Callable[[Any], Any], start: np.ndarray) -> Solution:
-    return descend(jax.vmap(function), None, start, epochs=8_000, every=1_000)
+    return descend(jax.vmap(function), start, epochs=8_000, every=1_000)
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,18 @@ def test_ticks_end_at_one() -> None:
     assert shares[-1] == 1.0
 
 
+def squares(p: Any, centre: Any) -> Any:
+    return jnp.sum((p - centre) ** 2, axis=1)
+
+
 def test_early_stopping_keeps_the_best_held_out_parameters() -> None:
     """The loss is lowest at 3, the held-out loss at 1 on the way there."""
     shares: list[float] = []
     solution = descend(
-        lambda p: jnp.sum((p - 3) ** 2, axis=1),
-        lambda p: jnp.sum((p - 1) ** 2, axis=1),
+        squares,
         np.array([[0.0], [-0.3]]),
+        (jnp.asarray(3.0),),
+        (jnp.asarray(1.0),),
         every=2,
         patience=20,
         tick=shares.append,
@@ -206,13 +211,13 @@ def test_early_stopping_keeps_the_best_held_out_parameters() -> None:
 
 
 def test_early_stopping_ends_with_all_epochs_where_the_held_out_loss_keeps_falling() -> None:
-    loss = jax.vmap(lambda p: jnp.sum((p - 3) ** 2))
-    solution = descend(loss, loss, np.array([[0.0]]), epochs=40, every=20)
+    there = (jnp.asarray(3.0),)
+    solution = descend(squares, np.array([[0.0]]), there, there, epochs=40, every=20)
     assert solution.status == (Status.finished,)
     assert solution.iterations.tolist() == [40]
 
 
 def test_adam_says_when_values_are_not_finite() -> None:
-    solution = descend(lambda p: jnp.sum(jnp.log(p), axis=1), None, np.array([[-1.0]]), epochs=20)
+    solution = descend(lambda p: jnp.sum(jnp.log(p), axis=1), np.array([[-1.0]]), epochs=20)
     assert solution.status == (Status.not_finite,)
     assert solution.params.tolist() == [[-1.0]]

@@ -1,4 +1,4 @@
-"""Propensity SVM-Rank: sums by sorting against explicit pairs, optima against a brute-force dual solver."""
+"""Propensity SVM-Rank: sums over pairs against explicit ones, optima against a brute-force dual solver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from clickharvest.rank import (
 )
 from clickharvest.rank import crossvalidation as crossvalidation_module
 from clickharvest.rank import newton as newton_module
+from clickharvest.rank import sheets as sheets_module
 from clickharvest.rank.hinge import Contests
+from clickharvest.rank.newton import DualPoint
+from clickharvest.rank.sheets import Line, Margins
 from clickharvest.rank.svm import grade_contests
 
 Array = NDArray[np.float64]
@@ -74,9 +77,14 @@ def explicit(contests: Contests) -> list[Pair]:
     return pairs
 
 
+WAYS = {"pair by pair": 1e9, "sorted": 0.0, "some sorted": 1.0}
+
+
 @pytest.mark.parametrize("width", [4.0, 0.3, 0.03])
 @pytest.mark.parametrize("kind", ["clicks", "grades"])
-def test_sorted_sums_are_those_of_the_pairs(width: float, kind: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_are_those_of_the_pairs(width: float, kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
     random = np.random.default_rng(1)
     data = random_data(2, lists=120, most=9)
     n = data.features.shape[0]
@@ -90,6 +98,8 @@ def test_sorted_sums_are_those_of_the_pairs(width: float, kind: str) -> None:
     c = np.array([cost for *_, cost in pairs])
     u = 1 - scores[i] + scores[j]
     alpha = np.clip(u / width, 0, 1)
+    readings = {type(sheet.read(np.append(scores, -np.inf), width)) for sheet in contests.sheets}
+    assert readings == {"pair by pair": {Margins}, "sorted": {Line}, "some sorted": {Margins, Line}}[way]
     found = contests.slopes(scores, width)
     assert_allclose(found.exact, np.sum(c * np.maximum(u, 0)))
     assert_allclose(found.smooth, np.sum(c * (alpha * u - width / 2 * alpha**2)))
@@ -98,7 +108,7 @@ def test_sorted_sums_are_those_of_the_pairs(width: float, kind: str) -> None:
     near = (u > 0) & (u < width)
     v = random.normal(size=n)
     pull = np.where(near, c / width * (v[i] - v[j]), 0.0)
-    curvature = contests.curvature(found)
+    curvature = contests.curvature(scores, width)
     product = np.zeros(n)
     product[curvature.rows] = curvature @ v[curvature.rows]
     assert near.any()
@@ -107,7 +117,11 @@ def test_sorted_sums_are_those_of_the_pairs(width: float, kind: str) -> None:
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize(("seed", "clip"), [(0, 0.01), (1, 0.3), (2, 0.0)])
-def test_optimum_equals_brute_force(C: float, seed: int, clip: float) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_optimum_equals_brute_force(
+    C: float, seed: int, clip: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
     data = random_data(seed)
     x = np.asarray(data.features.matrix)
     pairs = list(click_pairs(data, C, clip))
@@ -168,6 +182,7 @@ def test_single_precision_and_sparse_features(kind: str) -> None:
 
 def test_a_start_on_an_eighth_of_the_lists_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data(9, lists=600, features=6)
+    monkeypatch.setattr(newton_module, "FEW", 10_000)
     plain = PropensitySVMRank(C=3, tol=1e-5).fit(data)
     sizes = []
 
@@ -178,12 +193,41 @@ def test_a_start_on_an_eighth_of_the_lists_changes_nothing(monkeypatch: pytest.M
         return few, rows
 
     original = Contests.thin
-    monkeypatch.setattr(newton_module, "FEW", 100)
+    monkeypatch.setattr(newton_module, "FEW", 300)
     monkeypatch.setattr(Contests, "thin", thin)
     thinned = PropensitySVMRank(C=3, tol=1e-5).fit(data)
     assert len(sizes) == 1
     assert 7 < sizes[0][0] / sizes[0][1] <= 8
     assert_allclose(thinned.objective_, plain.objective_, rtol=2e-5)
+
+
+@pytest.mark.parametrize("gather", [0, 10**9], ids=["changes only", "all documents"])
+def test_gradients_from_the_slopes_that_changed(gather: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newton_module, "GATHER", gather)
+    data = random_data(11, lists=80)
+    x, contests = np.asarray(data.features.matrix), data.contests(3.0, 0.01)
+    problem = newton_module._Smoothed(data.features, contests)
+    w = np.random.default_rng(0).normal(size=4)
+    for width, t in ((1.0, 1.0), (0.1, 1.0), (0.1, 1.01)):
+        wanted = t * w + x.T @ contests.slopes(x @ (t * w), width).gradient
+        assert_allclose(problem.gradient(problem.at(t * w, width)), wanted, rtol=1e-9)
+
+
+def test_mixtures_of_dual_points() -> None:
+    """The best mixture is at least as good as any on a grid, both ends included."""
+    random = np.random.default_rng(0)
+    inner = 0
+    for _ in range(50):
+        one, other = (DualPoint(random.normal(), random.normal(size=3)) for _ in range(2))
+        shares = np.linspace(0, 1, 101)
+        images = one.image + shares[:, None] * (other.image - one.image)
+        values = one.total + shares * (other.total - one.total) - 0.5 * (images**2).sum(axis=1)
+        assert values.max() - 1e-12 <= one.mixed(other).value <= values.max() + 1e-2
+        inner += 0 < values.argmax() < 100
+    assert inner > 10
+    same = DualPoint(1.0, np.ones(2))
+    assert same.mixed(DualPoint(2.0, np.ones(2))).total == 2.0
+    assert same.mixed(DualPoint(0.5, np.ones(2))).total == 1.0
 
 
 def test_weights_undo_position_bias() -> None:

@@ -376,7 +376,7 @@ def sigmoid_layers(random: np.random.Generator, inputs: int, width: int, outputs
 
 def hidden_layer(params: Params, x: Any, xp: Any = np) -> Any:
     """Return σ(x A + a), [n, width], or x itself where the network has no hidden layer."""
-    return xp.exp(log_sigmoid(x @ params["A"] + params["a"], xp)) if "A" in params else x
+    return (1 + xp.tanh((x @ params["A"] + params["a"]) / 2)) / 2 if "A" in params else x
 
 
 def layers_penalty(params: Params, xp: Any = np) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,15 +19,17 @@ from clickharvest.curves import Constant, Curve, make_curve
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.fitting import Fit
 from clickharvest.interventions import Interventions
-from clickharvest.objectives import AllPairs, ClickShare, Objective, Relevance, Weighting
-from clickharvest.optimise import Solution
+from clickharvest.objectives import AllPairs, ClickShare, Objective, Weighting
+from clickharvest.optimise import Solution, Status
 from clickharvest.parameters import Parameterised
+from clickharvest.profiled import FreeAllPairs
 from clickharvest.propensities import Prediction, Propensities, data_fingerprint
 from clickharvest.samples import Sample, make_sample, supported_positions
 from clickharvest.selection import Candidate, cross_validate, fold_weights
 from clickharvest.uncertainty import bootstrap, normal_draws, sandwich
 
 Intervals = Literal["bootstrap", "sandwich"]
+Relevance = Literal["auto", "constant", "mlp", "free"]
 Progress = Callable[[str, float], None]
 Array = NDArray[np.float64]
 
@@ -39,6 +42,20 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries."""
+AUTO_RELEVANCE: tuple[Relevance, ...] = ("constant", "mlp", "free")
+"""The relevance models that `relevance="auto"` tries."""
+ASIDE = 5
+"""One in so many queries is kept aside to choose a relevance model."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it."""
+
+    fit: Fit
+    penalty: float
+    judged: tuple[Candidate, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Estimator(Parameterised):
@@ -63,13 +80,17 @@ class _Estimator(Parameterised):
         """Return the propensities of contexts with their intervals, see `Propensities.predict`."""
         return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
 
-    def _make_objective(self, sample: Sample) -> Objective:
+    def _make_objective(self, sample: Sample, relevance: Relevance = "constant") -> Objective:
         if self.objective == "clickshare":
             return ClickShare(sample)
-        if self.objective == "allpairs":
-            width = {} if self.width is None else {"width": self.width}
-            return AllPairs(sample, relevance=self.relevance, weighting=self.weighting, **width)
-        raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
+        if self.objective != "allpairs":
+            raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
+        if relevance == "free":
+            return FreeAllPairs(sample, weighting=self.weighting)
+        if relevance not in ("constant", "mlp"):
+            raise InputError(f"no relevance model {relevance!r}: expected auto, constant, mlp or free")
+        width = {} if self.width is None else {"width": self.width}
+        return AllPairs(sample, relevance=relevance, weighting=self.weighting, **width)
 
     def _tick(self, task: str) -> Callable[[float], None] | None:
         return None if self.progress is None else lambda share: self.progress and self.progress(task, share)
@@ -78,31 +99,26 @@ class _Estimator(Parameterised):
         self,
         interventions: Interventions,
         sample: Sample,
-        fit: Fit,
-        penalty: float,
         encoder: ContextEncoder | None,
-        selection: Sequence[Candidate],
+        choice: _Choice,
     ) -> None:
-        """Fit the chosen curve on everything, add intervals, and keep the result."""
-        starts = np.unique(fit.starts(self.starts, self.seed), axis=0)
-        solution = self._solve(fit, starts, np.full(len(starts), penalty))
-        best = int(np.nanargmin(solution.value))
-        status = solution.status[best]
+        """Fit what was chosen on everything, add intervals, and keep the result."""
+        fit, penalty = choice.fit, choice.penalty
+        flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
-        flat = solution.params[best]
         draws = self._draws(fit, flat, penalty)
-        size = sum(np.size(values) for values in fit.params(flat)["curve"].values())
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
+            **choice.told,
             "penalty": penalty,
             "status": str(status),
             "log_likelihood": float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0]),
             "units": sample.n_units,
             "clicks": int(sample.clicks.sum()),
             "queries": sample.n_clusters,
-            "selection": [candidate.to_dict() for candidate in selection],
+            "selection": [candidate.to_dict() for candidate in choice.judged],
             "seed": self.seed,
             "data": data_fingerprint(interventions),
         }
@@ -111,13 +127,21 @@ class _Estimator(Parameterised):
             params=fit.params(flat)["curve"],
             encoder=encoder,
             shown=tuple(int(k) for k in np.unique(interventions.position)),
-            draws=None if draws is None else draws[:, :size],
+            draws=None if draws is None else draws[:, : _curve_size(fit, flat)],
             draws_kind=None if draws is None else self.intervals,
             info=info,
         )
 
-    def _solve(self, fit: Fit, starts: Array, penalty: Array) -> Solution:
-        return fit.solve(starts, np.ones((len(starts), fit.n_clusters)), penalty)
+    def _fit_choice(self, choice: _Choice, weights: Array) -> tuple[Array, Status]:
+        """Return the parameters of the best start, each query weighted, [n] and [queries], and how it ended."""
+        starts = np.unique(choice.fit.starts(self.starts, self.seed), axis=0)
+        count = len(starts)
+        solution = self._solve(choice.fit, starts, np.tile(weights, (count, 1)), np.full(count, choice.penalty))
+        best = int(np.nanargmin(solution.value))
+        return solution.params[best], solution.status[best]
+
+    def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
+        return fit.solve(starts, weights, penalty)
 
     def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
         if self.intervals is None:
@@ -183,7 +207,7 @@ class PBM(_Estimator):
         positions = supported_positions(interventions, self.anchor)
         sample = make_sample(interventions, positions)
         fit = Fit(Constant(positions, self.anchor, 0), self._make_objective(sample), sample)
-        self._finish(interventions, sample, fit, 0.0, None, ())
+        self._finish(interventions, sample, None, _Choice(fit, 0.0))
         return self
 
 
@@ -195,7 +219,9 @@ class CPBM(_Estimator):
         objective: `"clickshare"` or `"allpairs"`.
         penalty: λ of the penalty on the context-dependent parameters, or `"auto"`.
         anchor: the position others are relative to.
-        relevance: relevance model of AllPairs, `"constant"` or `"mlp"`.
+        relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"free"`, a value for
+            every query and pair of positions (`FreeAllPairs`); or `"auto"`, which fits the three to four fifths of the
+            queries and takes the one whose examination has the best ClickShare objective on the others.
         weighting: weights of AllPairs, see `AllPairs`.
         rank: number of shapes of `lowrank`.
         width: hidden units of `mlp`, `recurrent` and `position`, and of the network `relevance`; 0 makes `mlp` the
@@ -260,32 +286,51 @@ class CPBM(_Estimator):
         positions = supported_positions(interventions, self.anchor)
         encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
         sample = make_sample(interventions, positions, encoder)
-        objective = self._make_objective(sample)
-        n_features = sample.x.shape[1]
         shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
-        curves = [make_curve(positions=positions, anchor=self.anchor, n_features=n_features, **s) for s in shapes]
-        fits = {curve: Fit(curve, objective, sample) for curve in curves}
-        chosen, penalty, judged = self._choose(curves, fits)
-        self._finish(interventions, sample, fits[chosen], penalty, encoder, judged)
+        common = {"positions": positions, "anchor": self.anchor, "n_features": sample.x.shape[1]}
+        curves = [make_curve(**common, **shape) for shape in shapes]
+        self._finish(interventions, sample, encoder, self._choose_relevance(curves, sample))
         return self
 
-    def _solve(self, fit: Fit, starts: Array, penalty: Array) -> Solution:
+    def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
         if self.optimiser == "lbfgs":
-            return super()._solve(fit, starts, penalty)
+            return super()._solve(fit, starts, weights, penalty)
         if self.optimiser != "adam":
             raise InputError(f"no optimiser {self.optimiser!r}: expected lbfgs or adam")
         tick = self._tick("Training")
         if not self.early_stopping:
-            return fit.train(starts, np.ones((len(starts), fit.n_clusters)), None, penalty, tick=tick)
-        aside = np.tile(fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1], (len(starts), 1))
-        return fit.train(starts, 1 - aside, aside, penalty, tick=tick)
+            return fit.train(starts, weights, None, penalty, tick=tick)
+        aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
+        return fit.train(starts, weights * (1 - aside), weights * aside, penalty, tick=tick)
 
-    def _shape(self) -> dict[str, int]:
-        return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+    def _choose_relevance(self, curves: Sequence[Curve], sample: Sample) -> _Choice:
+        """Return the curve and penalty of the relevance model whose examination explains unseen queries best.
 
-    def _choose(self, curves: list[Curve], fits: Mapping[Curve, Fit]) -> tuple[Curve, float, list[Candidate]]:
+        Clicks alone cannot judge: a relevance model that predicts them well may spoil examination. So it is ClickShare,
+        free of relevance, that judges the examination of each on queries kept aside.
+        """
+        if self.objective != "allpairs":
+            return self._choose(curves, self._make_objective(sample), sample)
+        if self.relevance != "auto":
+            choice = self._choose(curves, self._make_objective(sample, self.relevance), sample)
+            return replace(choice, told={"relevance": self.relevance})
+        if sample.n_clusters < 2:
+            raise InputError("relevance 'auto' keeps queries aside, and all clicks are of one query: name a model")
+        aside = fold_weights(sample.n_clusters, min(ASIDE, sample.n_clusters), self.seed)[0]
+        judge = ClickShare(sample)
+        choices = {name: self._choose(curves, self._make_objective(sample, name), sample) for name in AUTO_RELEVANCE}
+        scores = {}
+        for name, choice in choices.items():
+            flat, _ = self._fit_choice(choice, 1 - aside)
+            examination = flat[None, : _curve_size(choice.fit, flat)]
+            scores[name] = float(Fit(choice.fit.curve, judge, sample).held_out(examination, aside[None])[0])
+        best = max(scores, key=scores.__getitem__)
+        return replace(choices[best], told={"relevance": best, "relevance_held_out": scores})
+
+    def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
+        fits = {curve: Fit(curve, objective, sample) for curve in curves}
         if self.penalty != "auto" and len(curves) == 1:
-            return curves[0], float(self.penalty), []
+            return _Choice(fits[curves[0]], float(self.penalty))
         judged = cross_validate(
             fits.__getitem__,
             curves,
@@ -295,4 +340,13 @@ class CPBM(_Estimator):
             tick=self._tick("Cross-validation"),
         )
         best = next(candidate for candidate in judged if candidate.chosen)
-        return next(curve for curve in curves if curve.spec == best.curve), best.penalty, judged
+        curve = next(curve for curve in curves if curve.spec == best.curve)
+        return _Choice(fits[curve], best.penalty, tuple(judged))
+
+    def _shape(self) -> dict[str, int]:
+        return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+
+
+def _curve_size(fit: Fit, flat: Array) -> int:
+    """Return how many of a parameter vector's first entries are the curve's."""
+    return sum(np.size(values) for values in fit.params(flat)["curve"].values())

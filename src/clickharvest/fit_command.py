@@ -36,8 +36,10 @@ class ObjectiveName(StrEnum):
 class RelevanceName(StrEnum):
     """The relevance models of AllPairs."""
 
+    auto = "auto"
     constant = "constant"
     mlp = "mlp"
+    free = "free"
 
 
 class WeightingName(StrEnum):

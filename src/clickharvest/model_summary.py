@@ -114,7 +114,7 @@ def _features(part: ContextColumn, value: Any = None) -> NDArray[np.float64]:
 def _title(model: Propensities) -> str:
     shape = ", ".join(f"{name} {size}" for name, size in model.curve.spec.items() if name != "name")
     text = f"Examination propensities: curve {model.curve.name}{f' ({shape})' if shape else ''}"
-    for key in ("objective", "estimator"):
+    for key in ("objective", "relevance", "estimator"):
         if key in model.info:
             text += f", {key} {clean_text(model.info[key])}"
     return _wrap(text)

@@ -24,6 +24,8 @@ Weighting = Literal["paper", "min", "harmonic"]
 
 CHUNK = 2_000_000
 """Cells that are evaluated at once; a larger sample is summed chunk by chunk, so that memory stays bounded."""
+NEVER = -1e30
+"""Log exposure of cells that are not there: finite, so that 0 clicks times it is 0."""
 
 
 class Objective(Protocol):
@@ -31,7 +33,8 @@ class Objective(Protocol):
 
     Attributes:
         name: the objective's name.
-        data: arrays made from the sample, passed to every call.
+        data: arrays made from the sample, passed to every call: a dict of columns, one of them `cluster`, or a list of
+            such dicts.
         size: the number of clicks it rests on.
     """
 
@@ -52,7 +55,23 @@ class Objective(Protocol):
         ...
 
 
-class ClickShare:
+class ByValue:
+    """Equal where kind and settings are, whatever the data: then programs compiled for one serve the other."""
+
+    data: Any
+    size: float
+
+    def _settings(self) -> tuple[Any, ...]:
+        return type(self), *sorted((k, v) for k, v in vars(self).items() if k not in ("data", "size"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByValue) and self._settings() == other._settings()
+
+    def __hash__(self) -> int:
+        return hash(self._settings())
+
+
+class ClickShare(ByValue):
     """Shares of a unit's clicks over its positions, free of its relevance.
 
     Σ_u Σ_k C_{u,k} log π_{u,k},   π_{u,k} = e_{u,k} p_k(x_u) / Σ_j e_{u,j} p_j(x_u).
@@ -91,10 +110,10 @@ class ClickShare:
             shape = (int((bucket == size).sum()), int(cells[bucket == size].max()))
             block: Data = {"cluster": sample.cluster[clicked][first[bucket == size]]}
             for name, column in columns.items():
-                filler = -np.inf if name == "log_exposure" else 0
-                block[name] = np.full(shape, filler, dtype=column.dtype)
+                block[name] = np.full(shape, NEVER if name == "log_exposure" else 0, dtype=column.dtype)
                 block[name][row, slot[own]] = column[own]
-            self.data.append(block)
+            by_context = np.argsort(block["context"][:, 0], kind="stable")  # neighbours in memory are read faster
+            self.data.append({name: values[by_context] for name, values in block.items()})
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from contexts that click alike."""
@@ -107,10 +126,9 @@ class ClickShare:
 
         def of_block(block: Data) -> Any:
             logits = block["log_exposure"] + log_p[block["context"], block["position"]]
-            log_share = logits - jax.nn.logsumexp(logits, axis=1, keepdims=True)
-            clicked = block["clicks"] > 0
-            terms = jnp.where(clicked, block["clicks"] * jnp.where(clicked, log_share, 0.0), 0.0)
-            return jnp.sum(weights[block["cluster"]] * jnp.sum(terms, axis=1))
+            top = jax.lax.stop_gradient(jnp.max(logits, axis=1, keepdims=True))
+            log_share = logits - top - jnp.log(jnp.sum(jnp.exp(logits - top), axis=1, keepdims=True))
+            return jnp.sum(weights[block["cluster"]] * jnp.sum(block["clicks"] * log_share, axis=1))
 
         return sum(chunked_sum(of_block, block, block["clicks"].shape[1]) for block in data)
 
@@ -119,7 +137,7 @@ class ClickShare:
         return jnp.sum(params["s"] ** 2) / 2 if self.varying else 0.0
 
 
-class AllPairs:
+class AllPairs(ByValue):
     """The paper's estimator: examination h(k, x) times average relevance g(k, k', x) explains clicks at k.
 
     Σ_x Σ_{k≠k'} ĉ_{k,k'}(k, x) log(h(k, x) g(k, k', x)) + ¬ĉ_{k,k'}(k, x) log(1 − h(k, x) g(k, k', x)),
@@ -135,7 +153,8 @@ class AllPairs:
             are noisy: the other two give them less weight.
         width: hidden units of the network; 0 for the one layer of the paper's figure, r̃ = σ(c + v x).
 
-    Only pairs that some unit was exposed at are held, one entry per query, context and ordered pair.
+    Only pairs that some unit was exposed at are held, one row per query, context and pair {k, k'}: either way round has
+    the same g.
     """
 
     name = "allpairs"
@@ -143,16 +162,12 @@ class AllPairs:
     def __init__(
         self, sample: Sample, *, relevance: Relevance = "constant", weighting: Weighting = "paper", width: int = 12
     ) -> None:
-        if sample.unit_kind == "query" and sample.x.shape[1]:
-            raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
         if relevance not in ("constant", "mlp"):
             raise InputError(f"no relevance model {relevance!r}: expected constant or mlp")
-        if weighting not in ("paper", "min", "harmonic"):
-            raise InputError(f"no weighting {weighting!r}: expected paper, min or harmonic")
         self.relevance, self.width = relevance, width
         self.n_positions, self.n_features = len(sample.positions), sample.x.shape[1]
         self.size = float(sample.clicks.sum())
-        self.data: Data = _pair_entries(sample, weighting)
+        self.data: Data = both_ways(pair_entries(sample, weighting))
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from g = ½, or from random weights."""
@@ -165,29 +180,37 @@ class AllPairs:
         """Return the weighted cross-entropy of the pairs; `log_p` is log h, negative or zero."""
         hidden = hidden_layer(params, x, jnp) if self.relevance == "mlp" else None
 
-        def of_entries(entries: Data) -> Any:
-            k, other, context = entries["position"], entries["other"], entries["context"]
-            log_g = jnp.logaddexp(
-                self._log_relevance(params, hidden, context, k * self.n_positions + other),
-                self._log_relevance(params, hidden, context, other * self.n_positions + k),
-            ) - jnp.log(2.0)
-            y = jnp.minimum(log_p[context, k] + log_g, -1e-9)
-            terms = entries["clicked"] * y + entries["passed"] * log1mexp(y)
-            return jnp.sum(weights[entries["cluster"]] * terms)
+        def of_rows(rows: Data) -> Any:
+            context, place = rows["context"], rows["position"]
+            log_g = self._log_relevance(params, hidden, context, place[:, 0], place[:, 1])
+            y = jnp.minimum(log_p[context[:, None], place] + log_g[:, None], -1e-9)
+            terms = rows["clicked"] * y + rows["passed"] * jnp.log(-jnp.expm1(y))
+            return jnp.sum(weights[rows["cluster"]] * jnp.sum(terms, axis=1))
 
-        return chunked_sum(of_entries, data, 1)
+        return chunked_sum(of_rows, data, 2)
 
-    def _log_relevance(self, params: Params, hidden: Any, context: Any, pair: Any) -> Any:
-        if hidden is None:
-            return jax.nn.log_sigmoid(params["r"][pair])
-        return jax.nn.log_sigmoid(jnp.sum(hidden[context] * params["v"].T[pair], axis=1) + params["c"][pair])
+    def _log_relevance(self, params: Params, hidden: Any, context: Any, k: Any, other: Any) -> Any:
+        """Return log g(k, k', x) of each row, [n]."""
+
+        def one_way(pair: Any) -> Any:
+            if hidden is None:
+                return jax.nn.sigmoid(params["r"][pair])
+            return jax.nn.sigmoid(jnp.sum(hidden[context] * params["v"].T[pair], axis=1) + params["c"][pair])
+
+        g = (one_way(k * self.n_positions + other) + one_way(other * self.n_positions + k)) / 2
+        return jnp.log(jnp.maximum(g, np.finfo(np.float64).tiny))
 
     def penalty(self, params: Params) -> Any:
         """Return ½ (|A|² + |v|²) of the network; the matrix is not penalised."""
         return 0.0 if self.relevance == "constant" else layers_penalty(params, jnp)
 
 
-def _pair_entries(sample: Sample, weighting: Weighting) -> Data:
+def pair_entries(sample: Sample, weighting: Weighting) -> Data:
+    """Return ĉ (`clicked`) and ¬ĉ (`passed`) of every query, context and ordered pair shown, [entries] each."""
+    if sample.unit_kind == "query" and sample.x.shape[1]:
+        raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
+    if weighting not in ("paper", "min", "harmonic"):
+        raise InputError(f"no weighting {weighting!r}: expected paper, min or harmonic")
     _, first, counts = np.unique(sample.unit, return_index=True, return_counts=True)
     partners = counts[sample.unit]
     row = np.repeat(np.arange(len(sample.unit)), partners)
@@ -211,6 +234,23 @@ def _pair_entries(sample: Sample, weighting: Weighting) -> Data:
     }
     seen = entries["clicked"] + entries["passed"] > 0  # by design a document may stand where it was never shown
     return {name: values[seen] for name, values in entries.items()}
+
+
+def both_ways(entries: Data) -> Data:
+    """Return entries (k, k') and (k', k) as one row: `position`, `clicked` and `passed` at k and at k' > k, [n, 2]."""
+    low, high = (choose(entries["position"], entries["other"]) for choose in (np.minimum, np.maximum))
+    key = np.zeros(len(low), dtype=np.int64)
+    for column in (entries["context"], entries["cluster"], low, high):
+        key = key * (column.max(initial=0) + 1) + column
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    end = 2 * row + (entries["position"] > entries["other"])
+    return {
+        "context": entries["context"][first],
+        "cluster": entries["cluster"][first],
+        "position": np.stack([low[first], high[first]], axis=1),
+        "clicked": np.bincount(end, entries["clicked"], 2 * len(first)).reshape(-1, 2),
+        "passed": np.bincount(end, entries["passed"], 2 * len(first)).reshape(-1, 2),
+    }
 
 
 def log1mexp(y: Any) -> Any:

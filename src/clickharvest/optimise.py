@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import jax
@@ -169,9 +170,10 @@ def _backtrack(
 
 
 def descend(
-    loss: Callable[[Any], Any],
-    held_out: Callable[[Any], Any] | None,
+    loss: Callable[..., Any],
     start: Array,
+    inputs: tuple[Any, ...] = (),
+    held_out: tuple[Any, ...] | None = None,
     *,
     rate: float = 0.03,
     epochs: int = 1_000,
@@ -182,35 +184,28 @@ def descend(
     """Minimise each problem of a batch by Adam, keeping the parameters with the best held-out loss.
 
     Args:
-        loss: traced function [B, n] → [B].
-        held_out: traced function [B, n] → [B] of the part kept aside; None runs all epochs and keeps the last.
+        loss: traced function (parameters [B, n], *inputs) → [B]. Functions that are equal share a compiled program.
         start: where to start, [B, n].
+        inputs: arrays that the loss is computed on.
+        held_out: the same for the part kept aside; None runs all epochs and keeps the last.
         rate: Adam's learning rate.
         epochs: at most so many full-batch steps.
         patience: stop when no problem has improved for so many.
         every: steps between two looks at the held-out loss.
         tick: called with the share of the epochs that is done.
+
+    Example:
+        >>> solution = descend(lambda p, at: jnp.sum((p - at) ** 2, axis=1), np.zeros((1, 1)), (jnp.asarray(3.0),))
+        >>> solution.params.round(3).tolist(), solution.status[0].name
+        ([[3.0]], 'finished')
     """
-    optimiser = optax.adam(rate)
-
-    @jax.jit
-    def advance(params: Any, state: Any) -> Any:
-        def step(carry: Any, _: Any) -> Any:
-            params, state = carry
-            grad = jax.grad(lambda p: jnp.sum(loss(p)))(params)
-            update, state = optimiser.update(grad, state)
-            return (optax.apply_updates(params, update), state), None
-
-        (params, state), _ = jax.lax.scan(step, (params, state), length=every)
-        return params, state, loss(params), loss(params) if held_out is None else held_out(params)
-
     params = jnp.asarray(start)
-    state = optimiser.init(params)
+    state = optax.adam(rate).init(params)
     best, best_value, best_loss = np.array(start), np.full(len(start), np.inf), np.full(len(start), np.inf)
     seen = np.zeros(len(start), dtype=np.int64)
     done = 0
     while done < epochs and (held_out is None or done - seen.max() < patience or not done):
-        params, state, value, aside = advance(params, state)
+        params, state, value, aside = _advance(loss, rate, every, params, state, inputs, held_out)
         done += every
         better = np.asarray(aside) < best_value if held_out is not None else np.isfinite(np.asarray(aside))
         best = np.where(better[:, None], np.asarray(params), best)
@@ -225,3 +220,21 @@ def descend(
         for v in best_value
     ]
     return Solution(best, best_loss, seen, tuple(status))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _advance(
+    loss: Callable[..., Any], rate: float, every: int, params: Any, state: Any, inputs: Any, held_out: Any
+) -> Any:
+    """Take some steps of Adam, and return parameters, state, loss and held-out loss."""
+    optimiser = optax.adam(rate)
+
+    def step(carry: Any, _: Any) -> Any:
+        params, state = carry
+        grad = jax.grad(lambda p: jnp.sum(loss(p, *inputs)))(params)
+        update, state = optimiser.update(grad, state)
+        return (optax.apply_updates(params, update), state), None
+
+    (params, state), _ = jax.lax.scan(step, (params, state), length=every)
+    value = loss(params, *inputs)
+    return params, state, value, value if held_out is None else loss(params, *held_out)

@@ -6,7 +6,7 @@ from typing import Any
 
 from clickharvest.experiments.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.figures import line_chart
-from clickharvest.experiments.models import CPBM, CPBM_CONSTANT
+from clickharvest.experiments.models import CPBM_CONSTANT, CPBM_NETWORK
 from clickharvest.experiments.runs import Result, Results, Run
 from clickharvest.experiments.semi_synthetic import is_judged, make_runs
 
@@ -20,14 +20,14 @@ MILD = 0.05
 def runs(plan: Plan) -> list[Run]:
     """Return five sweeps (ten in quick plans) at η=1 and each ζ, with a network and with constants for relevance."""
     seeds, zetas, sweeps = (1, QUICK_ZETAS, 10) if plan.quick else (20, ZETAS, 5)
-    models = (CPBM, CPBM_CONSTANT)
+    models = (CPBM_NETWORK, CPBM_CONSTANT)
     return [run for zeta in zetas for run in make_runs(plan, models, seeds=seeds, sweeps=sweeps, eta=1.0, zeta=zeta)]
 
 
 def reductions(results: Results) -> Results:
     """Return the error without a context-dependent relevance model minus the error with one, run by run."""
     pairs = []
-    for r in results.where(model=CPBM):
+    for r in results.where(model=CPBM_NETWORK):
         other = results.where(model=CPBM_CONSTANT, zeta=r.run["zeta"], seed=r.run.seed).values("rel_error")
         own = r.numbers.get("rel_error")
         pairs.append(Result(r.run, {"reduction": other[0] - own if other and own is not None else None}))
@@ -44,7 +44,7 @@ def summarise(results: Results) -> list[Row]:
         rows.append(
             {
                 "zeta": zeta,
-                "RelError, g a network": own.where(model=CPBM).mean("rel_error"),
+                "RelError, g a network": own.where(model=CPBM_NETWORK).mean("rel_error"),
                 "RelError, g constant": own.where(model=CPBM_CONSTANT).mean("rel_error"),
                 "reduction": here.mean("reduction"),
                 "sd": here.sd("reduction"),
@@ -101,7 +101,7 @@ def chart(results: Results) -> Any:
     """Return the reduction by ζ."""
     reduced = reductions(results)
     points = [
-        {"model": CPBM, "zeta": zeta, "mean": own.mean("reduction"), "sd": own.sd("reduction")}
+        {"model": CPBM_NETWORK, "zeta": zeta, "mean": own.mean("reduction"), "sd": own.sd("reduction")}
         for zeta in results.settings("zeta")
         if (own := reduced.where(zeta=zeta))
     ]

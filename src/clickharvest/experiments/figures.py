@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any
 
-from clickharvest.experiments.models import CLICKSHARE, CPBM, CPBM_CONSTANT, CTR, EM, PBM
+from clickharvest.experiments.models import CLICKSHARE, CPBM, CPBM_CONSTANT, CPBM_NETWORK, CTR, EM, PBM
 
 COLOURS = {
     PBM: "#7f7f7f",
     CPBM: "#1f77b4",
     CPBM_CONSTANT: "#17becf",
+    CPBM_NETWORK: "#bcbd22",
     CLICKSHARE: "#d62728",
     EM: "#9467bd",
     CTR: "#bcbd22",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import warnings
@@ -107,9 +106,6 @@ def measure_group(group: Sequence[Run], store: Store, source: Path | None) -> li
             failures.append(Failure(run, _told(error)))
         else:
             _note_time(run, store, time.perf_counter() - begin)
-    if "jax" in sys.modules:
-        # Programs are compiled for the sizes of one log; keeping those of hundreds would fill the memory.
-        sys.modules["jax"].clear_caches()
     return failures
 
 

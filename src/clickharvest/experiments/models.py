@@ -14,26 +14,28 @@ if TYPE_CHECKING:
     from clickharvest.propensities import Propensities
     from clickharvest.simulate import Simulation
 
-PBM, CPBM, CPBM_CONSTANT, CLICKSHARE = "PBM", "CPBM AllPairs", "CPBM AllPairs, constant g", "ClickShare"
-EM, CTR = "EM", "CTR"
+PBM, CPBM, CLICKSHARE, EM, CTR = "PBM", "CPBM AllPairs", "ClickShare", "EM", "CTR"
+CPBM_NETWORK, CPBM_CONSTANT = "CPBM AllPairs, network g", "CPBM AllPairs, constant g"
 
-_NETWORK: dict[str, Any] = {
+_ALL_PAIRS: dict[str, Any] = {
     "objective": "allpairs",
     "curve": "mlp",
-    "relevance": "mlp",
+    "relevance": "auto",
     "width": 0,
     "penalty": 0.0,
     "optimiser": "adam",
     "early_stopping": False,
     "starts": 1,
 }
-"""The paper's estimator: AllPairs with the networks it prints, one sigmoid layer each for examination and relevance;
-no penalty, Adam on the full batch, the last epoch counts."""
+"""The paper's estimator: AllPairs with the network it prints for examination, one sigmoid layer; no penalty, Adam on
+the full batch, the last epoch counts. Its hyper-parameters are chosen by cross-validation, as the paper says without
+saying which: here the model of relevance, of constants, the network that the paper prints, and free values."""
 
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     PBM: ("PBM", {"objective": "allpairs"}),
-    CPBM: ("CPBM", _NETWORK),
-    CPBM_CONSTANT: ("CPBM", _NETWORK | {"relevance": "constant"}),
+    CPBM: ("CPBM", _ALL_PAIRS),
+    CPBM_NETWORK: ("CPBM", _ALL_PAIRS | {"relevance": "mlp"}),
+    CPBM_CONSTANT: ("CPBM", _ALL_PAIRS | {"relevance": "constant"}),
     CLICKSHARE: ("CPBM", {"curve": "auto"}),
 }
 """Models that are fitted to interventions: estimator and options."""

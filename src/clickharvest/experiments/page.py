@@ -25,8 +25,9 @@ Estimation* (SIGIR 2019), one by one: what the paper says, what comes out here, 
 what lies beyond the paper. `clickharvest reproduce` makes this page from the results it keeps; nothing on it is written
 by hand.
 
-- **Paper's estimator** is AllPairs: for the PBM with constants, for the CPBM with networks for examination and
-  relevance. **ClickShare** is ours, with curve and penalty chosen by cross-validation. Nothing is chosen by the truth.
+- **Paper's estimator** is AllPairs: for the PBM with constants, for the CPBM with a network for examination, and a
+  model of relevance chosen on queries kept aside (see the notes of table-pbm). **ClickShare** is ours, with curve and
+  penalty chosen by cross-validation. Nothing is chosen by the truth.
 - **RelError** is the mean of |1 − p̂/p| over test contexts and positions, both relative to position 1. The authors' code
   divides by the estimate; that figure stands beside it for parity. RelError rewards underestimation, so the mean
   |log(p̂/p)| is told too. **sd** is over runs, each with rankers, contexts and clicks of its own, and a corpus where

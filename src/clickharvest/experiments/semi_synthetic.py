@@ -83,7 +83,7 @@ def measure(run: Run, source: Path | None) -> Numbers:
         "queries": len(simulation.train),
         "clicks": int(simulation.clicks.sum()),
         "curve": " ".join(str(value) for value in found.curve.spec.values()),
-        "penalty": found.info.get("penalty"),
+        **{name: found.info[name] for name in ("penalty", "relevance") if name in found.info},
     }
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from clickharvest.experiments.error_tables import error_headline, error_rows
 from clickharvest.experiments.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.figures import bar_chart
-from clickharvest.experiments.models import CLICKSHARE, CPBM, PBM
+from clickharvest.experiments.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
 from clickharvest.experiments.runs import Results, Run
 from clickharvest.experiments.semi_synthetic import is_judged, make_runs
 
 PAPER = {PBM: 0.478700, CPBM: 0.169443}
 LEAST_REDUCTION = 0.60
-MODELS = (PBM, CPBM, CLICKSHARE)
+MODELS = (PBM, CPBM, CPBM_NETWORK, CLICKSHARE)
 
 
 def runs(plan: Plan) -> list[Run]:
@@ -39,7 +39,7 @@ def headline(results: Results) -> list[Headline]:
 
 def checks(results: Results) -> list[Check]:
     """Return the paper's claim and our bars on it; in quick plans, what holds of ClickShare."""
-    pbm, cpbm, ours = (results.where(model=model).mean("rel_error") for model in MODELS)
+    pbm, cpbm, ours = (results.where(model=model).mean("rel_error") for model in (PBM, CPBM, CLICKSHARE))
     found = f"PBM {pbm:.4f}, CPBM {cpbm:.4f}, ClickShare {ours:.4f}"
     halved = Check("ClickShare has at most half of the PBM's error", ours <= pbm / 2, found)
     if not is_judged(results):
@@ -80,5 +80,12 @@ EXPERIMENT = Experiment(
     notes=(
         "The paper's table has 113,590 training queries, its figures 114,730 (ten sweeps of 11,473): we run the "
         "latter, so that the table and the figures share their fits.",
+        "AllPairs needs a model of relevance, g. The paper's is a network of the context, its hyper-parameters chosen "
+        "by cross-validation. Where queries are few and repeated often (mq2007_part has 982, shown 117 times each) a "
+        "network cannot follow which of them have relevant documents, and the examination model takes the blame: see "
+        "the row *network g*. So our *CPBM AllPairs* chooses g among constants, the network and a free value for every "
+        "query and pair of positions: each is fitted to four fifths of the queries, and the one counts whose "
+        "examination has the best ClickShare objective, which is free of relevance, on the rest. This choice was added "
+        "after the network had failed on mq2007_part.",
     ),
 )

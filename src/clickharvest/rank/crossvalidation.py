@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Self
 
 import numpy as np
@@ -124,19 +125,16 @@ class PropensitySVMRankCV(LinearRanker):
         scores = {(clip, C): np.zeros(data.features.shape[0]) for clip in self.clips for C in costs}
         held_out = [np.repeat(fold == k, np.diff(data.starts)) for k in range(self.folds)]
         done = 0
-        for clip in self.clips:
+        for clip, k in product(self.clips, range(self.folds)):
             start: HingeSolution | None = None
             for C in costs:
-                for k in range(self.folds):
-                    contests = data.contests(C, clip, fold != k)
-                    refuse_none(contests, f"without fold {k + 1} no clicked document shares its list with another")
-                    start = minimise_hinge(
-                        data.features, contests, tol=SEARCH_TOL, max_steps=self.max_iter, start=start
-                    )
-                    scores[clip, C][held_out[k]] = data.features.times(start.w)[held_out[k]]
-                    done += 1
-                    if self.progress is not None:
-                        self.progress("Cross-validation", done / (len(scores) * self.folds))
+                contests = data.contests(C, clip, fold != k)
+                refuse_none(contests, f"without fold {k + 1} no clicked document shares its list with another")
+                start = minimise_hinge(data.features, contests, tol=SEARCH_TOL, max_steps=self.max_iter, start=start)
+                scores[clip, C][held_out[k]] = data.features.times(start.w)[held_out[k]]
+                done += 1
+                if self.progress is not None:
+                    self.progress("Cross-validation", done / (len(scores) * self.folds))
         judge_clip = min(self.clips) if self.evaluation_clip is None else self.evaluation_clip
         judged = []
         for (clip, C), found in scores.items():

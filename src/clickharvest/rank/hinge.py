@@ -1,4 +1,4 @@
-"""The pairwise hinge loss, its smoothing and its curvature, by sorting instead of by pairs.
+"""The pairwise hinge loss, its smoothing and its curvature.
 
 A *contest* is a list of documents in which some, the *winners*, should each score at least 1 above every document of a
 *pool*:
@@ -9,8 +9,8 @@ With u = 1 − s_i + s_j, the smoothed loss replaces max(0, u) by u²/2δ for u 
 derivative in u, α = min(max(u/δ, 0), 1), is a feasible dual variable of the exact loss, so a gradient of the smoothed
 loss comes with a certificate of how far the exact one is from its minimum (see `clickharvest.rank.newton`).
 
-A list of L documents with A winners has A·L pairs, but all sums over them follow from sorting the scores, thresholds
-s_i − 1 and s_i − 1 + δ together, O((L + A) log(L + A)). Lists of like size share a padded matrix.
+A list of L documents with A winners has A·L pairs. Where these are many, all sums over them follow from sorting the
+scores, thresholds s_i − 1 and s_i − 1 + δ together, O((L + A) log(L + A)). Lists of like size share a padded matrix.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clickharvest.rank.features import Array, Index
-from clickharvest.rank.sheets import Curvature, Line, Sheet
+from clickharvest.rank.sheets import Curvature, Sheet, cells, renumbered
 
 CELLS = 1 << 17
 """Cells of the largest padded matrix, so that the work stays in the processor's caches."""
@@ -38,16 +38,12 @@ class Slopes(NamedTuple):
         smooth: the smoothed loss, at most L.
         excess: Σ c (max(0, u) − α u), what smoothing adds to the duality gap.
         gradient: derivative of the smoothed loss in every score, [n_docs].
-        width: the width δ of the smoothing.
-        lines: the sorted scores, from which `Contests.curvature` goes on.
     """
 
     exact: float
     smooth: float
     excess: float
     gradient: Array
-    width: float
-    lines: list[Line]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,30 +89,29 @@ class Contests:
 
     def slopes(self, scores: Array, width: float) -> Slopes:
         """Return the loss smoothed over a width δ, and its gradient."""
-        gradient = np.zeros(self.n_docs)
+        gradient = np.zeros(self.n_docs + 1)
         total = np.zeros(3)
-        lines = [sheet.sort(scores, width) for sheet in self.sheets]
-        for sheet, line in zip(self.sheets, lines, strict=True):
-            total += sheet.add_slopes(line, width, gradient)
+        padded_scores = np.append(scores, -np.inf)
+        for sheet in self.sheets:
+            total += sheet.read(padded_scores, width).add_slopes(gradient)
         if self.winners_in_pool:  # a winner beside itself has u = 1
             alpha = min(1 / width, 1.0)
             total -= self.costs.sum() * np.array([1.0, alpha - width / 2 * alpha**2, 1.0 - alpha])
         exact, smooth, excess = total.tolist()
-        return Slopes(exact, smooth, excess, gradient, width, lines)
+        return Slopes(exact, smooth, excess, gradient[:-1])
 
-    def curvature(self, slopes: Slopes) -> Curvature:
-        """Return the second derivative of the smoothed loss where its slopes were taken."""
-        pairs = zip(self.sheets, slopes.lines, strict=True)
-        return Curvature([sheet.bends(line, slopes.width) for sheet, line in pairs])
+    def curvature(self, scores: Array, width: float) -> Curvature:
+        """Return the second derivative of the loss smoothed over a width δ."""
+        padded_scores = np.append(scores, -np.inf)
+        return Curvature(self.n_docs, [sheet.read(padded_scores, width).bends() for sheet in self.sheets])
 
     def thin(self, step: int) -> tuple[Contests, Index]:
         """Return every step-th contest at step times the cost, and the rows of the documents that are left."""
         kept = np.arange(0, len(self), step)
         winner, winner_starts = spans(self.winner_starts, kept)
         other, pool_starts = spans(self.pool_starts, kept)
-        rows, numbers = np.unique(np.concatenate([self.winners[winner], self.pool[other]]), return_inverse=True)
-        winners, pool = np.split(numbers, [len(winner)])
-        costs = step * self.costs[winner]
+        rows, number = renumbered(self.n_docs, self.winners[winner], self.pool[other])
+        winners, pool, costs = number[self.winners[winner]], number[self.pool[other]], step * self.costs[winner]
         return Contests(len(rows), winners, costs, winner_starts, pool, pool_starts, self.winners_in_pool), rows
 
     @cached_property
@@ -126,20 +121,14 @@ class Contests:
         fine = 1 if len(self) < MANY else 4
         alike = [np.ceil(fine * np.log2(np.maximum(sizes, 1))) for sizes in (n_winners, n_pool)]
         kind = np.where((n_winners > 0) & (n_pool > 0), 10_000 * alike[0] + alike[1], -1)
+        winners, costs, pool = np.append(self.winners, 0), np.append(self.costs, 0.0), np.append(self.pool, self.n_docs)
         sheets = []
         for found in np.unique(kind[kind >= 0]):
             same = np.flatnonzero(kind == found)
-            cells = 2 * n_winners[same].max() + n_pool[same].max()
-            for part in np.array_split(same, max(1, len(same) * cells // CELLS)):
-                winner = padded(self.winner_starts, part)
-                other = padded(self.pool_starts, part)
-                sheets.append(
-                    Sheet(
-                        winners=np.append(self.winners, 0)[winner],
-                        costs=np.append(self.costs, 0.0)[winner],
-                        pool=np.append(self.pool, self.n_docs)[other],
-                    )
-                )
+            size = cells(int(n_winners[same].max()), int(n_pool[same].max()))
+            for part in np.array_split(same, max(1, len(same) * size // CELLS)):
+                winner, other = padded(self.winner_starts, part), padded(self.pool_starts, part)
+                sheets.append(Sheet(winners[winner], costs[winner], pool[other]))
         return sheets
 
 

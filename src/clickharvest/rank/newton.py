@@ -2,32 +2,39 @@
 
     F(w) = ½|w|² + L(Xw),   L the hinge loss of `Contests`, exact and not differentiable.
 
-Newton steps minimise F_δ, where L is smoothed over a width δ; then δ shrinks. At any w, the slopes α of the smoothed
-loss are feasible in the dual of F, and the duality gap they leave is
+Newton steps minimise F_δ, where L is smoothed over a width δ; meanwhile δ shrinks. At any w, the slopes α of the
+smoothed loss are feasible in the dual of F, and the duality gap they leave is
 
     F(w) − D(α) = ½|∇F_δ(w)|² + excess,   excess = Σ c (max(0, u) − α u) over the pairs with u in (0, δ),
 
-so the minimum of F lies between F(w) − gap and F(w). One says when to step, the other when to shrink δ. Only pairs with
-u in (0, δ) bend the loss, so a Newton step reads few documents; many lists are solved on an eighth of them first.
+so the minimum of F lies between F(w) − gap and F(w). Mixtures of such α are feasible too; the best one so far counts.
+
+What takes time is reading X. Only pairs with u in (0, δ) bend the loss, so a Newton step reads few documents, and only
+pairs near them change their slopes, so a new gradient reads few as well. Many lists are solved on an eighth first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.hinge import Contests, Slopes
 
 WIDTH = 4.0
 """The smoothing δ to start with."""
-THINNING, FEW = 8, 2_000
-"""The share of the contests that is solved first, and how many contests are too few for that."""
+AHEAD = 2.0
+"""A Newton step takes the curvature of a smoothing so much wider than δ, which foretells further."""
+THINNING, FEW = 8, 500
+"""The share of the contests that is solved first, and how many winners are too few for that."""
 LEAST = 2
-"""Contests for every feature that must be left then: with fewer, the share is harder to solve than the whole."""
+"""Winners for every feature that must be left then: with fewer, the share is harder to solve than the whole."""
+GATHER = 5
+"""How much longer it takes to read a document here and there than in a row."""
 CG_STEPS = 250
 SEARCH_STEPS = 20
 
@@ -53,7 +60,7 @@ class HingeSolution:
     converged: bool
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Point:
     """F and F_δ at one w."""
 
@@ -62,7 +69,6 @@ class _Point:
     exact: float
     smooth: float
     slopes: Slopes
-    gradient: Array | None = None
 
 
 def minimise_hinge(
@@ -79,7 +85,7 @@ def minimise_hinge(
         features: X.
         contests: L.
         tol: the relative duality gap to reach.
-        max_steps: Newton steps and changes of δ on all contests, at most.
+        max_steps: Newton steps, and changes of δ without one, on all contests, at most.
         start: the solution of a similar problem.
 
     Example:
@@ -90,40 +96,87 @@ def minimise_hinge(
         [0.3]
     """
     # Products with a vector wait for memory: more threads for them gain nothing, and lose much on a busy machine.
-    with threadpool_limits(1, "blas"):
+    with thread_pools().limit(limits=1, user_api="blas"):
         return _minimise(features, contests, tol, max_steps, start)
+
+
+@cache
+def thread_pools() -> ThreadpoolController:
+    """Return the libraries' thread pools; to find them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def _minimise(
     features: Features, contests: Contests, tol: float, max_steps: int, start: HingeSolution | None
 ) -> HingeSolution:
-    if start is None and len(contests) > max(FEW, THINNING * LEAST * features.shape[1]):
+    n_winners, n_features = len(contests.winners), features.shape[1]
+    if start is None and n_winners > max(FEW, THINNING * LEAST * n_features):
         some, rows = contests.thin(THINNING)
-        start = _minimise(features.take(rows), some, max(tol, 1e-3), max_steps, None)
-    w = np.zeros(features.shape[1]) if start is None else start.w
+        # A share tells the minimum of the whole to about features per winner, relatively: closer is wasted.
+        enough = min(0.03 * THINNING * n_features / n_winners, 0.1)
+        start = _minimise(features.take(rows), some, max(tol, enough), max_steps, None)
     width = WIDTH if start is None else start.width
     problem = _Smoothed(features, contests)
-    point = problem.at(w, width)
-    bound = -np.inf
+    point = problem.at(np.zeros(n_features) if start is None else start.w, width)
+    best = DualPoint(0.0, np.zeros(n_features))
     for steps in range(max_steps + 1):
         gradient = problem.gradient(point)
-        slope = 0.5 * float(gradient @ gradient)
-        bound = max(bound, point.exact - slope - point.slopes.excess)
-        gap = max(point.exact - bound, 0.0)
+        slope, excess = 0.5 * float(gradient @ gradient), point.slopes.excess
+        best = best.mixed(DualPoint.of(point.exact - slope - excess, point.w - gradient))
+        gap = max(point.exact - best.value, 0.0)
         if gap <= tol * point.exact or steps == max_steps:
             break
-        if slope < 0.3 * point.slopes.excess:
-            width *= float(np.clip(np.sqrt(0.3 * tol * point.exact / point.slopes.excess), 0.25, 0.5))
-            point = problem.at(point.w, width)
-        else:
-            point = problem.step(point, gradient, width)
+        shrink = slope < 0.3 * excess
+        if not shrink:
+            point, at_once = problem.step(point, gradient, width)
+            shrink = at_once and point.slopes.excess > 0.5 * tol * point.exact
+        if shrink:
+            width *= float(np.clip(np.sqrt(0.3 * tol * point.exact / point.slopes.excess), 0.1, 0.5))
+            point = problem.scored(point.w, point.scores, width)
     return HingeSolution(point.w, point.exact, gap, width, steps, gap <= tol * point.exact)
 
 
 @dataclass(frozen=True)
+class DualPoint:
+    """Feasible α of the dual problem: D(α) = Σ c α − ½|p|², p = Σ c α (f_i − f_j).
+
+    Attributes:
+        total: Σ c α over all pairs.
+        image: p, [F].
+
+    Example:
+        >>> few, many = DualPoint(1.0, np.array([0.0])), DualPoint(3.0, np.array([2.0]))
+        >>> few.value, many.value, few.mixed(many).value  # half of each: 2 − ½
+        (1.0, 1.0, 1.5)
+    """
+
+    total: float
+    image: Array
+
+    @classmethod
+    def of(cls, value: float, image: Array) -> DualPoint:
+        """Return the point with a value D and an image p."""
+        return cls(value + 0.5 * float(image @ image), image)
+
+    @property
+    def value(self) -> float:
+        """D(α)."""
+        return self.total - 0.5 * float(self.image @ self.image)
+
+    def mixed(self, other: DualPoint) -> DualPoint:
+        """Return the best mixture of this point and another."""
+        way, gain = other.image - self.image, other.total - self.total
+        length = float(way @ way)
+        share = min(max((gain - float(self.image @ way)) / length, 0.0), 1.0) if length > 0 else float(gain > 0)
+        return DualPoint(self.total + share * gain, self.image + share * way)
+
+
 class _Smoothed:
-    features: Features
-    contests: Contests
+    """F_δ for any δ."""
+
+    def __init__(self, features: Features, contests: Contests) -> None:
+        self.features, self.contests = features, contests
+        self.slopes, self.sums = np.zeros(features.shape[0]), np.zeros(features.shape[1])
 
     def at(self, w: Array, width: float) -> _Point:
         return self.scored(w, self.features.times(w), width)
@@ -134,13 +187,19 @@ class _Smoothed:
         return _Point(w, scores, half + slopes.exact, half + slopes.smooth, slopes)
 
     def gradient(self, point: _Point) -> Array:
-        if point.gradient is None:
-            point.gradient = point.w + self.features.sums(point.slopes.gradient)
-        return point.gradient
+        """Return w + Xᵀ slopes; where few slopes have changed since the last call, only those are read."""
+        change = point.slopes.gradient - self.slopes
+        rows = np.flatnonzero(change)
+        if GATHER * len(rows) < len(change):
+            self.sums = self.sums + self.features.take(rows).sums(change[rows])
+        else:
+            self.sums = self.features.sums(point.slopes.gradient)
+        self.slopes = point.slopes.gradient
+        return point.w + self.sums
 
-    def step(self, point: _Point, gradient: Array, width: float) -> _Point:
-        """Take a Newton step, and look along it for a point where F_δ is much less steep."""
-        curvature = self.contests.curvature(point.slopes)
+    def step(self, point: _Point, gradient: Array, width: float) -> tuple[_Point, bool]:
+        """Take a Newton step to where F_δ is much less steep along it; say whether its own length was right."""
+        curvature = self.contests.curvature(point.scores, AHEAD * width)
         bent = self.features.take(curvature.rows)
         norm = float(np.linalg.norm(gradient))
         accuracy = min(0.1, np.sqrt(norm / max(float(np.linalg.norm(point.w)), 1e-12)))
@@ -155,10 +214,11 @@ class _Smoothed:
         return search(trial, point.smooth, steep)
 
 
-def search(trial: Callable[[float], tuple[_Point, float]], value: float, steep: float) -> _Point:
+def search(trial: Callable[[float], tuple[_Point, float]], value: float, steep: float) -> tuple[_Point, bool]:
     """Return a point along a line where a convex function is lower and at most a third as steep as at its beginning.
 
-    Doubles the step while the function still falls, then goes to where a line through the two slopes meets zero.
+    Doubles the step while the function still falls, then goes to where a line through the two slopes meets zero. Also
+    says whether the first step was such a point.
     """
     low, low_slope, high, high_slope, t = 0.0, steep, np.inf, np.inf, 1.0
     for _ in range(SEARCH_STEPS):
@@ -174,7 +234,7 @@ def search(trial: Callable[[float], tuple[_Point, float]], value: float, steep: 
         else:
             share = low_slope / (low_slope - high_slope)
             t = low + (high - low) * float(np.clip(share, 0.1, 0.9))
-    return there
+    return there, t == 1.0
 
 
 def conjugate_gradients(product: Callable[[Array], Array], right: Array, accuracy: float) -> Array:
