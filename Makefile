@@ -39,7 +39,7 @@ reproduce: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# harvest, accuracy, speed, coverage, real_log, simulate, weigh, svm_rank, boosting, peers
+# harvest, accuracy, speed, coverage, simulate, weigh, svm_rank, boosting, peers
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 from clickharvest.experiments.models import CLICKSHARE, CPBM, CPBM_CONSTANT, CPBM_NETWORK, CTR, EM, PBM
@@ -12,7 +12,7 @@ COLOURS = {
     PBM: "#7f7f7f",
     CPBM: "#1f77b4",
     CPBM_CONSTANT: "#17becf",
-    CPBM_NETWORK: "#bcbd22",
+    CPBM_NETWORK: "#2ca02c",
     CLICKSHARE: "#d62728",
     EM: "#9467bd",
     CTR: "#bcbd22",
@@ -28,6 +28,7 @@ def line_chart(
     x_title: str,
     y_title: str,
     log_x: bool = False,
+    top: float | None = None,
     paper: Mapping[str, float] | None = None,
 ) -> Any:
     """Return lines of means with bars of one standard deviation, one line per model.
@@ -38,21 +39,28 @@ def line_chart(
         x_title: title of the horizontal axis.
         y_title: title of the vertical axis.
         log_x: whether the horizontal axis is logarithmic.
+        top: where the vertical axis ends; what is above is cut off. None: all is shown.
         paper: the paper's numbers by name, drawn as dashed lines.
     """
     import altair as alt
 
-    rows = [_bars(point) | {"x": point[x]} for point in points]
+    rows = [_bars(point, inf if top is None else 1.1 * top) | {"x": point[x]} for point in points]
     models = list(dict.fromkeys(row["model"] for row in rows))
-    scale = alt.Scale(type="log") if log_x else alt.Scale(zero=False)
+    scale = alt.Scale(zero=False)
+    if log_x:
+        places = [row["x"] for row in rows]
+        scale = alt.Scale(type="log", domain=[min(places) / 1.2, max(places) * 1.2])
+    cut = top is not None
+    height = alt.Scale(domain=[0.0, top]) if cut else alt.Undefined
     across = alt.X("x:Q", title=x_title, scale=scale)
     colour = alt.Color("model:N", title=None, scale=_colours(models), sort=models)
     base = alt.Chart(alt.InlineData(rows))
-    up = alt.Y("mean:Q", title=y_title)
+    up, low = (alt.Y(f"{end}:Q", title=y_title, scale=height) for end in ("mean", "low"))
+    points_shown = base.mark_point(filled=True, size=45, clip=cut)
     drawn = [
-        base.mark_line().encode(x=across, y=up, color=colour),
-        base.mark_rule(opacity=0.5).encode(x=across, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=colour),
-        base.mark_point(filled=True, size=45).encode(x=across, y=up, color=colour, tooltip=["model:N", "mean:Q"]),
+        base.mark_line(clip=cut).encode(x=across, y=up, color=colour),
+        base.mark_rule(opacity=0.5, clip=cut).encode(x=across, y=low, y2="high:Q", color=colour),
+        points_shown.encode(x=across, y=up, color=colour, tooltip=["model:N", "mean:Q"]),
     ]
     if paper:
         lines = [{"name": f"paper: {name}", "value": value} for name, value in paper.items()]
@@ -87,15 +95,12 @@ def bar_chart(points: Sequence[Mapping[str, Any]], *, y_title: str, paper: Mappi
     return alt.layer(*drawn).properties(width=WIDTH, height=36 * len(rows))
 
 
-def _bars(point: Mapping[str, Any]) -> dict[str, Any]:
+def _bars(point: Mapping[str, Any], most: float = inf) -> dict[str, Any]:
+    """Return a point with the ends of its bar, none above `most`: renderers lose marks that end far outside."""
     sd = 0.0 if isnan(point["sd"]) else point["sd"]
     mean = point["mean"]
-    return {
-        "model": point["model"],
-        "mean": mean,
-        "low": max(mean - sd, 0.0) if mean >= 0 else mean - sd,
-        "high": mean + sd,
-    }
+    ends = {"mean": mean, "low": mean - sd, "high": mean + sd}
+    return {"model": point["model"], **{name: min(value, most) for name, value in ends.items()}}
 
 
 def _colours(models: Sequence[str]) -> Any:

@@ -85,7 +85,7 @@ def chart(results: Results) -> Any:
 
     rows = [row for r in results.where(seed=0) for row in _points(r)]
     base = alt.Chart(alt.InlineData(rows))
-    colour = alt.Color("model:N", title=None, sort=list(MODELS))
+    colour = alt.Color("model:N", title=None, sort=list(MODELS), legend=alt.Legend(symbolOpacity=1))
     across = alt.X("position:Q", axis=alt.Axis(tickMinStep=1))
     band = base.mark_area(opacity=0.12).encode(
         x=across, y=alt.Y("lower:Q", title="propensity"), y2="upper:Q", color=colour

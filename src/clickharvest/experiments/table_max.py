@@ -24,7 +24,8 @@ from clickharvest.experiments.runs import Numbers, Results, Run
 from clickharvest.simulate.arxiv import GROUPS, QUERIES, SPLITS
 
 FAMILY = "table_max"
-SEEDS = 3
+SEEDS = {CPBM: 1, CLICKSHARE: 3}
+"""Logs by model: AllPairs has one as in the paper, and takes ten minutes where every query has a context of its own."""
 QUICK_QUERIES = {CPBM: 5_000, CLICKSHARE: QUERIES}
 """By model: ClickShare's test part holds clicks alone, and takes little time."""
 NOTHING, ALL = "PBM", "all"
@@ -60,8 +61,8 @@ def runs(plan: Plan) -> list[Run]:
             log_settings(plan, QUICK_QUERIES[model]),
             {"model": model, "features": name, **options, "curves": options["curves"][: 1 if plan.quick else None]},
         )
-        for seed in range(1 if plan.quick else SEEDS)
         for model, options in OBJECTIVES.items()
+        for seed in range(1 if plan.quick else SEEDS[model])
         for name in ((NOTHING, ALL) if plan.quick else FEATURES)
     ]
 
@@ -156,9 +157,7 @@ def headline(results: Results) -> list[Headline]:
             base = results.where(model=model, features=NOTHING).mean("objective")
             shares[model] = 100 * gains(results, model)[name] / abs(base)
         paper = 100 * (PAPER[name] - PAPER[NOTHING]) / abs(PAPER[NOTHING])
-        lines.append(
-            Headline(f"gain on PBM, {name}, %", paper, shares[CPBM], shares[CLICKSHARE], len(results.settings("seed")))
-        )
+        lines.append(Headline(f"gain on PBM, {name}, %", paper, shares[CPBM], shares[CLICKSHARE], SEEDS[CPBM]))
     return lines
 
 
@@ -220,6 +219,7 @@ EXPERIMENT = Experiment(
         "what they tell of examination alone.",
         "The curve `power` joined ClickShare's candidates, and the rankers of the simulated log were made to disagree "
         "more, after a first version had shown no gain.",
+        "AllPairs is fitted to one log, ClickShare to three: its gains are small beside what logs differ by.",
         "A quick run has too few test queries to tell groups apart, and tries all of them together only.",
     ),
     world=WORLD,
