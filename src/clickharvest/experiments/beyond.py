@@ -66,7 +66,9 @@ def make_experiment(
 
     def chart(results: Results) -> Any:
         points = error_points(changed(results), x="training_queries")
-        return line_chart(points, x="training_queries", x_title="training queries", y_title="RelError", log_x=True)
+        return line_chart(
+            points, x="training_queries", x_title="training queries", y_title="RelError", log_x=True, log_y=True
+        )
 
     return Experiment(
         id=id, title=title, claim=claim, runs=runs, summarise=summarise, headline=headline, checks=checks, chart=chart,

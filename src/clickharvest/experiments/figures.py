@@ -28,6 +28,7 @@ def line_chart(
     x_title: str,
     y_title: str,
     log_x: bool = False,
+    log_y: bool = False,
     top: float | None = None,
     paper: Mapping[str, float] | None = None,
 ) -> Any:
@@ -39,19 +40,22 @@ def line_chart(
         x_title: title of the horizontal axis.
         y_title: title of the vertical axis.
         log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical axis is logarithmic; then bars of one factor 1 + sd / mean, up and down.
         top: where the vertical axis ends; what is above is cut off. None: all is shown.
         paper: the paper's numbers by name, drawn as dashed lines.
     """
     import altair as alt
 
     rows = [_bars(point, inf if top is None else 1.1 * top) | {"x": point[x]} for point in points]
+    if log_y:
+        rows = [row | {"low": row["mean"] ** 2 / row["high"]} for row in rows]
     models = list(dict.fromkeys(row["model"] for row in rows))
     scale = alt.Scale(zero=False)
     if log_x:
         places = [row["x"] for row in rows]
         scale = alt.Scale(type="log", domain=[min(places) / 1.2, max(places) * 1.2])
     cut = top is not None
-    height = alt.Scale(domain=[0.0, top]) if cut else alt.Undefined
+    height = alt.Scale(domain=[0.0, top]) if cut else alt.Scale(type="log" if log_y else "linear")
     across = alt.X("x:Q", title=x_title, scale=scale)
     colour = alt.Color("model:N", title=None, scale=_colours(models), sort=models)
     base = alt.Chart(alt.InlineData(rows))
