@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from clickharvest.experiments.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.figures import line_chart
+from clickharvest.experiments.figures import bar_chart, line_chart
 from clickharvest.experiments.learning import LIGHTGBM, NAIVE, SVM, TRUE, make_runs
 from clickharvest.experiments.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.runs import Result, Results, Run
@@ -153,7 +153,7 @@ def _closer(own: dict[str, Results], near: str, far: str, learner: str) -> Check
 
 
 def chart(results: Results) -> Any:
-    """Return the difference by the number of training queries, one line per propensities, SVM-Rank and LightGBM."""
+    """Return the difference by the number of training queries, one line per propensities; bars where it is one."""
     import altair as alt
 
     found = differences(results)
@@ -167,7 +167,10 @@ def chart(results: Results) -> Any:
             and (own := found.where(learner=learner, training_queries=size, model=model)).values("difference")
         ]
         title = f"AvgRank − AvgRank with true propensities, {TITLES[learner]}"
-        drawn.append(line_chart(points, x="size", x_title="training queries", y_title=title))
+        if len({point["size"] for point in points}) > 1:
+            drawn.append(line_chart(points, x="size", x_title="training queries", y_title=title))
+        else:
+            drawn.append(bar_chart(points, y_title=title))
     return alt.vconcat(*drawn) if len(drawn) > 1 else drawn[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def spell(value: str | int | float | None, *, digits: int = 4) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:,.0f}"
-    return value.replace("|", "\\|") if isinstance(value, str) else f"{value:,}"
+    return value if isinstance(value, str) else f"{value:,}"
 
 
 def page_of(folder: Path, page: Path, *, quick: bool) -> str:
@@ -153,10 +153,14 @@ def _markdown(rows: Sequence[Row]) -> str:
         return "No rows."
     names = list(rows[0])
     number = {name: all(not isinstance(row[name], str) for row in rows) for name in names}
-    lines = ["| " + " | ".join(name.strip() for name in names) + " |"]
+    lines = [_row(name.strip() for name in names)]
     lines.append("|" + "".join("--:|" if number[name] else "---|" for name in names))
-    lines += ["| " + " | ".join(spell(row[name]) for name in names) + " |" for row in rows]
+    lines += [_row(spell(row[name]) for name in names) for row in rows]
     return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _sentence(text: str) -> str:
