@@ -171,7 +171,7 @@ def chart(results: Results) -> Any:
             drawn.append(line_chart(points, x="size", x_title="training queries", y_title=title))
         else:
             drawn.append(bar_chart(points, y_title=title))
-    return alt.vconcat(*drawn) if len(drawn) > 1 else drawn[0]
+    return alt.vconcat(*drawn).resolve_scale(color="independent") if len(drawn) > 1 else drawn[0]
 
 
 EXPERIMENT = Experiment(
