@@ -118,18 +118,19 @@ def headline(results: Results) -> list[Headline]:
 
 
 def checks(results: Results) -> list[Check]:
-    """Return: at the largest size the CPBM is closer to true propensities than the PBM, ClickShare than the CPBM."""
+    """Return: at the largest size the CPBM is closer to true propensities than the PBM, ClickShare than the CPBM.
+
+    The last is judged over several runs only: both are so close that one run tells noise.
+    """
     largest = max(results.settings("training_queries"))
     found = differences(results).where(training_queries=largest)
+    pairs = [(CPBM, PBM), (CLICKSHARE, PBM), (CLICKSHARE, CPBM), (CLICKSHARE, NAIVE)]
+    if len(results.settings("seed")) == 1:
+        pairs.remove((CLICKSHARE, CPBM))
     judged = []
     for learner in results.settings("learner"):
         own = {model: found.where(learner=learner, model=model) for model in (NAIVE, PBM, CPBM, CLICKSHARE)}
-        judged += [
-            _closer(own, CPBM, PBM, learner),
-            _closer(own, CLICKSHARE, PBM, learner),
-            _closer(own, CLICKSHARE, CPBM, learner),
-            _closer(own, CLICKSHARE, NAIVE, learner),
-        ]
+        judged += [_closer(own, near, far, learner) for near, far in pairs]
     return judged
 
 
@@ -196,5 +197,6 @@ EXPERIMENT = Experiment(
         "6,000 queries, of C = .1, 1, 10, 100 and clip = .01, .03, .1, .3, each with the propensities of its own run. "
         "LightGBM grows up to 100 trees of 15 leaves at a learning rate of .3 and stops early on a fifth of the "
         "queries; its clip is the least that keeps the effective sample size at half of the clicks.",
+        "A quick plan has one run, too few to tell ClickShare from the CPBM: both are close to true propensities.",
     ),
 )
