@@ -218,7 +218,9 @@ class TestFiles:
         with pytest.raises(InputError, match="no corpus named"):
             read_letor([])
 
-    @pytest.mark.parametrize("content", [b"1 qid:1 1:1\n", gzip.compress(b"1 qid:1 1:1\n" * 1000)[:-20]])
+    @pytest.mark.parametrize(
+        "content", [b"1 qid:1 1:1\n", gzip.compress(b"1 qid:1 1:1\n" * 1000)[:-20]], ids=["not gzip", "cut off"]
+    )
     def test_broken_gz(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "corpus.txt.gz"
         path.write_bytes(content)
