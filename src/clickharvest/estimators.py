@@ -63,7 +63,6 @@ class _Estimator(Parameterised):
 
     objective: str
     anchor: int
-    relevance: Relevance
     weighting: Weighting
     width: int | None
     starts: int
@@ -194,7 +193,6 @@ class PBM(_Estimator):
         self.objective, self.anchor, self.weighting = objective, anchor, weighting
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
-    relevance: Relevance = "constant"
     width: int | None = None
     starts: int = 1
 

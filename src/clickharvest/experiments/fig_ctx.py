@@ -76,7 +76,7 @@ EXPERIMENT = Experiment(
     chart=chart,
     notes=(
         "The paper does not list its values of η; ours are 0, .25, .5, .75 and 1. At η=0 the PBM is the truth, and a "
-        "network without a penalty, which has to find out so, pays for it; ClickShare finds the constant curve or a "
-        "large penalty by cross-validation.",
+        "network without a penalty, which has to find out so, pays for it; ClickShare finds a large penalty by "
+        "cross-validation.",
     ),
 )

@@ -102,8 +102,8 @@ EXPERIMENT = Experiment(
         "positions that no intervention links to the first: such a run has no RelError, and the table counts it under "
         "*without estimate*. Means are over the others, and so may flatter the smallest sizes.",
         "Our CPBM has no penalty: the paper says that hyper-parameters were chosen by cross-validation, not that there "
-        "is one. With a thousand training queries or fewer its 110 parameters of examination run away, and single "
-        "contexts with a propensity near 0 at position 1 make means enormous. ClickShare's penalty is cross-validated. "
+        "is one. With a thousand training queries or fewer its 110 parameters of examination are not held back, and "
+        "ratios to a propensity near 0 make means enormous. ClickShare's penalty is cross-validated. "
         "The figure ends at 1, the error of an estimate of 0.",
     ),
 )

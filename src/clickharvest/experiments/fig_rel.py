@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
     notes=(
         "ClickShare has no relevance model, so it has no part in this figure. Whether the reduction grows is judged in "
         "full runs only: it is smaller than what two runs of a quick plan differ by.",
-        "Where the reduction exceeds the paper's, contexts tell more of relevance than in its corpus: a g that ignores "
-        "them is then further from the truth. At ζ=0 a network has nothing to find, and its noise costs a little.",
+        "The reduction exceeds the paper's. A guess, not tested: our contexts tell more of relevance than those of its "
+        "corpus. At ζ=0 a network has nothing to find, and its noise costs a little.",
     ),
 )
