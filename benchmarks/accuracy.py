@@ -33,8 +33,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clickharvest.interventions import Interventions
-    from clickharvest.propensities import Propensities
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.model.propensities import Propensities
 
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
@@ -301,7 +301,7 @@ def load_case(path: Path) -> Case:
     """Read what `save_case` kept."""
     import numpy as np
 
-    from clickharvest.interventions import Interventions
+    from clickharvest.harvesting.interventions import Interventions
 
     with np.load(path) as file:
         arrays = dict(file)
@@ -341,7 +341,7 @@ def check_device(device: str) -> None:
 
 def fit_model(model: str, interventions: Interventions, seed: int) -> Propensities:
     """Fit a model without intervals."""
-    from clickharvest.estimators import CPBM, PBM
+    from clickharvest.estimation.estimators import CPBM, PBM
 
     estimator = PBM if model in (PBM_SHARE, PBM_PAIRS) else CPBM
     return estimator(**MODELS[model], intervals=None, seed=seed).fit(interventions).propensities_

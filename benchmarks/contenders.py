@@ -68,7 +68,7 @@ def generate(rows: str, log: str) -> None:
 def clickharvest(log: str, result: str, temp: str, context: Sequence[str], *, validate: bool = True) -> None:
     """Harvest as a user does."""
     from clickharvest import harvest_to_parquet, read_log
-    from clickharvest.engines import DuckDBEngine
+    from clickharvest.logs.engines import DuckDBEngine
 
     engine = DuckDBEngine(memory_limit=MEMORY_LIMIT, temp_directory=temp)
     harvest_to_parquet(read_log(log, context=context, engine=engine, validate=validate), result)
@@ -117,8 +117,8 @@ CONTENDERS: dict[str, Callable[[str, str, str, Sequence[str]], None]] = {
     "pandas": pandas,
 }
 LIBRARIES = {
-    "clickharvest": ["clickharvest.harvesting", "clickharvest.validation"],
-    "clickharvest, validate=False": ["clickharvest.harvesting"],
+    "clickharvest": ["clickharvest.harvesting.collecting", "clickharvest.logs.validation"],
+    "clickharvest, validate=False": ["clickharvest.harvesting.collecting"],
     "hand-written SQL": ["duckdb"],
     "pandas": ["pandas", "pyarrow.parquet"],
 }

@@ -159,7 +159,7 @@ def measure_all(keys: list[Key], settings: Settings) -> list[Outcome]:
 def measure(family: str, method: str, log: int, settings: Settings) -> Outcome:
     """Simulate a log, fit it, and compare its intervals with the truth."""
     share_programs()
-    from clickharvest.estimators import CPBM, PBM
+    from clickharvest.estimation.estimators import CPBM, PBM
 
     truth = Truth.of(family)
     interventions = simulate(truth, np.random.default_rng([settings.seed, log]), settings)
@@ -227,7 +227,7 @@ class Truth:
 
 def simulate(truth: Truth, random: np.random.Generator, settings: Settings) -> Any:
     """Return the interventions of a log; all logs of one size have as many units and rows."""
-    from clickharvest.interventions import Interventions
+    from clickharvest.harvesting.interventions import Interventions
 
     queries, units = settings.queries, settings.units
     x = random.normal(size=(queries, FEATURES))
@@ -258,12 +258,12 @@ def share_programs() -> None:
     """Let all fits of one curve in this process share one compiled program: compiling takes longer than running."""
     import jax
 
-    from clickharvest import estimators, fitting
+    from clickharvest.estimation import estimators, loss
 
     if getattr(estimators.Fit, "shared", False):
         return
 
-    class SharedFit(fitting.Fit):
+    class SharedFit(loss.Fit):
         """A fit whose data are padded to one shape and go into the program of the first fit of its curve."""
 
         shared = True

@@ -46,7 +46,7 @@ from accuracy import (
 )
 
 if TYPE_CHECKING:
-    from clickharvest.interventions import Interventions
+    from clickharvest.harvesting.interventions import Interventions
 
 SETTING, SEED, ROUNDS = "s10", 0, 2
 PENALTY = 10.0
@@ -116,7 +116,7 @@ def measure(contender: str, folder: str, device: str) -> Report:
     """Time one fit, the first of its process."""
     import jax
 
-    import clickharvest.estimators  # noqa: F401  imports are not what is timed
+    import clickharvest.estimation.estimators  # noqa: F401  imports are not what is timed
 
     check_device(device)
     float(jax.device_put(0.0))  # the first transfer starts the device
@@ -140,21 +140,21 @@ def fit_recipe(interventions: Interventions) -> None:
 
 def fit_linear(interventions: Interventions) -> None:
     """One ClickShare fit of `linear` with a fixed penalty."""
-    from clickharvest.estimators import CPBM
+    from clickharvest.estimation.estimators import CPBM
 
     CPBM(curve="linear", penalty=PENALTY, intervals=None).fit(interventions)
 
 
 def fit_auto(interventions: Interventions) -> None:
     """Every curve and penalty of `auto`, cross-validated, and the fit of the chosen one."""
-    from clickharvest.estimators import CPBM
+    from clickharvest.estimation.estimators import CPBM
 
     CPBM(intervals=None).fit(interventions)
 
 
 def fit_bootstrap(interventions: Interventions) -> None:
     """The fit of `linear` with a fixed penalty, and 1,000 bootstrap replicates of it."""
-    from clickharvest.estimators import CPBM
+    from clickharvest.estimation.estimators import CPBM
 
     CPBM(curve="linear", penalty=PENALTY, intervals="bootstrap", replicates=1_000).fit(interventions)
 

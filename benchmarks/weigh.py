@@ -128,11 +128,11 @@ def weigher(case: str, log: str, result: str) -> Any:
     """Return what reads the log, with its checks, and weighs it as a user does."""
     import numpy as np
 
-    from clickharvest import validation  # noqa: F401
-    from clickharvest.contexts import ContextColumn, ContextEncoder
-    from clickharvest.curves import make_curve
-    from clickharvest.logs import read_log
-    from clickharvest.propensities import Propensities
+    from clickharvest.logs import validation  # noqa: F401
+    from clickharvest.logs.reading import read_log
+    from clickharvest.model.contexts import ContextColumn, ContextEncoder
+    from clickharvest.model.curves import make_curve
+    from clickharvest.model.propensities import Propensities
     from clickharvest.weights import weigh_to_parquet
 
     context = CASES[case]

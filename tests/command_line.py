@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clickharvest import cli
+from clickharvest.commands import app as cli
 
 Command = Callable[[str], tuple[int, str, str]]
 """What the fixture `run` gives: a command line to its exit code, output and error output."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from clickharvest.engines import DuckDBEngine, SparkEngine
+from clickharvest.logs.engines import DuckDBEngine, SparkEngine
 from command_line import Command
 from command_line import run as run_command
 

@@ -33,9 +33,9 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import clickharvest
-from clickharvest import cli
-from clickharvest.engines import check_java
+from clickharvest.commands import app as cli
 from clickharvest.errors import EngineError
+from clickharvest.logs.engines import check_java
 from clickharvest.simulate import simulate_ab_log
 
 ROOT = Path(__file__).parents[1]

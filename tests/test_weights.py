@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clickharvest.contexts import ContextEncoder
-from clickharvest.curves import make_curve
-from clickharvest.engines import DuckDBEngine, Engine, SparkEngine
 from clickharvest.errors import InputError
-from clickharvest.logs import ClickLog, read_log
-from clickharvest.propensities import Propensities
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.logs.reading import read_log
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.propensities import Propensities
 from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
 from command_line import run
 

@@ -1,56 +1,20 @@
-"""Progress on a terminal: a bar for work that takes more than two seconds, nothing where output is piped."""
+"""Progress: how long work tells that it is under way. Drawing it is the business of the command line."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-from clickharvest.engines import Monitor
-
-DRAWING = "clickharvest progress"
-PATIENCE = 2.0
-"""Seconds of work before a bar appears."""
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 
-def bar_on(console: Console, *, patience: float = PATIENCE) -> Monitor:
-    """Return a monitor that draws on a console, or one that stays silent where the console is no terminal."""
+class Monitor(Protocol):
+    """Shows that work is under way: `with monitor("Harvesting", fraction): …`, `fraction()` in [0, 1] or None."""
 
-    @contextmanager
-    def monitor(task: str, fraction: Callable[[], float | None]) -> Iterator[None]:
-        if not console.is_terminal:
-            yield
-            return
-        finished = threading.Event()
-        drawing = threading.Thread(
-            target=_draw, args=(console, task, fraction, finished, patience), name=DRAWING, daemon=True
-        )
-        drawing.start()
-        try:
-            yield
-        finally:
-            finished.set()
-            drawing.join()
-
-    return monitor
+    def __call__(self, task: str, fraction: Callable[[], float | None]) -> AbstractContextManager[None]:
+        """Return a context manager that shows `task` while its block runs."""
+        ...
 
 
-def _draw(
-    console: Console,
-    task: str,
-    fraction: Callable[[], float | None],
-    finished: threading.Event,
-    patience: float,
-) -> None:
-    if finished.wait(patience):
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        job = progress.add_task(task, total=None)
-        while not finished.wait(0.1):
-            done = fraction()
-            if done is not None:
-                progress.update(job, total=1.0, completed=done)
+def silent(task: str, fraction: Callable[[], float | None]) -> AbstractContextManager[None]:
+    """Return a monitor that shows nothing."""
+    return nullcontext()

@@ -25,14 +25,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.identification import spell_positions
-from clickharvest.propensities import Propensities
+from clickharvest.model.propensities import Propensities
+from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
-    from clickharvest.logs import ClickLog
+    from clickharvest.logs.click_log import ClickLog
 
 Clip = float | Literal["auto"] | None
 
@@ -137,8 +137,8 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         InputError: context columns are missing or of another kind than in training, or names clash.
 
     Example:
-        >>> from clickharvest.curves import make_curve
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.model.curves import make_curve
+        >>> from clickharvest.logs.reading import read_log
         >>> import pyarrow as pa
         >>> shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "rank": [1, 2, 3], "click": [1, 1, 0]})
         >>> model = Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.log([0.5])}, None, shown=(1, 2))
@@ -349,7 +349,7 @@ def _join(
 
 def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
     """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
-    from clickharvest.logs import number
+    from clickharvest.logs.click_log import number
 
     columns = {name: log.source[name] for name in log.source.columns}
     for role in ("position", "original", "click", "clicks", "impressions"):

@@ -13,18 +13,6 @@
 None of them chooses anything by truth, and a position that the data do not speak of gets no number.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from clickharvest.baselines.expectation import em, regression_em
-from clickharvest.baselines.generative import generative_cpbm
-from clickharvest.baselines.ratios import adjacent_chain, click_rates, pivot_one, swap_ratio
-
-__all__ = [
-    "adjacent_chain",
-    "click_rates",
-    "em",
-    "generative_cpbm",
-    "pivot_one",
-    "regression_em",
-    "swap_ratio",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

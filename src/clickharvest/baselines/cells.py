@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.contexts import ContextEncoder
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.identification import spell_positions
-from clickharvest.interventions import Interventions
-from clickharvest.samples import supported_positions
+from clickharvest.estimation.sample import supported_positions
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clickharvest.logs import ClickLog
+    from clickharvest.logs.click_log import ClickLog
 
 Array = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: i
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> shown = {"query": ["q"] * 4, "doc": ["a", "a", "a", "b"], "position": [1, 1, 2, 2], "click": [1, 0, 1, 0]}
         >>> cells = count_cells(read_log(pa.table(shown)))
         >>> cells.pair.tolist(), cells.clicks.tolist(), cells.impressions.tolist()
@@ -127,15 +127,15 @@ def read_features(log: ClickLog, features: Any, *, max_position: int | None = No
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0]}
         >>> read_features(read_log(pa.table(shown)), {("q", "b"): [5.0], ("q", "a"): [3.0]}).tolist()
         [[-1.0], [1.0]]
     """
     import ibis
 
-    from clickharvest.logs import identifier
-    from clickharvest.sources import open_source, spell_columns
+    from clickharvest.logs.click_log import identifier
+    from clickharvest.logs.sources import open_source, spell_columns
 
     source = _as_table(features) if isinstance(features, Mapping) else features
     opened, _ = open_source(source, log.engine, text=("query", "doc"))

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.baselines.cells import Array, Cells, count_cells, read_features
-from clickharvest.curves import Constant
 from clickharvest.errors import ConvergenceWarning
-from clickharvest.propensities import Propensities
+from clickharvest.model.curves import Constant
+from clickharvest.model.propensities import Propensities
 
 if TYPE_CHECKING:
-    from clickharvest.logs import ClickLog
+    from clickharvest.logs.click_log import ClickLog
 
 CONVERGED = "converged: the propensities no longer move"
 OUT_OF_ITERATIONS = "ran out of iterations before it converged: allow more, or raise the tolerance"
@@ -60,7 +60,7 @@ def em(
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> counted = {"query": ["q"] * 4, "doc": ["a", "a", "b", "b"], "position": [1, 2, 1, 2]}
         >>> log = read_log(pa.table(counted | {"clicks": [60, 30, 20, 10], "impressions": [100] * 4}))
         >>> np.exp(em(log).params["b"]).round(2).tolist()
@@ -116,7 +116,7 @@ def regression_em(
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> counted = {"query": ["q"] * 40, "doc": list(range(40)), "position": [1, 2] * 20}
         >>> log = read_log(pa.table(counted | {"clicks": [60, 30] * 20, "impressions": [100] * 40}))
         >>> same = {("q", doc): [1.0] for doc in range(40)}

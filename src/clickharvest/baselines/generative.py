@@ -11,15 +11,15 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from clickharvest.baselines.cells import Array, count_cells, read_features
-from clickharvest.contexts import ContextEncoder
-from clickharvest.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers
 from clickharvest.errors import ConvergenceWarning, InputError
-from clickharvest.objectives import Data, chunked_sum, log1mexp
-from clickharvest.optimise import Rows, minimise
-from clickharvest.propensities import Propensities
+from clickharvest.estimation.objective import Data, chunked_sum
+from clickharvest.estimation.optimise import Rows, minimise
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers
+from clickharvest.model.propensities import Propensities
 
 if TYPE_CHECKING:
-    from clickharvest.logs import ClickLog
+    from clickharvest.logs.click_log import ClickLog
 
 RelevanceModel = Literal["linear", "mlp"]
 
@@ -67,7 +67,7 @@ def generative_cpbm(
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> counted = {"query": ["q"] * 4, "doc": ["a", "b", "c", "d"], "position": [1, 2, 1, 2]}
         >>> log = read_log(pa.table(counted | {"clicks": [60, 30, 20, 10], "impressions": [100] * 4}))
         >>> features = {("q", "a"): [1.0], ("q", "b"): [1.0], ("q", "c"): [0.0], ("q", "d"): [0.0]}
@@ -154,3 +154,15 @@ def _log_likelihood(curve: Curve, params: dict[str, Params], x: Any, documents: 
         return jnp.sum(rows["clicks"] * y + rows["passed"] * log1mexp(y))
 
     return chunked_sum(of_rows, rows, 1 if "A" not in weights else len(weights["a"]))
+
+
+def log1mexp(y: Any) -> Any:
+    """Return log(1 − e^y) for y < 0, accurate near 0 and far below.
+
+    Example:
+        >>> [round(float(log1mexp(y)), 4) for y in (-1e-3, -0.5, -50.0)]
+        [-6.9083, -0.9328, -0.0]
+    """
+    near = y > -jnp.log(2.0)
+    safe_near, safe_far = jnp.where(near, y, -0.5), jnp.where(near, -1.0, y)
+    return jnp.where(near, jnp.log(-jnp.expm1(safe_near)), jnp.log1p(-jnp.exp(safe_far)))

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.baselines.cells import Cells
-from clickharvest.curves import Constant
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.identification import spell_positions
-from clickharvest.interventions import Interventions
-from clickharvest.propensities import Propensities
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.curves import Constant
+from clickharvest.model.propensities import Propensities
+from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
-    from clickharvest.logs import ClickLog
+    from clickharvest.logs.click_log import ClickLog
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | N
 
     Example:
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> counted = {"query": ["q"] * 3, "doc": ["a", "b", "c"], "position": [1, 2, 3]}
         >>> log = read_log(pa.table(counted | {"clicks": [50, 20, 0], "impressions": [100, 80, 80]}))
         >>> result = click_rates(log)
@@ -84,7 +84,7 @@ def swap_ratio(source: Interventions | ClickLog, *, anchor: int = 1) -> Propensi
         Documents from rank 1 got 40 clicks on 80 impressions there, 10 on 40 after a swap to rank 2.
 
         >>> import pyarrow as pa
-        >>> from clickharvest.logs import read_log
+        >>> from clickharvest.logs.reading import read_log
         >>> counted = {"query": ["q", "q"], "doc": ["a", "a"], "original": [1, 1], "position": [1, 2]}
         >>> log = read_log(pa.table(counted | {"clicks": [40, 10], "impressions": [80, 40]}))
         >>> np.exp(swap_ratio(log).params["b"]).tolist()

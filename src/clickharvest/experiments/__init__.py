@@ -36,8 +36,8 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from clickharvest.errors import InputError
-from clickharvest.experiments.experiment import Check, Experiment, Headline, Plan
-from clickharvest.experiments.runs import Numbers, Result, Results, Run
+from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan
+from clickharvest.experiments.runner.runs import Numbers, Result, Results, Run
 
 __all__ = [
     "Check",
@@ -91,4 +91,7 @@ def load_experiment(name: str) -> Experiment:
 
 
 def _module(name: str) -> str:
-    return name.replace("-", "_")
+    """Return the module of an experiment: `beyond-trust` is `beyond.trust`, `fig-data` is `paper.fig_data`."""
+    if name.startswith("beyond-"):
+        return name.replace("-", ".", 1)
+    return f"{'beyond' if name == 'real-log' else 'paper'}.{name.replace('-', '_')}"

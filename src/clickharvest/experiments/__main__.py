@@ -15,10 +15,10 @@ from pathlib import Path
 
 from clickharvest.errors import ClickharvestError
 from clickharvest.experiments import experiment_ids, load_experiment
-from clickharvest.experiments.corpora import SYNTHETIC, find_corpus
-from clickharvest.experiments.measuring import default_jobs, measure_missing
-from clickharvest.experiments.runs import Run
-from clickharvest.experiments.store import Store
+from clickharvest.experiments.families.corpora import SYNTHETIC, find_corpus
+from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
+from clickharvest.experiments.runner.runs import Run
+from clickharvest.experiments.runner.store import Store
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,37 +10,6 @@
 - `clickharvest.rank.boosting`: objectives for LightGBM and XGBoost.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from clickharvest.rank.clicks import Clicks, read_clicks
-from clickharvest.rank.comparison import Comparison, compare_rankers, split_lists, take_lists
-from clickharvest.rank.crossvalidation import PropensitySVMRankCV, RankCandidate
-from clickharvest.rank.data import RankingData, ranking_data
-from clickharvest.rank.evaluation import Estimate, off_policy, ranks
-from clickharvest.rank.from_log import ranking_data_from_log
-from clickharvest.rank.metrics import ranking_metrics
-from clickharvest.rank.svm import PropensitySVMRank, SVMRank
-from clickharvest.rank.training import BoostSettings, TrainedRanker, train_ranker
-
-__all__ = [
-    "BoostSettings",
-    "Clicks",
-    "Comparison",
-    "Estimate",
-    "PropensitySVMRank",
-    "PropensitySVMRankCV",
-    "RankCandidate",
-    "RankingData",
-    "SVMRank",
-    "TrainedRanker",
-    "compare_rankers",
-    "off_policy",
-    "ranking_data",
-    "ranking_data_from_log",
-    "ranking_metrics",
-    "ranks",
-    "read_clicks",
-    "split_lists",
-    "take_lists",
-    "train_ranker",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from clickharvest.errors import InputError
-from clickharvest.rank.evaluation import ranks
+from clickharvest.rank.estimates import ranks
 
 __all__ = ["ClickObjective", "LambdaObjective", "PairwiseObjective", "doubly_robust_labels"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.rank.data import RankingData
-from clickharvest.rank.evaluation import Estimate, off_policy
+from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
 
 METRICS = ("avg_rank", "dcg@10", "precision@5")

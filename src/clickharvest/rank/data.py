@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.rank.features import Array, Features, Index
-from clickharvest.rank.hinge import Contests, spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +67,6 @@ class RankingData:
     def weights(self, clip: float = 0.0) -> Array:
         """Return clicks / max(propensity, clip) of each record, [m]."""
         return self.clicks / np.maximum(self.propensity, clip)
-
-    def contests(self, C: float, clip: float, lists: NDArray[np.bool_] | None = None) -> Contests:
-        """Return the contests of Propensity SVM-Rank: each clicked document against all others of its list.
-
-        A clicked document costs C/n times the sum of its weights, with n the number of clicks.
-
-        Args:
-            C: the cost of errors against |w|².
-            clip: least propensity; smaller ones count as this.
-            lists: which lists to use, [n_lists]; all by default.
-        """
-        used = np.ones(len(self.clicked), bool) if lists is None else lists[self.clicked_list]
-        n_clicks = max(float(self.clicks[used].sum()), 1.0)
-        sums = np.bincount(self.clicked[used], self.weights(clip)[used], self.features.shape[0])
-        cost = np.asarray(sums * (C / n_clicks), np.float64)
-        winners = np.flatnonzero(cost)
-        bounds = np.searchsorted(winners, self.starts)
-        kept = np.flatnonzero((np.diff(bounds) > 0) & (np.diff(self.starts) > 1))
-        winner, winner_starts = spans(bounds, kept)
-        pool, pool_starts = spans(self.starts, kept)
-        winners = winners[winner]
-        return Contests(self.features.shape[0], winners, cost[winners], winner_starts, pool, pool_starts, True)
 
 
 def ranking_data(

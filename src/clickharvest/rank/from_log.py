@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import first_line
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.features import Index
+from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

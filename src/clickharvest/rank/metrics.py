@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.rank.evaluation import ranks
+from clickharvest.rank.estimates import ranks
 from clickharvest.rank.features import Array, Index
-from clickharvest.rank.hinge import padded
+from clickharvest.rank.groups import padded
 
 CELLS = 1 << 22
 """Cells of the largest padded matrix."""

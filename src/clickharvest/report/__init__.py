@@ -5,5 +5,9 @@
     propensities + log ──► gather_evidence ──► write_report one HTML page that needs no network
 
 The page draws its own charts and computes curves for the contexts a reader chooses, by the formulas of
-`clickharvest.curves` written once more in `assets/model.js`; the browser tests compare the two.
+`clickharvest.model.curves` written once more in `assets/model.js`; the browser tests compare the two.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from clickharvest.identification import spell_positions
-from clickharvest.model_summary import gaps, typical_context
-from clickharvest.propensities import Propensities
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import gaps, typical_context
 from clickharvest.report.charts import shorten
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance
 from clickharvest.report.values import ColumnValues
+from clickharvest.words import spell_positions
 
 NOTICEABLE = 0.05
 """Mean |Δ log p| from which a column is said to move the curve."""
@@ -28,7 +28,7 @@ def answer(
     """Return three sentences: how examination falls, what moves it, and whether to trust it.
 
     Example:
-        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.model.curves import make_curve
         >>> curve = make_curve("constant", (1, 2, 4), anchor=1, n_features=0)
         >>> model = Propensities(curve, {"b": np.log([0.5, 0.25])}, None, shown=(1, 2, 3, 4))
         >>> for sentence in answer(model, [], [], None):

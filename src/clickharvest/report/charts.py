@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clickharvest.errors import InputError
-from clickharvest.model_summary import typical_context
-from clickharvest.predictions import Prediction, column_names
-from clickharvest.propensities import Propensities
+from clickharvest.model.prediction import Prediction, column_names
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
 from clickharvest.report.importance import column_importance
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from clickharvest.diagnosis import Diagnosis
-    from clickharvest.interventions import Interventions
+    from clickharvest.diagnosis.diagnosing import Diagnosis
+    from clickharvest.harvesting.interventions import Interventions
 
 PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
 MOST_LABEL = 40
@@ -42,7 +42,7 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
         log: whether propensities are drawn on a logarithmic axis.
 
     Example:
-        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.model.curves import make_curve
         >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
         >>> model = Propensities(curve, {"b": np.log([0.5])}, None, shown=(1, 2))
         >>> chart = plot_curves({"PBM": model})
@@ -86,14 +86,14 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
 def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
     """Plot the effective clicks of every pair of positions as a heat map; an empty cell has no common documents.
 
-    Effective clicks of a pair are Σ_u n_u · 4 π_u (1 − π_u), see `clickharvest.overlap`. Positions that nothing links
-    to the anchor are named in the subtitle.
+    Effective clicks of a pair are Σ_u n_u · 4 π_u (1 − π_u), see `clickharvest.diagnosis.overlap`. Positions that
+    nothing links to the anchor are named in the subtitle.
 
     Args:
         source: a diagnosis, or interventions, which are diagnosed.
 
     Example:
-        >>> from clickharvest.interventions import Interventions
+        >>> from clickharvest.harvesting.interventions import Interventions
         >>> interventions = Interventions(
         ...     unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]),
         ...     exposure=np.array([3.0, 1.0]), clicks=np.array([2, 1]), impressions=np.array([3, 1]))
@@ -102,8 +102,8 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
     """
     import altair as alt
 
-    from clickharvest.diagnosis import Diagnosis, diagnose
-    from clickharvest.identification import spell_positions
+    from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+    from clickharvest.words import spell_positions
 
     diagnosis = source if isinstance(source, Diagnosis) else diagnose(source)
     rows = [

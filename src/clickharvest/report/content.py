@@ -15,16 +15,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from clickharvest import __version__
+from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
-from clickharvest.findings import Finding, spell_p
-from clickharvest.identification import spell_positions
-from clickharvest.model_summary import gaps
-from clickharvest.propensities import Propensities
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import gaps
 from clickharvest.report.answer import answer
 from clickharvest.report.evidence import Evidence, kept_checks
 from clickharvest.report.importance import Importance, rank_columns
 from clickharvest.report.packing import pack_model
 from clickharvest.report.values import ColumnValues, column_values
+from clickharvest.words import spell_positions
 
 LIBRARIES = ("numpy", "jax", "duckdb", "ibis-framework")
 MOST_WRITTEN = 6

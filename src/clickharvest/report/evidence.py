@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.baselines import click_rates
-from clickharvest.designs import Design
-from clickharvest.diagnosis import Diagnosis, diagnose
-from clickharvest.engines import Monitor, silent
+from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.estimators import PBM
-from clickharvest.findings import Finding, Status
-from clickharvest.harvesting import harvest
-from clickharvest.interventions import ExposureKind, Interventions, UnitKind
-from clickharvest.logs import ClickLog
-from clickharvest.model_checks import check_model
-from clickharvest.propensities import Propensities, data_fingerprint
+from clickharvest.estimation.estimators import PBM
+from clickharvest.estimation.model_checks import check_model
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.harvesting.designs import Design
+from clickharvest.harvesting.interventions import ExposureKind, Interventions, UnitKind
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.progress import Monitor, silent
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
 from clickharvest.weights import choose_clip, effective_sample_size, ips_weights
 

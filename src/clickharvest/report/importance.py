@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model_summary import typical_context
-from clickharvest.propensities import Propensities
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
 from clickharvest.report.values import ColumnValues, column_values, encode_contexts
 
 BASES = 200
@@ -44,8 +44,8 @@ def column_importance(propensities: Propensities, contexts: Any = None) -> list[
             quantiles, and equal frequencies.
 
     Example:
-        >>> from clickharvest.contexts import ContextEncoder
-        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.model.contexts import ContextEncoder
+        >>> from clickharvest.model.curves import make_curve
         >>> table = {"phone": [True, False], "age": [20.0, 40.0]}
         >>> curve = make_curve("linear", (1, 2), 1, 2)
         >>> model = Propensities(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.curves import Power, flatten_params
-from clickharvest.propensities import Propensities
+from clickharvest.model.curves import Power, flatten_params
+from clickharvest.model.propensities import Propensities
 
 MOST_BYTES = 1_500_000
 """Bytes that packed draws may take, before they are written as text, which adds a third."""
@@ -27,7 +27,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
     """Return all that the page needs to compute p_k(x) and its interval, as JSON holds it.
 
     Example:
-        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.model.curves import make_curve
         >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
         >>> packed = pack_model(Propensities(curve, {"b": np.log([0.5])}, None, shown=(1, 2, 3)))
         >>> packed["layout"], packed["positions"], packed["draws"]

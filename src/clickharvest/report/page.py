@@ -17,7 +17,7 @@ from typing import Any
 
 from clickharvest import __version__
 from clickharvest.files import atomic_path
-from clickharvest.propensities import Propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.report.content import make_content
 from clickharvest.report.evidence import Evidence
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.contexts import ContextColumn
-from clickharvest.propensities import Propensities
+from clickharvest.model.contexts import ContextColumn
+from clickharvest.model.propensities import Propensities
 
 Array = NDArray[np.float64]
 
@@ -81,8 +81,8 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
             be normal, and levels equally frequent.
 
     Example:
-        >>> from clickharvest.contexts import ContextEncoder
-        >>> from clickharvest.curves import make_curve
+        >>> from clickharvest.model.contexts import ContextEncoder
+        >>> from clickharvest.model.curves import make_curve
         >>> table = {"device": ["phone", "desk", "phone"], "age": [20, 40, 30]}
         >>> encoder = ContextEncoder.fit(table)
         >>> curve = make_curve("power", (1, 2), 1, 4)

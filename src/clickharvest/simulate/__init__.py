@@ -9,29 +9,6 @@
   `synthetic_corpus` makes the learning-to-rank corpus where none is given; `read_letor` reads yours.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from clickharvest.simulate.ab_test import Truth, simulate_ab_log
-from clickharvest.simulate.arxiv import ArxivSimulation, simulate_arxiv
-from clickharvest.simulate.clicks import CLICK_MODELS, ClickModel
-from clickharvest.simulate.corpus import Corpus, synthetic_corpus
-from clickharvest.simulate.examination import EXAMINATIONS, Examination
-from clickharvest.simulate.letor import read_letor
-from clickharvest.simulate.protocol import simulate_protocol
-from clickharvest.simulate.simulation import Simulation
-
-__all__ = [
-    "CLICK_MODELS",
-    "EXAMINATIONS",
-    "ArxivSimulation",
-    "ClickModel",
-    "Corpus",
-    "Examination",
-    "Simulation",
-    "Truth",
-    "read_letor",
-    "simulate_ab_log",
-    "simulate_arxiv",
-    "simulate_protocol",
-    "synthetic_corpus",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions
 from clickharvest.simulate.arxiv_queries import CANDIDATES, CATEGORIES, TOPICS, draw_candidates, draw_queries
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path, first_line
+from clickharvest.files import atomic_path
 from clickharvest.simulate.corpus import Corpus
 from clickharvest.simulate.letor_lines import Documents, find_fault, line_of, parse_lines
+from clickharvest.words import first_line
 
 CHUNK = 1 << 24
 """Bytes of text parsed at a time."""

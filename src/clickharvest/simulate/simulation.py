@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import NotIdentifiedError
-from clickharvest.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions
 from clickharvest.simulate.clicks import ClickModel, deal_clicks
 from clickharvest.simulate.contexts import CONTEXT_FEATURES
 from clickharvest.simulate.corpus import Corpus
@@ -162,9 +162,9 @@ class Simulation:
 
     def harvest(self) -> Interventions:
         """Harvest the log with design exposures, the way a user would."""
-        from clickharvest.designs import Rankings
-        from clickharvest.harvesting import harvest
-        from clickharvest.logs import read_log
+        from clickharvest.harvesting.collecting import harvest
+        from clickharvest.harvesting.designs import Rankings
+        from clickharvest.logs.reading import read_log
 
         log = read_log(self.log, context=self.context, validate=False)
         return harvest(log, design=Rankings(self.rankings, self.traffic))

@@ -1,5 +1,5 @@
 "use strict";
-/* The model: the formulas of clickharvest.curves, and intervals from the draws. x has d features, K positions. */
+/* The model: the formulas of clickharvest.model.curves, and intervals from the draws. x has d features, K positions. */
 
 function decode(text, Type) {
   const characters = atob(text),

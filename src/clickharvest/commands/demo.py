@@ -1,0 +1,106 @@
+"""The demo: simulated logs with known truth, taken through every command as a user would type it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import TextWrapper
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from clickharvest.baselines import click_rates
+from clickharvest.commands.terminal import screen
+from clickharvest.errors import InputError
+from clickharvest.logs.reading import read_log
+from clickharvest.model.propensities import Propensities, load_propensities
+
+Run = Callable[[list[str]], Any]
+CONTEXT = ("complex", "query_len")
+POSITIONS = (1, 2, 3, 5, 8, 13, 21)
+
+NEXT = """\
+On a log of your own (other column names: clickharvest check --help):
+
+  clickharvest check clicks.parquet --context device
+  clickharvest fit clicks.parquet --context device -o model.safetensors
+  clickharvest report model.safetensors --log clicks.parquet -o report.html
+"""
+
+
+def run_demo(folder: Path, seed: int, run: Run) -> None:
+    """Run the commands one after the other, and compare with the truth.
+
+    Args:
+        folder: where the files go; made where it does not exist.
+        seed: seed of the simulations.
+        run: runs a command, given as its words without `clickharvest`.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
+    folder.mkdir(parents=True, exist_ok=True)
+    console = screen()
+    arxiv, shop = folder / "arxiv", folder / "shop"
+    log, design = f"{arxiv}/log.parquet", f"--rankings {arxiv}/rankings.parquet --traffic f1=1,f2=1,f3=1"
+    context = f"--context {','.join(CONTEXT)}"
+    pbm, cpbm = folder / "pbm.safetensors", folder / "cpbm.safetensors"
+
+    def step(title: str, *commands: str) -> None:
+        console.print(f"── {title}", style="bold cyan")
+        for command in commands:
+            console.print(f"{_typed(command)}\n", style="bold")
+            run(shlex.split(command))
+            console.print()
+
+    step(
+        "1. A search engine's log, three rankers in an A/B test",
+        f"simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}",
+    )
+    step("2. Can this log tell?", f"check {log} {context} {design}")
+    step("3. One curve for everybody: PBM", f"fit {log} {design} --intervals sandwich -o {pbm}")
+    step("4. A curve that depends on the query: CPBM", f"fit {log} {context} {design} --intervals sandwich -o {cpbm}")
+    console.print("── 5. The truth, which only a simulation knows", style="bold cyan")
+    models = {"clicks": click_rates(read_log(log)), "PBM": load_propensities(pbm), "CPBM": load_propensities(cpbm)}
+    console.print(_curves(models, pq.read_table(arxiv / "truth.parquet")))
+    console.print("Examination relative to position 1, of complex and of simple queries; clicks are click rates.\n")
+    step("6. A page to look at and pass on", f"report {cpbm} --log {log} {design} -o {folder}/report.html")
+    step("7. Weights for training", f"weigh {log} {cpbm} --clip auto -o {folder}/weighted.parquet")
+    columns = ",".join(f"x{j}" for j in range(1, 11))
+    shown = f"{shop}/log.parquet --clicks clicks --impressions impressions"
+    step(
+        "8. A better ranker, from a second log with document features",
+        f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --documents --seed {seed} -o {shop}",
+        f"fit {shown} --context {columns} --rankings {shop}/rankings.parquet --traffic f1=1,f2=1 --curve power "
+        f"--penalty 1 --intervals none -o {shop}.safetensors",
+        f"rank {shown} {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
+        f"--C 1 -o {folder}/ranker.json",
+    )
+    console.print("── What next?", style="bold cyan")
+    console.print(f"Open {folder}/report.html in a browser.\n\n{NEXT}", soft_wrap=True)
+
+
+def _typed(command: str) -> str:
+    """Return a command as one types it on lines of less than 80 columns."""
+    wrapper = TextWrapper(76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return " \\\n".join(wrapper.wrap(f"$ clickharvest {command}"))
+
+
+def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:
+    """Return a table of estimates and truth, averaged over the pages of each kind that reach a position."""
+    columns = {name: truth[name].to_numpy(zero_copy_only=False) for name in truth.column_names}
+    positions = columns["position"].max()
+    by_page = {name: values.reshape(-1, positions) for name, values in columns.items()}
+    contexts = {name: by_page[name][:, 0] for name in CONTEXT}
+    reached = by_page["results"] >= by_page["position"]
+    curves = {"truth": by_page["examination"]} | {n: model.predict(contexts).propensity for n, model in models.items()}
+    table = Table(box=None, header_style="bold")
+    kinds = {"complex": contexts["complex"], "simple": ~contexts["complex"]}
+    for header in ("position", *(f"{kind}\n{name}" for kind in kinds for name in curves)):
+        table.add_column(header, justify="right", no_wrap=True)
+    for k in POSITIONS:
+        means = [curve[own & reached[:, k - 1], k - 1].mean() for own in kinds.values() for curve in curves.values()]
+        table.add_row(str(k), *(f"{mean:.3f}" for mean in means))
+    return table

@@ -1,0 +1,187 @@
+"""The command `fit`: from a log or a file of interventions to a model file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from clickharvest.commands.terminal import finding_line, screen
+from clickharvest.errors import InputError
+from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.estimation.estimators import Progress as Report
+from clickharvest.estimation.model_checks import check_model
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.summary import describe_model
+from clickharvest.report.tracking import log_to_mlflow
+
+MODEL = "The model"
+
+
+class ObjectiveName(StrEnum):
+    """What a fit maximises."""
+
+    clickshare = "clickshare"
+    allpairs = "allpairs"
+
+
+class RelevanceName(StrEnum):
+    """The relevance models of AllPairs."""
+
+    auto = "auto"
+    constant = "constant"
+    mlp = "mlp"
+    free = "free"
+
+
+class WeightingName(StrEnum):
+    """The weights of AllPairs."""
+
+    paper = "paper"
+    min = "min"
+    harmonic = "harmonic"
+
+
+class CurveName(StrEnum):
+    """The examination curves, or their selection."""
+
+    auto = "auto"
+    constant = "constant"
+    power = "power"
+    linear = "linear"
+    lowrank = "lowrank"
+    mlp = "mlp"
+    recurrent = "recurrent"
+    position = "position"
+
+
+class IntervalName(StrEnum):
+    """Where error bars come from."""
+
+    bootstrap = "bootstrap"
+    sandwich = "sandwich"
+    none = "none"
+
+
+class TrackerName(StrEnum):
+    """Where fits are tracked."""
+
+    mlflow = "mlflow"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Which model to fit, and how."""
+
+    objective: Annotated[
+        ObjectiveName, typer.Option("--objective", help="What the fit maximises.", rich_help_panel=MODEL)
+    ] = ObjectiveName.clickshare
+    curve: Annotated[
+        CurveName,
+        typer.Option(
+            "--curve",
+            help="How examination depends on position and context; auto chooses by cross-validation. "
+            "Without context columns it is constant.",
+            rich_help_panel=MODEL,
+        ),
+    ] = CurveName.auto
+    penalty: Annotated[
+        float | None,
+        typer.Option(
+            "--penalty", help="Instead of cross-validation: λ on context effects.", rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None  # fmt: skip
+    relevance: Annotated[
+        RelevanceName, typer.Option("--relevance", help="Relevance model of AllPairs.", rich_help_panel=MODEL)
+    ] = RelevanceName.constant
+    weighting: Annotated[
+        WeightingName, typer.Option("--weighting", help="Weights of units in AllPairs.", rich_help_panel=MODEL)
+    ] = WeightingName.paper
+    intervals: Annotated[
+        IntervalName, typer.Option("--intervals", help="Error bars, by query.", rich_help_panel=MODEL)
+    ] = IntervalName.bootstrap
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", metavar="N", help="Bootstrap replicates.", rich_help_panel=MODEL)
+    ] = 1_000
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL)] = 0
+    log_to: Annotated[
+        TrackerName | None,
+        typer.Option(
+            "--log-to", help="Track the fit: parameters, figures, the model and its report.", rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None  # fmt: skip
+
+    def estimator(self, with_context: bool, anchor: int, progress: Report | None) -> PBM | CPBM:
+        """Return the estimator the options describe: a CPBM where there is context to depend on."""
+        if self.bootstrap < 2:
+            raise InputError(f"--bootstrap {self.bootstrap}: expected 2 replicates or more, or --intervals none")
+        if self.penalty is not None and self.penalty < 0:
+            raise InputError(f"--penalty {self.penalty:g}: expected 0 or more")
+        intervals: Literal["bootstrap", "sandwich"] | None = None
+        if self.intervals is not IntervalName.none:
+            intervals = "bootstrap" if self.intervals is IntervalName.bootstrap else "sandwich"
+        if not with_context:
+            if self.curve not in (CurveName.auto, CurveName.constant):
+                raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
+            return PBM(
+                objective=self.objective.value, anchor=anchor, weighting=self.weighting.value, intervals=intervals,
+                replicates=self.bootstrap, seed=self.seed, progress=progress,
+            )  # fmt: skip
+        return CPBM(
+            curve=self.curve.value, objective=self.objective.value, anchor=anchor,
+            penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance.value,
+            weighting=self.weighting.value, intervals=intervals, replicates=self.bootstrap, seed=self.seed,
+            progress=progress,
+        )  # fmt: skip
+
+
+def run_fit(interventions: Interventions, options: FitOptions, output: Path, anchor: int, as_json: bool) -> None:
+    """Fit, save the model, and print what it found."""
+    with _bars() as report:
+        with_context = bool(interventions.contexts) and options.curve is not CurveName.constant
+        model = options.estimator(with_context, anchor, report).fit(interventions)
+    findings = check_model(interventions, anchor=anchor, seed=options.seed)
+    checks = [asdict(finding) for finding in findings]
+    propensities = replace(model.propensities_, info=dict(model.propensities_.info) | {"checks": checks})
+    propensities.save(output)
+    run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
+    if as_json:
+        print(json.dumps({"file": str(output), **run} | describe_model(propensities), indent=2))
+        return
+    console = screen()
+    console.print(str(propensities))
+    console.print("\nDoes the model fit?")
+    for finding in findings:
+        console.print(finding_line(finding))
+    console.print(f"\nSaved: {output}")
+    for tracked in run.values():
+        console.print(f"Logged to MLflow: run {tracked}")
+
+
+@contextmanager
+def _bars() -> Iterator[Report | None]:
+    """Yield a function that shows one bar per task on a terminal, or None where there is none."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        jobs = {"Fitting": progress.add_task("Fitting", total=None)}
+
+        def report(task: str, share: float) -> None:
+            if task not in jobs:
+                jobs[task] = progress.add_task(task, total=1.0)
+            progress.update(jobs[task], completed=share)
+
+        yield report

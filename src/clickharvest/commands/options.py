@@ -1,0 +1,301 @@
+"""The command line's options that several commands share, each written once.
+
+A command takes a parameter of one of the option classes; `with_options` shows the class's fields to Typer as if
+they were the command's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from clickharvest.errors import InputError
+from clickharvest.harvesting.designs import Design, Rankings, Swap
+from clickharvest.logs.click_log import ROLES, ClickLog
+from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.logs.formats.ubi import read_ubi
+from clickharvest.logs.reading import read_log
+from clickharvest.progress import Monitor
+
+COLUMNS = "Columns of the log"
+UNITS = "What to harvest"
+ENGINE = "Where to run"
+
+
+class EngineName(StrEnum):
+    """The engines a command can run on."""
+
+    duckdb = "duckdb"
+    spark = "spark"
+
+
+class UnitName(StrEnum):
+    """What makes a unit."""
+
+    context = "context"
+    query = "query"
+
+
+def _column(flag: str, help: str) -> Any:
+    return typer.Option(flag, metavar="COLUMN", help=help, rich_help_panel=COLUMNS, show_default=False)
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Which log to read, the roles of its columns, and the engine."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG",
+            help="Parquet (file, folder, quoted glob), CSV, TSV or JSONL (also .gz), or a DuckDB file.",
+            show_default=False,
+        ),
+    ]
+    query: Annotated[str | None, _column("--query", "Query a result was shown for (default: query).")] = None
+    doc: Annotated[str | None, _column("--doc", "The result (default: doc).")] = None
+    position: Annotated[str | None, _column("--position", "Where it was shown, 1 is the top (default: position).")] = (
+        None
+    )
+    click: Annotated[str | None, _column("--click", "0/1, one row per impression (default: click).")] = None
+    clicks: Annotated[str | None, _column("--clicks", "Clicks of aggregated rows (default: clicks).")] = None
+    impressions: Annotated[
+        str | None, _column("--impressions", "Impressions of aggregated rows (default: impressions).")
+    ] = None
+    ranker: Annotated[str | None, _column("--ranker", "Ranker or A/B arm (default: ranker, if there).")] = None
+    page: Annotated[str | None, _column("--page", "Result page (default: page, if there).")] = None
+    time: Annotated[str | None, _column("--time", "Time of display (default: time, if there).")] = None
+    original: Annotated[str | None, _column("--original", "Position before a swap (default: original, if there).")] = (
+        None
+    )
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            metavar="A,B,…",
+            help="Columns that examination may depend on.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    position_base: Annotated[
+        int, typer.Option("--position-base", help="0 where positions start at 0.", rich_help_panel=COLUMNS)
+    ] = 1
+    table: Annotated[
+        str | None,
+        typer.Option("--table", help="Table of a DuckDB file.", rich_help_panel=COLUMNS, show_default=False),
+    ] = None
+    ubi_queries: Annotated[
+        str | None,
+        typer.Option(
+            "--ubi-queries",
+            metavar="FILE",
+            help="LOG holds OpenSearch UBI events; FILE their queries.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    engine: Annotated[EngineName, typer.Option("--engine", help="Engine.", rich_help_panel=ENGINE)] = EngineName.duckdb
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="Such as 2GB; DuckDB spills to disk beyond it.",
+            rich_help_panel=ENGINE,
+            show_default=False,
+        ),
+    ] = None
+    spark_master: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-master",
+            metavar="URL",
+            help="Cluster to run on; this machine by default.",
+            rich_help_panel=ENGINE,
+            show_default=False,
+        ),
+    ] = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns the user named, by role."""
+        return {role: column for role in ROLES if (column := getattr(self, role)) is not None}
+
+    @property
+    def context_columns(self) -> tuple[str, ...]:
+        """The context columns, however they were split over options and commas."""
+        return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
+
+    def start_engine(self, monitor: Monitor) -> Engine:
+        """Start the engine asked for."""
+        if self.engine is EngineName.spark:
+            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, monitor=monitor)
+        if self.spark_master is not None:
+            raise InputError("--spark-master goes with --engine spark")
+        return DuckDBEngine(memory_limit=self.memory_limit, monitor=monitor)
+
+    def read(self, monitor: Monitor) -> ClickLog:
+        """Read and check the log."""
+        engine = self.start_engine(monitor)
+        shared: dict[str, Any] = {
+            "context": self.context_columns,
+            "position_base": self.position_base,
+            "engine": engine,
+        }
+        if self.ubi_queries is None:
+            return read_log(self.source, table=self.table, **self.columns, **shared)
+        fixed = sorted(self.columns.keys() - {"ranker"}) + (["table"] if self.table is not None else [])
+        if fixed:
+            raise InputError(f"--{fixed[0]} does not go with --ubi-queries: UBI fixes its columns")
+        return read_ubi(self.ubi_queries, self.source, ranker=self.ranker, **shared)
+
+
+@dataclass(frozen=True)
+class HarvestOptions:
+    """What makes a unit, and where documents could have stood."""
+
+    unit: Annotated[
+        UnitName,
+        typer.Option(
+            "--unit",
+            help="A unit is a query, context and document; or 'query': a query and document, contexts vary inside.",
+            rich_help_panel=UNITS,
+        ),
+    ] = UnitName.context
+    max_position: Annotated[
+        int | None,
+        typer.Option(
+            "--max-position",
+            metavar="K",
+            help="Leave out lower positions.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+    rankings: Annotated[
+        str | None,
+        typer.Option(
+            "--rankings",
+            metavar="FILE",
+            help="Table of query, ranker, doc, position for all rankers: design exposures.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+    traffic: Annotated[
+        str | None,
+        typer.Option(
+            "--traffic",
+            metavar="A=50,B=50",
+            help="Traffic meant for each ranker; counted from the log by default.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+    swap: Annotated[
+        str | None,
+        typer.Option(
+            "--swap",
+            metavar="K",
+            help="Rank 1 was swapped with a rank drawn from 1…K; or 1=.5,2=.3,… with probabilities.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+
+    @property
+    def shares(self) -> Mapping[str, float] | None:
+        """The traffic meant for each ranker, if given."""
+        return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
+
+    def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
+        """Return the keyword arguments that `harvest` and its kin take."""
+        design = self.design(log.position_base, rankings_source)
+        return {"unit": self.unit.value, "max_position": self.max_position, "design": design}
+
+    def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
+        """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
+        source = rankings_source if rankings_source is not None else self.rankings
+        rankings = Rankings(source, self.shares, position_base) if source is not None else None
+        if self.swap is None:
+            return rankings
+        if self.swap.strip().isdecimal():
+            return Swap.uniform(int(self.swap), rankings)
+        try:
+            probabilities = {int(rank): p for rank, p in parse_shares(self.swap, "--swap").items()}
+        except ValueError as error:
+            raise InputError(f"--swap {self.swap}: expected a number of ranks, or 1=.5,2=.3,…") from error
+        return Swap(probabilities, rankings)
+
+
+def parse_shares(text: str, option: str) -> dict[str, float]:
+    """Return the numbers of `a=1,b=2`.
+
+    Example:
+        >>> parse_shares("a=80, b=20", "--traffic")
+        {'a': 80.0, 'b': 20.0}
+    """
+    shares = {}
+    for part in text.split(","):
+        name, separator, value = part.partition("=")
+        try:
+            if not separator or not name.strip() or name.strip() in shares or not 0 <= float(value) < math.inf:
+                raise ValueError
+            shares[name.strip()] = float(value)
+        except ValueError:
+            raise InputError(
+                f"{option} {text}: expected name=number,name=number,… with every name once and numbers of 0 or more"
+            ) from None
+    return shares
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose option-class parameters are spread into one parameter per field, for Typer."""
+    groups: dict[str, type] = {}
+    spread: list[inspect.Parameter] = []
+    for name, kind in get_type_hints(command, include_extras=True).items():
+        parameter = inspect.signature(command).parameters.get(name)
+        if parameter is None:
+            continue
+        if not dataclasses.is_dataclass(kind):
+            spread.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        assert isinstance(kind, type)
+        groups[name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        for field in dataclasses.fields(kind):
+            missing = field.default is dataclasses.MISSING
+            default = inspect.Parameter.empty if missing else field.default
+            spread.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
+                )
+            )
+
+    @wraps(command)
+    def spread_command(**values: Any) -> None:
+        grouped = {
+            name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**values, **grouped)
+
+    spread_command.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
+    spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
+    return spread_command
+
+
+OutputPath = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False)
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

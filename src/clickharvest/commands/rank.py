@@ -1,0 +1,261 @@
+"""The command `rank`: from a log, propensities and document features to a ranker, and what it is worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from clickharvest.commands.options import LogOptions
+from clickharvest.commands.terminal import screen
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.progress import Monitor, silent
+from clickharvest.rank.comparison import (
+    LOGGED,
+    NAIVE,
+    NEW,
+    Comparison,
+    compare_rankers,
+    split_lists,
+    take_lists,
+)
+from clickharvest.rank.data import RankingData
+from clickharvest.rank.estimates import Estimate
+from clickharvest.rank.features import Array
+from clickharvest.rank.learners import LEARNERS, TrainedRanker, train_ranker
+from clickharvest.rank.metrics import ranking_metrics
+from clickharvest.rank.tables import read_clicks, read_grades
+
+RANKER = "The ranker"
+JUDGED = ("avg_rank", "ndcg@10", "map")
+TEST_CLIP = 0.01
+"""Least propensity of held-out clicks, whatever the ranker was trained with."""
+
+
+class LearnerName(StrEnum):
+    """What learns the ranker."""
+
+    svm = "svm"
+    lightgbm = "lightgbm"
+    xgboost = "xgboost"
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """Where propensities come from, what learns, and how it is judged."""
+
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.",
+            rich_help_panel=RANKER,
+            show_default=False,
+        ),
+    ] = None
+    learner: Annotated[
+        LearnerName,
+        typer.Option("--learner", help="Propensity SVM-Rank, or boosted trees.", rich_help_panel=RANKER),
+    ] = LearnerName.svm
+    clip: Annotated[
+        str,
+        typer.Option(
+            "--clip",
+            metavar="P",
+            help="Least propensity to divide by. auto: by cross-validation (svm), or the least that keeps the "
+            "effective sample size at half of the clicks.",
+            rich_help_panel=RANKER,
+        ),
+    ] = "auto"
+    cost: Annotated[
+        str,
+        typer.Option(
+            "--C", metavar="C", help="Cost of errors of svm. auto: by cross-validation.", rich_help_panel=RANKER
+        ),
+    ] = "auto"
+    features: Annotated[
+        str | None,
+        typer.Option(
+            "--features",
+            metavar="A,B,…",
+            help="Columns of FEATURES to learn from; all but query and doc by default.",
+            rich_help_panel=RANKER,
+            show_default=False,
+        ),
+    ] = None
+    test_share: Annotated[
+        float, typer.Option("--test-share", help="Share of the queries held out to judge.", rich_help_panel=RANKER)
+    ] = 0.2
+    judgements: Annotated[
+        str | None,
+        typer.Option(
+            "--judgements",
+            metavar="FILE",
+            help="Table of query, doc, grade: judge by known relevance too.",
+            rich_help_panel=RANKER,
+            show_default=False,
+        ),
+    ] = None
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.", rich_help_panel=RANKER)] = 0.95
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER)] = 0
+
+    def check(self, output: Path | None) -> Path:
+        """Return the file to write, if the options make sense."""
+        if output is None:
+            raise InputError(f"nowhere to write the ranker: name a file with -o ranker{LEARNERS[self.learner]}")
+        if output.suffix.lower() != LEARNERS[self.learner]:
+            raise InputError(
+                f"a ranker of {self.learner} is a {LEARNERS[self.learner]} file: -o {output} should end like that"
+            )
+        if not 0 < self.level < 1:
+            raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
+        if self.learner is not LearnerName.svm and self.cost != "auto":
+            raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
+        return output
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """The features named, None for all."""
+        return None if self.features is None else [part.strip() for part in self.features.split(",") if part.strip()]
+
+
+def run_rank(
+    log: LogOptions,
+    documents: str,
+    options: RankOptions,
+    output: Path | None,
+    *,
+    as_json: bool = False,
+    monitor: Monitor = silent,
+) -> None:
+    """Train a ranker, judge it on held-out queries, write it: `clickharvest rank LOG FEATURES -o ranker.json`."""
+    target = options.check(output)
+    clip, cost = (_number(text, name) for text, name in ((options.clip, "--clip"), (options.cost, "--C")))
+    opened, propensities = _open(log, options.model, monitor)
+    clicks = read_clicks(opened, documents, propensities, features=options.feature_names)
+    held = split_lists(clicks.data, options.test_share, seed=options.seed)
+    train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
+    documents_held = np.repeat(held, np.diff(clicks.data.starts))
+    done = 0.0
+
+    def progress(task: str, share: float) -> None:
+        nonlocal done
+        done = share
+
+    rankers: dict[str, TrainedRanker] = {}
+    for name, part in ((NEW, train), (NAIVE, replace(train, propensity=np.ones_like(train.propensity)))):
+        with monitor(f"Training, {name}", lambda: done):
+            rankers[name] = train_ranker(
+                part, options.learner, names=clicks.features, C=cost, clip=clip, seed=options.seed, progress=progress
+            )
+    scores = {name: ranker.predict(test.features) for name, ranker in rankers.items()}
+    scores[LOGGED] = clicks.logged[documents_held]
+    found = compare_rankers(test, scores, clip=TEST_CLIP, level=options.level, seed=options.seed)
+    judged = None
+    if options.judgements is not None:
+        judged = _judge(scores, read_grades(clicks, options.judgements)[documents_held], test, options.seed)
+    rankers[NEW].save(target)
+    told = {
+        "file": str(target),
+        "learner": str(options.learner),
+        **rankers[NEW].settings,
+        "features": len(clicks.features),
+        "train": _size(train),
+        "test": _size(test),
+        "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
+        "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
+        "judged": judged,
+    }
+    if as_json:
+        print(json.dumps(_finite(told), indent=2))
+    else:
+        _print(told, found, judged, options.level)
+
+
+def _open(log: LogOptions, model: Path | None, monitor: Monitor) -> tuple[ClickLog, Propensities | None]:
+    """Return the log, read with the context columns of the model, and the model."""
+    if model is None:
+        return log.read(monitor), None
+    propensities = load_propensities(model)
+    needed = () if propensities.encoder is None else propensities.encoder.columns
+    return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(monitor), propensities
+
+
+def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: int) -> dict[str, Any]:
+    """Return the mean metrics of every ranker over the held-out queries with a relevant document."""
+    some = np.add.reduceat(grades > 0, test.starts[:-1]) > 0
+    if not some.any():
+        raise InputError("no held-out query has a judged document of grade 1 or more: judge more queries")
+    found = {}
+    for name, own in scores.items():
+        by_query = ranking_metrics(own, grades, test.starts, JUDGED, seed=seed)
+        found[name] = {metric: float(values[some].mean()) for metric, values in by_query.items()}
+    return {"queries": int(some.sum()), "rankers": found}
+
+
+def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str, Any] | None, level: float) -> None:
+    console = screen()
+    chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
+    sizes = [f"{told[part]['queries']:,} queries ({told[part]['clicks']:,} clicks)" for part in ("train", "test")]
+    console.print(f"Trained {told['learner']} with {told['features']:,} features on {sizes[0]}: {chosen}.")
+    console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in (NEW, f"minus {LOGGED}", f"minus {NAIVE}"):
+        table.add_column(name, justify="right")
+    for row in found:
+        cells = (row.estimates[NEW], row.differences[LOGGED], row.differences[NAIVE])
+        table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
+    console.print(table)
+    console.print("\nLower is better for avg_rank, higher for the others.")
+    if judged is not None:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column(f"{judged['queries']:,} judged queries")
+        for name in judged["rankers"]:
+            table.add_column(name, justify="right")
+        for metric in JUDGED:
+            table.add_row(metric, *(f"{own[metric]:.4g}" for own in judged["rankers"].values()))
+        console.print()
+        console.print(table)
+    console.print(f"\nSaved: {told['file']}")
+
+
+def _spell(estimate: Estimate, *, signed: bool) -> str:
+    reach = estimate.upper - estimate.value
+    return f"{estimate.value:{'+.3f' if signed else '.3f'}} ± {reach:.3f}"
+
+
+def _size(data: RankingData) -> dict[str, int]:
+    return {"queries": data.n_queries, "clicks": round(data.clicks.sum())}
+
+
+def _number(text: str, option: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InputError(f"{option} {text}: expected a number above 0, or auto")
+    return number
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with null for what JSON has no number for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,167 @@
+"""The command `reproduce`: measure what is missing, then tables, figures, the page, and what holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from clickharvest.commands.terminal import screen
+from clickharvest.errors import InputError
+from clickharvest.experiments import Experiment, experiment_ids, load_experiment
+from clickharvest.experiments.families.corpora import SYNTHETIC, find_corpus
+from clickharvest.experiments.runner.experiment import Headline
+from clickharvest.experiments.runner.measuring import Failure, Tick, default_jobs, measure_missing
+from clickharvest.experiments.runner.page import QUICK, page_of, spell
+from clickharvest.experiments.runner.publishing import Outcome, judge, publish
+from clickharvest.experiments.runner.store import Store
+from clickharvest.files import atomic_path
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """On what corpus to run experiments, how large, and where to keep what comes out."""
+
+    corpus: Annotated[
+        str, typer.Option("--corpus", metavar="NAME|PATH", help="synthetic, mq2007_part, mq2008 or LETOR files.")
+    ] = SYNTHETIC
+    quick: Annotated[bool, typer.Option("--quick", help="Small logs and few seeds; kept apart, in RESULTS/quick.")] = (
+        False
+    )
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", help="Processes; by default one per core.", show_default=False)
+    ] = None
+    results: Annotated[
+        Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; what it holds is not repeated.")
+    ] = Path("results")
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page", metavar="FILE", help="The page to write; by default RESULTS/reproduction.md.", show_default=False
+        ),
+    ] = None
+
+
+def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: bool = False) -> None:
+    """Run experiments: `clickharvest reproduce [ID …]`.
+
+    Without ids all are run; on another corpus than the synthetic one, those that depend on the corpus.
+
+    Raises:
+        InputError: there is no such experiment or corpus.
+        typer.Exit: with 1 where a check or a run failed.
+    """
+    source = find_corpus(options.corpus)
+    chosen, left_out = _choose(ids, source.name)
+    quick, page = options.quick, options.page
+    jobs = default_jobs() if options.jobs is None else options.jobs
+    folder = options.results / QUICK if quick else options.results
+    _make_folder(folder)
+    store = Store(folder)
+    runs = [run for experiment in chosen for run in experiment.runs(experiment.plan(quick=quick, corpus=source.name))]
+    try:
+        with _bar() as tick:
+            failures = measure_missing(runs, store, jobs=jobs, source=source.path, tick=tick)
+    except KeyboardInterrupt as error:
+        print(f"Interrupted; finished runs are kept in {folder}, run again to go on.", file=sys.stderr)
+        raise typer.Exit(130) from error
+    outcomes = [judge(experiment, store, quick=quick, corpus=source.name) for experiment in chosen]
+    publish(outcomes, folder)
+    written = folder / "reproduction.md" if page is None else page
+    with atomic_path(written) as partial:
+        partial.write_text(page_of(folder, written, quick=quick), encoding="utf-8")
+    if as_json:
+        told = [outcome.to_dict() for outcome in outcomes]
+        failed = [{"run": failure.run.to_dict(), "error": failure.error} for failure in failures]
+        print(json.dumps({"outcomes": told, "failures": failed, "left_out": left_out, "page": str(written)}, indent=1))
+    else:
+        _print(outcomes, failures, left_out, written)
+    if failures or any(not check.passed for outcome in outcomes for check in outcome.checks):
+        raise typer.Exit(1)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}; name another with --results") from error
+
+
+def _choose(ids: Sequence[str], corpus: str) -> tuple[list[Experiment], dict[str, str]]:
+    """Return the experiments to run, and why others are left out."""
+    wanted = [load_experiment(name) for name in dict.fromkeys(ids or experiment_ids())]
+    if not ids and corpus != SYNTHETIC:
+        wanted = [experiment for experiment in wanted if experiment.world is None]
+    reasons = {experiment.id: experiment.unavailable() for experiment in wanted}
+    left_out = {name: reason for name, reason in reasons.items() if reason is not None}
+    if ids and left_out:
+        name, reason = next(iter(left_out.items()))
+        raise InputError(f"{name} cannot run: {reason}")
+    return [experiment for experiment in wanted if experiment.id not in left_out], left_out
+
+
+def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: dict[str, str], page: Path) -> None:
+    console = screen()
+    console.print(headline_table(outcomes))
+    for outcome in outcomes:
+        for check in outcome.checks:
+            line = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+            verdict = Text(check.verdict, style="green" if check.passed else "bold red")
+            line.add_row(verdict, Text(f"{outcome.experiment.id}: {check.claim}. {check.sentence}"))
+            console.print(line)
+        if not outcome.complete:
+            console.print(f"{outcome.experiment.id}: {outcome.missing} runs are missing; run again to go on.")
+    for failure in failures:
+        console.print(Text(f"FAIL {failure.run}: {failure.error}", style="bold red"))
+    for name, reason in left_out.items():
+        console.print(f"Left out {name}: {reason}.")
+    checks = [check for outcome in outcomes for check in outcome.checks]
+    console.print(f"\n{sum(check.passed for check in checks)} of {len(checks)} checks pass. The page: {page}")
+
+
+def headline_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the last table: the paper's number beside ours, with the paper's estimator and with ClickShare."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("experiment")
+    table.add_column("number")
+    for name in ("paper", "paper's\nestimator", "ClickShare", "runs", "sd"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        for i, line in enumerate(outcome.headlines):
+            table.add_row(outcome.experiment.id if i == 0 else "", *_cells(line))
+    return table
+
+
+def _cells(line: Headline) -> list[str]:
+    sd = "/".join(spell(value, digits=3) for value in (line.ours_sd, line.clickshare_sd))
+    numbers = (spell(value) for value in (line.paper, line.ours, line.clickshare))
+    return [line.what, *numbers, str(line.runs), sd if sd != "-/-" else "-"]
+
+
+@contextmanager
+def _bar() -> Iterator[Tick | None]:
+    """Yield a function that shows how many runs are done, on a terminal only."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("Measuring"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        job = progress.add_task("Measuring", total=None, last="")
+        yield lambda done, total, last: progress.update(job, total=total, completed=done, last=last[:30])

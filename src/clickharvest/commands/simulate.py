@@ -1,0 +1,314 @@
+"""The command `simulate`: a folder with a log of known truth, and the commands to try on it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import typer
+from numpy.typing import NDArray
+
+from clickharvest import __version__
+from clickharvest.commands.terminal import screen
+from clickharvest.errors import InputError
+from clickharvest.progress import Monitor, silent
+from clickharvest.simulate import CLICK_MODELS, EXAMINATIONS, read_letor, simulate_ab_log, simulate_protocol
+from clickharvest.simulate.arxiv import simulate_arxiv
+from clickharvest.simulate.protocol import DEPLOYMENTS, REPETITIONS
+from clickharvest.words import first_line
+
+LOG, SWAP, RANKINGS, TRUTH, SETTINGS = (
+    "log.parquet",
+    "swap.parquet",
+    "rankings.parquet",
+    "truth.parquet",
+    "settings.json",
+)
+DOCUMENTS, JUDGEMENTS = "documents.parquet", "judgements.parquet"
+FILES = (LOG, SWAP, RANKINGS, TRUTH, SETTINGS, DOCUMENTS, JUDGEMENTS)
+SYNTHETIC = "synthetic"
+
+PROTOCOL, CORPUS = "The protocol", "The corpus of the protocol"
+
+
+class SimulatorName(StrEnum):
+    """The simulators."""
+
+    protocol = "protocol"
+    ab = "ab"
+    arxiv = "arxiv"
+
+
+def _option(flag: str, help: str, metavar: str | None = None, panel: str | None = PROTOCOL) -> Any:
+    return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel, show_default=False)
+
+
+@dataclass(frozen=True)
+class SimulateOptions:
+    """What to simulate; an option that is None has the simulator's own default."""
+
+    queries: Annotated[
+        int | None, _option("--queries", "Queries of the log (protocol: 11,473, or all of a corpus).", panel=None)
+    ] = None
+    positions: Annotated[
+        int | None, _option("--positions", "Results on a page (default: 10; arxiv: 21).", "K", None)
+    ] = None
+    pages: Annotated[int | None, _option("--pages", "Result pages of ab (default: 20,000).", panel=None)] = None
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.")] = 0
+    sweeps: Annotated[float | None, _option("--sweeps", "How often each ranker serves each query (default: 1).")] = None
+    training_queries: Annotated[
+        int | None, _option("--training-queries", "Instead: queries times sweeps, as the paper counts.", "N")
+    ] = None
+    test_queries: Annotated[
+        int | None,
+        _option("--test-queries", "Other queries, for the truth (default: 2,000, or a fifth of a corpus).", "N"),
+    ] = None
+    eta: Annotated[float | None, _option("--eta", "How much context matters to examination (default: 0.5).")] = None
+    zeta: Annotated[float | None, _option("--zeta", "Share of the context tied to relevance, 0 to 1 (default: 1).")] = (
+        None
+    )
+    examination: Annotated[
+        str | None, _option("--examination", f"The true curve: {', '.join(EXAMINATIONS)} (default: power).", "NAME")
+    ] = None
+    clicks: Annotated[
+        str | None, _option("--clicks", f"The click model: {', '.join(CLICK_MODELS)} (default: pbm).", "NAME")
+    ] = None
+    noise: Annotated[
+        float | None, _option("--noise", "Clicks on irrelevant results that are examined (default: 0.1).")
+    ] = None
+    traffic: Annotated[
+        str | None, _option("--traffic", "Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
+    ] = None
+    repetition: Annotated[
+        str | None, _option("--repetition", f"How queries repeat: {', '.join(REPETITIONS)} (default: even).", "NAME")
+    ] = None
+    deployment: Annotated[
+        str | None, _option("--deployment", f"Of the rankers: {', '.join(DEPLOYMENTS)} (default: ab).", "NAME")
+    ] = None
+    rows: Annotated[
+        bool, typer.Option("--rows", help="One log row per display, not counts.", rich_help_panel=PROTOCOL)
+    ] = False
+    documents: Annotated[
+        bool,
+        typer.Option("--documents", help="Write the documents' features and grades too.", rich_help_panel=PROTOCOL),
+    ] = False
+    corpus: Annotated[
+        str | None,
+        _option("--corpus", "LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH", CORPUS),
+    ] = None
+    threshold: Annotated[
+        int | None, _option("--threshold", "Grade from which on a document is relevant.", panel=CORPUS)
+    ] = None
+    cache: Annotated[
+        Path | None, _option("--cache", "Keep the parsed corpus there, for the next time.", "FOLDER", CORPUS)
+    ] = None
+
+    def arguments(self, simulator: SimulatorName) -> dict[str, Any]:
+        """Return the options that were given, and refuse those that the simulator does not have."""
+        given = {
+            option.name: value
+            for option in fields(self)
+            if (value := getattr(self, option.name)) is not None and value is not False
+        }
+        if foreign := given.keys() - ALLOWED[simulator]:
+            name = "--" + min(foreign).replace("_", "-")
+            known = ", ".join("--" + option.replace("_", "-") for option in ALLOWED[simulator])
+            raise InputError(f"{name} does not go with simulate {simulator}: it has {known}")
+        return given
+
+
+ALLOWED: dict[SimulatorName, list[str]] = {
+    SimulatorName.protocol: [option.name for option in fields(SimulateOptions) if option.name != "pages"],
+    SimulatorName.ab: ["pages", "queries", "positions", "seed"],
+    SimulatorName.arxiv: ["queries", "positions", "seed"],
+}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a simulator made: its tables by file, context columns to name, design options, and what to tell."""
+
+    tables: dict[str, pa.Table]
+    context: Sequence[str]
+    design: Sequence[str]
+    settings: dict[str, Any]
+    truth: str
+
+
+def run_simulate(
+    simulator: SimulatorName,
+    options: SimulateOptions,
+    output: Path | None,
+    *,
+    force: bool = False,
+    as_json: bool = False,
+    monitor: Monitor = silent,
+) -> None:
+    """Simulate, write the folder, and print what to do next: `clickharvest simulate … -o folder/`."""
+    if output is None:
+        raise InputError("nowhere to write the simulation: name a folder with -o simulated")
+    given = options.arguments(simulator)
+    _check_folder(output, force)
+    with monitor("Simulating", lambda: None):
+        made = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}[simulator](given, output)
+        about = {"clickharvest": __version__, "simulator": simulator.value, "truth": made.truth, **made.settings}
+        with _whole_folder(output, force) as partial:
+            for name, table in made.tables.items():
+                pq.write_table(table, partial / name)
+            (partial / SETTINGS).write_text(json.dumps(about, indent=2) + "\n")
+    log = made.tables[LOG]
+    clicks = int(np.sum(log["clicks" if "clicks" in log.column_names else "click"].to_numpy(), dtype=np.int64))
+    commands = _next_commands(output, made)
+    if as_json:
+        files = {name: str(output / name) for name in (*made.tables, SETTINGS)}
+        report = {"folder": str(output), "files": files, "rows": log.num_rows, "clicks": clicks}
+        print(json.dumps(report | {"next": [" ".join(command) for command in commands], "settings": about}, indent=2))
+        return
+    print(f"{log.num_rows:,} rows, {clicks:,} clicks: {output / LOG}")
+    for name in (name for name in made.tables if name != LOG):
+        print(f"{made.tables[name].num_rows:,} rows: {output / name}")
+    screen().print(f"\n{made.truth}\n\nNext, can this log tell, and what does it tell?\n")
+    for command in commands:
+        print("  " + " \\\n      ".join(command))
+
+
+def _protocol(given: dict[str, Any], output: Path) -> _Made:
+    corpus_options = {name: given.pop(name) for name in ("threshold", "cache") if name in given}
+    path, rows, documents = given.pop("corpus", SYNTHETIC), given.pop("rows", False), given.pop("documents", False)
+    if path == SYNTHETIC:
+        if corpus_options:
+            raise InputError(f"--{min(corpus_options)} goes with --corpus PATH: the synthetic corpus has none")
+        corpus = None
+    else:
+        corpus = read_letor(path, **corpus_options)
+        given = {"queries": None, "test_queries": None} | given
+    if "traffic" in given:
+        given["traffic"] = _numbers(given["traffic"])
+    if "sweeps" not in given and "training_queries" not in given:
+        given["sweeps"] = 1.0
+    simulation = simulate_protocol(corpus=corpus, **given)
+    log = simulation.rows(seed=given["seed"]) if rows else simulation.log
+    contexts = dict(zip(simulation.context, simulation.test_contexts.T, strict=True))
+    shares = ",".join(f"{name}={share:.6g}" for name, share in simulation.traffic.items())
+    truth = f"{TRUTH}: the true examination of {len(simulation.test):,} other contexts, 1 at position 1."
+    if simulation.click_model.name == "cascade":
+        truth += " In a cascade it depends on the results above: the mean over the rankers' pages."
+    settings = _effective(simulate_protocol, given) | {
+        "corpus": path,
+        "queries": len(simulation.train),
+        "test_queries": len(simulation.test),
+        "documents": len(simulation.train.grades),
+        "features": simulation.train.features.shape[1],
+        "threshold": simulation.train.threshold,
+        "rows": rows,
+        "examination_weights": simulation.examination.weights.tolist(),
+    }
+    tables = {LOG: log, RANKINGS: simulation.rankings, TRUTH: _truth_table(contexts, simulation.test_examination)}
+    if documents:
+        tables |= {DOCUMENTS: simulation.documents, JUDGEMENTS: simulation.judgements}
+    return _Made(
+        tables,
+        simulation.context,
+        [f"--rankings {shlex.quote(str(output / RANKINGS))}", f"--traffic {shares}"],
+        settings,
+        truth,
+    )
+
+
+def _ab(given: dict[str, Any], output: Path) -> _Made:
+    log, truth = simulate_ab_log(**given)
+    tables = {LOG: log, TRUTH: _truth_table({"device": np.array(truth.contexts)}, truth.examination)}
+    told = f"{TRUTH}: the true examination on desktop and mobile, 1 at position 1."
+    return _Made(tables, ["device"], [], _effective(simulate_ab_log, given), told)
+
+
+def _arxiv(given: dict[str, Any], output: Path) -> _Made:
+    simulation = simulate_arxiv(**given)
+    held_out = simulation.pages(split="test")
+    columns = ("category", "query_len", "ord_in_session", "results")
+    contexts: dict[str, NDArray[Any]] = {"complex": simulation.is_complex[held_out]}
+    contexts |= {name: getattr(simulation, name)[held_out] for name in columns}
+    swapped = simulation.log["swap"]
+    tables = {
+        LOG: simulation.log.filter(pa.compute.invert(swapped)),
+        SWAP: simulation.log.filter(swapped),
+        RANKINGS: simulation.rankings,
+        TRUTH: _truth_table(contexts, simulation.examination[held_out]),
+    }
+    told = f"{TRUTH}: the true examination of the pages of the test split, 1 at position 1; {SWAP}: the swapped pages."
+    design = [f"--rankings {shlex.quote(str(output / RANKINGS))}", "--traffic f1=1,f2=1,f3=1"]
+    return _Made(tables, ["complex"], design, _effective(simulate_arxiv, given), told)
+
+
+def _truth_table(contexts: Mapping[str, NDArray[Any]], examination: NDArray[np.float64]) -> pa.Table:
+    """Return one row per context and position."""
+    n, positions = examination.shape
+    columns = {name: np.repeat(values, positions) for name, values in contexts.items()}
+    place = np.tile(np.arange(1, positions + 1), n)
+    return pa.table({**columns, "position": place, "examination": examination.ravel()})
+
+
+def _effective(simulate: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    defaults = {name: parameter.default for name, parameter in inspect.signature(simulate).parameters.items()}
+    defaults.pop("corpus", None)
+    return json.loads(json.dumps(defaults | given))  # type: ignore[no-any-return]
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--traffic {text}: expected numbers such as 80,15,5, one for each ranker") from None
+
+
+def _next_commands(output: Path, made: _Made) -> list[list[str]]:
+    log, model = shlex.quote(str(output / LOG)), shlex.quote(f"{output}.safetensors")
+    options = [f"--context {','.join(made.context)}", *made.design]
+    return [[f"clickharvest check {log}", *options], [f"clickharvest fit {log}", *options, f"-o {model}"]]
+
+
+def _check_folder(folder: Path, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: a simulation is a folder; name another one")
+    if not folder.resolve().parent.is_dir():
+        raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
+    held = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+    if held and not force:
+        raise InputError(f"{folder} is not empty: name another folder, or replace the simulation in it with --force")
+    if others := [name for name in held if name not in FILES]:
+        raise InputError(f"{folder} holds {others[0]}, which is not of a simulation: name another folder with -o")
+
+
+@contextmanager
+def _whole_folder(folder: Path, force: bool) -> Iterator[Path]:
+    """Yield a temporary folder that takes the place of `folder` only if the block succeeds."""
+    target = folder.resolve()
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    replaced = target.with_name(f".{target.name}.{os.getpid()}.replaced")
+    try:
+        partial.mkdir()
+        yield partial
+        _check_folder(folder, force)
+        if target.exists():
+            target.rename(replaced)
+        partial.rename(target)
+    except OSError as error:
+        if replaced.exists() and not target.exists():
+            replaced.rename(target)
+        raise InputError(f"cannot write {folder}: {first_line(error)}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)

@@ -1,0 +1,80 @@
+"""What the commands print for people: at most 80 columns, coloured on a terminal only."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clickharvest.diagnosis.diagnosing import Diagnosis
+from clickharvest.diagnosis.findings import Finding
+from clickharvest.words import spell_positions
+
+WIDTH = 80
+MOST_POSITIONS = 25
+MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "blocking": ("✗", "red")}
+
+
+def screen() -> Console:
+    """Return a console on standard output, never wider than 80 columns."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(WIDTH, console.width)
+    return console
+
+
+def print_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print a diagnosis: counts, a table of positions, every finding, and the answer."""
+    console = screen()
+    t = diagnosis.totals
+    console.print(
+        f"Log:     {t['impressions']:,} impressions, {t['clicks']:,} clicks, {t['queries']:,} queries, "
+        f"positions {spell_positions(diagnosis.positions)}"
+    )
+    console.print(
+        f"Harvest: {t['units']:,} units shown at two positions or more, {t['clicked_units']:,} of them clicked, "
+        f"{t['unit_clicks']:,} clicks\n"
+    )
+    console.print(position_table(diagnosis))
+    for finding in diagnosis.findings:
+        console.print(finding_line(finding))
+    console.print()
+    console.print(_answer(diagnosis))
+
+
+def position_table(diagnosis: Diagnosis) -> Table:
+    """Return the table of positions: what was shown, and how much interventions tell."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("position", "impressions", "CTR", "units", "unit clicks", "effective", "linked"):
+        table.add_column(header, justify="right")
+    overlaps = {overlap.position: overlap for overlap in diagnosis.overlaps}
+    for shown in diagnosis.shown[:MOST_POSITIONS]:
+        overlap = overlaps.get(shown.position)
+        table.add_row(
+            str(shown.position),
+            f"{shown.impressions:,}",
+            f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "-",
+            f"{overlap.units:,}" if overlap else "0",
+            f"{overlap.clicks:,}" if overlap else "0",
+            f"{overlap.effective_clicks:,.0f}" if overlap else "0",
+            "yes" if shown.position in diagnosis.linked else "NO",
+        )
+    if len(diagnosis.shown) > MOST_POSITIONS:
+        table.add_row(f"… {len(diagnosis.shown) - MOST_POSITIONS} more")
+    return table
+
+
+def finding_line(finding: Finding) -> Table:
+    """Return one finding as a marked, indented paragraph."""
+    mark, colour = MARKS[finding.status]
+    line = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    line.add_row(Text(mark, style=colour), Text(finding.sentence))
+    return line
+
+
+def _answer(diagnosis: Diagnosis) -> Text:
+    if diagnosis.identified:
+        known = spell_positions(diagnosis.positions)
+        return Text(f"This log reveals examination at positions {known}.", style="bold green")
+    known = spell_positions(set(diagnosis.linked) & set(diagnosis.positions)) or "none"
+    told = f"This log does not reveal examination at positions {spell_positions(diagnosis.unlinked) or known}."
+    return Text(told, style="bold red")

@@ -1,0 +1,95 @@
+"""The command `weigh`: from a log and a model to the log with weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clickharvest.commands.options import LogOptions
+from clickharvest.commands.terminal import screen
+from clickharvest.errors import InputError
+from clickharvest.logs.sources import file_format
+from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.progress import Monitor, silent
+from clickharvest.weights import Clip, weigh_to_parquet
+
+WEIGHTS = "The weights"
+
+
+@dataclass(frozen=True)
+class WeighOptions:
+    """How propensities become weights."""
+
+    clip: Annotated[
+        str | None,
+        typer.Option(
+            "--clip",
+            metavar="P",
+            help="Least propensity to divide by, such as 0.05; 'auto' takes the least that keeps the effective sample "
+            "size at half of the clicks.",
+            rich_help_panel=WEIGHTS,
+            show_default=False,
+        ),
+    ] = None
+    normalise: Annotated[
+        bool,
+        typer.Option(
+            "--normalise",
+            help="Divide the weights by their mean over the clicks, so that they sum to the number of clicks.",
+            rich_help_panel=WEIGHTS,
+        ),
+    ] = False
+
+    @property
+    def least_propensity(self) -> Clip:
+        """The clip, read."""
+        if self.clip is None:
+            return None
+        if self.clip == "auto":
+            return "auto"
+        try:
+            number = float(self.clip)
+        except ValueError:
+            number = 0.0
+        if not 0 < number <= 1:
+            raise InputError(f"--clip {self.clip}: expected a propensity above 0 and at most 1, or auto")
+        return number
+
+
+def run_weigh(
+    log: LogOptions,
+    model: Path,
+    options: WeighOptions,
+    output: Path | None,
+    *,
+    as_json: bool = False,
+    monitor: Monitor = silent,
+) -> None:
+    """Weigh a log into a Parquet file and print what the weights are worth."""
+    if output is None:
+        raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
+    if file_format(output.name) != "parquet":
+        raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
+    clip = options.least_propensity
+    propensities = load_propensities(model)
+    clicks = replace(log, context=_context(log, propensities)).read(monitor)
+    report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=options.normalise)
+    if as_json:
+        print(json.dumps({"file": str(output), **report.to_dict()}))
+    else:
+        screen().print(f"{report}\nSaved: {output}")
+
+
+def _context(log: LogOptions, propensities: Propensities) -> list[str]:
+    """Return the model's context columns, which the user need not name again."""
+    needed = [] if propensities.encoder is None else list(propensities.encoder.columns)
+    if log.context_columns and set(log.context_columns) != set(needed):
+        raise InputError(
+            f"--context {','.join(log.context_columns)}: the model depends on {', '.join(needed) or 'no context'}; "
+            "leave --context out, the model names its columns itself"
+        )
+    return needed

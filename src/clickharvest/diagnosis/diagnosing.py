@@ -1,0 +1,238 @@
+"""Diagnosis: can this log reveal examination at all, and do its assumptions hold?
+
+Nothing is fitted here. A position that no chain of common, clicked units links to the anchor has no estimate; the
+diagnosis names such positions and what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from clickharvest.diagnosis.findings import Finding
+from clickharvest.diagnosis.log_checks import drift, ranker_independence, repetition, sample_ratio
+from clickharvest.diagnosis.overlap import (
+    PairOverlap,
+    PositionOverlap,
+    Segment,
+    pair_overlaps,
+    position_overlaps,
+    segments,
+)
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.harvesting.collecting import harvest_table
+from clickharvest.harvesting.designs import Design, check_design
+from clickharvest.harvesting.interventions import Interventions, UnitKind
+from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.engines import DuckDBEngine, Engine
+from clickharvest.words import spell_positions
+
+DOMINANT = 0.5
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was shown and clicked at one position, intervened on or not."""
+
+    position: int
+    impressions: int
+    clicks: int
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log, or its interventions, can tell.
+
+    Attributes:
+        anchor: the position others are compared with.
+        positions: every position that was shown.
+        linked: the positions whose examination relative to the anchor is identified.
+        totals: `impressions`, `clicks` and `queries` of the log; `units`, `clicked_units` and `unit_clicks` of
+            the harvest.
+        shown: impressions and clicks at each position.
+        overlaps: one entry per position with intervened units.
+        pairs: one entry per pair of positions with common units.
+        segments: connectivity within each level of each context column.
+        findings: every check with its sentence.
+    """
+
+    anchor: int
+    positions: tuple[int, ...]
+    linked: tuple[int, ...]
+    totals: Mapping[str, int]
+    shown: tuple[Shown, ...]
+    overlaps: tuple[PositionOverlap, ...]
+    pairs: tuple[PairOverlap, ...]
+    segments: tuple[Segment, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def unlinked(self) -> tuple[int, ...]:
+        """The positions that were shown but cannot be compared with the anchor."""
+        return tuple(position for position in self.positions if position not in self.linked)
+
+    @property
+    def identified(self) -> bool:
+        """Whether every shown position is linked to the anchor, and there is another one."""
+        return len(self.positions) > 1 and not self.unlinked
+
+    def require_identified(self) -> None:
+        """Raise `NotIdentifiedError`, with the reason and what would help, unless all positions are linked."""
+        if not self.identified:
+            blocking = next(finding for finding in self.findings if finding.status == "blocking")
+            raise NotIdentifiedError(blocking.sentence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers, strings, lists and dicts."""
+        return {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
+
+
+def diagnose(
+    source: ClickLog | Interventions,
+    *,
+    unit: UnitKind = "context",
+    max_position: int | None = None,
+    design: Design | None = None,
+    anchor: int = 1,
+    traffic: Mapping[str, float] | None = None,
+) -> Diagnosis:
+    """Diagnose a log, or interventions harvested before.
+
+    Args:
+        source: a click log, or interventions (then the log's own tests are left out, and the options on units,
+            positions and design do not apply).
+        unit: as in `harvest`.
+        max_position: as in `harvest`.
+        design: as in `harvest`.
+        anchor: the position others are compared with.
+        traffic: the traffic each ranker was meant to get, for the sample-ratio test.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": "qqqq", "doc": "aabb", "position": [1, 2, 2, 3], "click": [1, 1, 1, 0]}
+        >>> log = read_log(pa.table({name: list(column) for name, column in shown.items()}))
+        >>> diagnose(log).unlinked
+        (3,)
+    """
+    if anchor < 1:
+        raise InputError(f"anchor is {anchor}: expected a position, 1 or more")
+    if isinstance(source, Interventions):
+        engine: Engine = DuckDBEngine()
+        context, findings = tuple(source.contexts), list[Finding]()
+        rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
+    else:
+        engine, context = source.engine, source.context
+        if design is not None:
+            check_design(source, design, max_position)
+        harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)
+        table = engine.materialise(harvested, task="Harvesting")
+        rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
+        findings = repetition(source) if unit == "context" and design is None else []
+        findings += ranker_independence(source) + sample_ratio(source, traffic) + drift(source)
+    shown = _shown(rows, engine)
+    positions = [row.position for row in shown]
+    pairs = pair_overlaps(table, engine)
+    columns = ("position", "other", "clicks", "other_clicks")
+    linked = linked_positions(anchor, *([getattr(pair, name) for pair in pairs] for name in columns))
+    overlaps = position_overlaps(table, engine)
+    parts = segments(table, engine, context, anchor)
+    first = [_connectivity(positions, linked, pairs, anchor), *_dominance(overlaps), *_thin(parts, linked)]
+    return Diagnosis(
+        anchor=anchor,
+        positions=tuple(positions),
+        linked=linked,
+        totals=_totals(rows, table, engine),
+        shown=tuple(shown),
+        overlaps=tuple(overlaps),
+        pairs=tuple(pairs),
+        segments=tuple(parts),
+        findings=tuple(first + findings),
+    )
+
+
+def _shown(rows: ir.Table, engine: Engine) -> list[Shown]:
+    counted = rows.group_by(position=rows.position.cast("int64")).agg(
+        impressions=rows.impressions.sum().cast("int64"), clicks=rows.clicks.sum().cast("int64")
+    )
+    return [Shown(**row) for row in engine.fetch(counted.order_by("position"), task="Counting").to_pylist()]
+
+
+def _totals(rows: ir.Table, table: ir.Table, engine: Engine) -> dict[str, int]:
+    units = table.group_by("unit").agg(clicks=table.clicks.sum())
+    counts = (
+        rows.agg(
+            impressions=rows.impressions.sum().cast("int64"),
+            clicks=rows.clicks.sum().cast("int64"),
+            queries=rows.query.nunique(),
+        )
+        .cross_join(units.agg(units=units.count(), clicked_units=units.count(where=units.clicks > 0)))
+        .cross_join(table.agg(unit_clicks=table.clicks.sum().fill_null(0).cast("int64")))
+    )
+    return dict(engine.fetch(counts, task="Counting").to_pylist()[0])
+
+
+def _connectivity(positions: list[int], linked: tuple[int, ...], pairs: list[PairOverlap], anchor: int) -> Finding:
+    name = "connectivity"
+    if anchor not in positions:
+        sentence = f"Position {anchor} was never shown: choose an anchor among {spell_positions(positions)}."
+        return Finding(name, "blocking", sentence, 0.0)
+    if len(positions) < 2:
+        return Finding(name, "blocking", "Only one position was ever shown: there is nothing to compare.", 0.0)
+    value = len(set(linked) & set(positions)) / len(positions)
+    unlinked = [position for position in positions if position not in linked]
+    if not unlinked:
+        sentence = f"Every position shown ({spell_positions(positions)}) is linked to position {anchor}."
+        return Finding(name, "ok", sentence, value)
+    touching = {p for pair in pairs if {pair.position, pair.other} & set(linked) for p in (pair.position, pair.other)}
+    silent = [position for position in unlinked if position in touching]
+    why = (
+        "no document was shown both there and at a linked position"
+        if not silent
+        else (f"documents common to {spell_positions(silent)} and linked positions were clicked on one side only")
+    )
+    prefix = longest_linked_prefix(positions, linked) if anchor == min(positions) else 0
+    cut = f", or estimate the linked ones alone (--max-position {prefix})" if prefix > 1 else ""
+    sentence = (
+        f"{'Position' if len(unlinked) == 1 else 'Positions'} {spell_positions(unlinked)} cannot be linked to "
+        f"position {anchor}: {why}. What would help: a longer log, a ranker change or A/B test, fewer or coarser "
+        f"context columns, --unit query, or the rankings of all rankers (--rankings){cut}."
+    )
+    return Finding(name, "blocking", sentence, value)
+
+
+def _dominance(overlaps: list[PositionOverlap]) -> list[Finding]:
+    if not overlaps:
+        return []
+    worst = max(overlaps, key=lambda overlap: overlap.top_share)
+    few = min(overlap.effective_queries for overlap in overlaps)
+    if worst.top_share < DOMINANT:
+        return [Finding("dominance", "ok", f"Every position rests on {few:.0f} effective queries or more.", few)]
+    sentence = (
+        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known of position "
+        f"{worst.position}: trust query-clustered error bars only, and look at the fit without it."
+    )
+    return [Finding("dominance", "warning", sentence, few)]
+
+
+def _thin(parts: list[Segment], linked: tuple[int, ...]) -> list[Finding]:
+    cut = [part for part in parts if set(linked) - set(part.linked)]
+    if not parts:
+        return []
+    if not cut:
+        sentence = f"Each of the {len(parts)} context segments links all these positions by itself."
+        return [Finding("segments", "ok", sentence, 1.0)]
+    named = "; ".join(
+        f"{part.column} = {part.level} lacks {spell_positions(set(linked) - set(part.linked))}" for part in cut[:3]
+    )
+    more = f"; and {len(cut) - 3} more" if len(cut) > 3 else ""
+    sentence = (
+        f"{len(cut)} of {len(parts)} context segments do not link all these positions by themselves ({named}{more}): "
+        "a context-dependent curve leans on its shape there."
+    )
+    return [Finding("segments", "warning", sentence, 1 - len(cut) / len(parts))]

@@ -1,0 +1,203 @@
+"""Interventional overlap: how much each position, and each pair, is compared through common units.
+
+*Effective clicks* say how much the clicks of common units can tell of a comparison. A unit with n clicks and
+exposure shares π and 1 − π carries n · 4 π (1 − π): all of its clicks where it stood at both positions equally
+often, hardly any where it almost always stood at one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import ibis
+
+from clickharvest.harvesting.linked import linked_positions
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.engines import Engine
+
+MAX_LEVELS = 20
+BINS = 4
+
+
+@dataclass(frozen=True)
+class PairOverlap:
+    """Common units of two positions.
+
+    Attributes:
+        position: the upper position k.
+        other: the lower position k'.
+        units: units exposed at both, |S_{k,k'}|.
+        clicks: their clicks at k.
+        other_clicks: their clicks at k'.
+        effective_clicks: Σ_u n_u · 4 π_u (1 − π_u), with n_u the unit's clicks at the two positions and π_u the
+            share of its exposure at k.
+    """
+
+    position: int
+    other: int
+    units: int
+    clicks: int
+    other_clicks: int
+    effective_clicks: float
+
+
+@dataclass(frozen=True)
+class PositionOverlap:
+    """What is known of one position.
+
+    Attributes:
+        position: the position.
+        units: intervened units exposed there.
+        clicks: their clicks there.
+        effective_clicks: Σ_u n_u · 4 π_u (1 − π_u) over those units, π_u the share of exposure there.
+        effective_queries: (Σ_q i_q)² / Σ_q i_q², i_q being query q's part of the effective clicks: how many
+            equally informative queries they are worth.
+        top_query: the query with the largest part.
+        top_share: its share.
+    """
+
+    position: int
+    units: int
+    clicks: int
+    effective_clicks: float
+    effective_queries: float
+    top_query: str | int | None
+    top_share: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Whether the interventions of one part of the traffic link the positions by themselves.
+
+    Attributes:
+        column: the context column.
+        level: its value, or range of values.
+        clicks: clicks on intervened units there.
+        linked: positions linked to the anchor.
+    """
+
+    column: str
+    level: str
+    clicks: int
+    linked: tuple[int, ...]
+
+
+def pair_overlaps(interventions: ir.Table, engine: Engine) -> list[PairOverlap]:
+    """Return the overlap of every pair of positions with common units."""
+    pairs = _pairs(interventions, [])
+    rows = engine.fetch(pairs.order_by("position", "other"), task="Comparing positions").to_pylist()
+    return [PairOverlap(**row) for row in rows]
+
+
+def position_overlaps(interventions: ir.Table, engine: Engine) -> list[PositionOverlap]:
+    """Return the overlap of every position, with the part of its dominant query."""
+    cells = _cells(interventions, [])
+    units = cells.group_by("unit").agg(unit_clicks=cells.clicks.sum(), unit_exposure=cells.exposure.sum())
+    joined = cells.inner_join(units, "unit")
+    share = joined.exposure / joined.unit_exposure
+    informed = joined.select("query", "position", "clicks", part=joined.unit_clicks * 4 * share * (1 - share))
+    parts = informed.group_by("position", "query").agg(
+        units=informed.count(), clicks=informed.clicks.sum(), part=informed.part.sum()
+    )
+    by_position = parts.group_by("position").agg(
+        units=parts.units.sum().cast("int64"),
+        clicks=parts.clicks.sum().cast("int64"),
+        effective_clicks=parts.part.sum(),
+        squares=(parts.part * parts.part).sum(),
+        largest=parts.part.max(),
+    )
+    top = parts.inner_join(by_position, [parts.position == by_position.position, parts.part == by_position.largest])
+    top = top.group_by(top_position=parts.position).agg(top_query=top.query.min())
+    table = by_position.inner_join(top, by_position.position == top.top_position).drop("top_position")
+    rows = engine.fetch(table.order_by("position"), task="Weighing positions").to_pylist()
+    return [_position_overlap(**row) for row in rows]
+
+
+def _position_overlap(
+    position: int,
+    units: int,
+    clicks: int,
+    effective_clicks: float,
+    squares: float,
+    largest: float,
+    top_query: str | int,
+) -> PositionOverlap:
+    some = effective_clicks > 0
+    return PositionOverlap(
+        position=position,
+        units=units,
+        clicks=clicks,
+        effective_clicks=effective_clicks,
+        effective_queries=effective_clicks**2 / squares if some else 0.0,
+        top_query=top_query if some else None,
+        top_share=largest / effective_clicks if some else 0.0,
+    )
+
+
+def segments(interventions: ir.Table, engine: Engine, context: tuple[str, ...], anchor: int) -> list[Segment]:
+    """Return, for each level of each context column, which positions it links to the anchor by itself."""
+    found = []
+    for column in context:
+        levelled = interventions.mutate(level=level_of(interventions, column, engine))
+        task = f"Comparing positions by {column}"
+        pairs = engine.fetch(_pairs(levelled, ["level"]), task=task).to_pylist()
+        totals = levelled.group_by("level").agg(clicks=levelled.clicks.sum().cast("int64"))
+        for total in engine.fetch(totals.order_by("level"), task=task).to_pylist():
+            own = [pair for pair in pairs if pair["level"] == total["level"]]
+            columns = ("position", "other", "clicks", "other_clicks")
+            linked = linked_positions(anchor, *([pair[name] for pair in own] for name in columns))
+            found.append(Segment(column, total["level"], total["clicks"], linked))
+    return found
+
+
+def level_of(table: ir.Table, column: str, engine: Engine) -> ir.StringValue:
+    """Return an expression for the segment a row is in: the column's value, or its quarter of the range.
+
+    Numbers with more than 20 values are cut at their quartiles; of more than 20 texts the 20 most frequent keep
+    their names. Empty values are a segment of their own.
+    """
+    value = table[column]
+    counts = table.group_by(value=value).agg(rows=table.count())
+    counts = counts.filter(counts.value.notnull()).order_by(ibis.desc("rows"), "value").limit(MAX_LEVELS + 1)
+    frequent = engine.fetch(counts, task=f"Looking at {column}")["value"].to_pylist()
+    name = value.cast("string")
+    if len(frequent) > MAX_LEVELS and value.type().is_numeric():
+        name = _quartile(table, column, engine)
+    elif len(frequent) > MAX_LEVELS:
+        name = value.isin(frequent[:MAX_LEVELS]).ifelse(name, "(other)")
+    return name.fill_null("(empty)")
+
+
+def _quartile(table: ir.Table, column: str, engine: Engine) -> ir.StringValue:
+    value = table[column]
+    cuts = table.agg(**{f"cut_{i}": value.quantile(i / BINS) for i in range(1, BINS)})
+    edges = sorted(set(engine.fetch(cuts, task=f"Looking at {column}").to_pylist()[0].values()))
+    branches = [(value.isnull(), ibis.null("string"))]
+    branches += [(value <= edge, f"<= {edge:g}") for edge in edges]
+    return ibis.cases(*branches, else_=f"> {edges[-1]:g}")
+
+
+def _cells(interventions: ir.Table, by: list[str]) -> ir.Table:
+    return interventions.group_by("unit", "query", "position", *by).agg(
+        clicks=interventions.clicks.sum(), exposure=interventions.exposure.sum()
+    )
+
+
+def _pairs(interventions: ir.Table, by: list[str]) -> ir.Table:
+    upper = _cells(interventions, by)
+    lower = upper.view()
+    same = [upper[key] == lower[key] for key in ("unit", *by)]
+    joined = upper.join(lower, [*same, upper.position < lower.position], rname="other_{name}")
+    share = joined.exposure / (joined.exposure + joined.other_exposure)
+    effective = (joined.clicks + joined.other_clicks) * 4 * share * (1 - share)
+    pairs = joined.select(*by, "position", "clicks", "other_clicks", other="other_position", effective=effective)
+    return pairs.group_by("position", "other", *by).agg(
+        units=pairs.count(),
+        clicks=pairs.clicks.sum().cast("int64"),
+        other_clicks=pairs.other_clicks.sum().cast("int64"),
+        effective_clicks=pairs.effective.sum(),
+    )

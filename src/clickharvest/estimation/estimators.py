@@ -1,0 +1,353 @@
+"""Estimators: PBM and CPBM, with scikit-learn manners.
+
+Parameters go into the constructor and are kept as they are; `fit` learns, what it learned ends in an underscore, and
+`propensities_` is the result to use, save and share.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
+from clickharvest.estimation.allpairs import AllPairs, Weighting
+from clickharvest.estimation.clickshare import ClickShare
+from clickharvest.estimation.free_allpairs import FreeAllPairs
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objective import Objective
+from clickharvest.estimation.optimise import Solution, Status
+from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
+from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Constant, Curve, make_curve
+from clickharvest.model.prediction import Prediction
+from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.parameters import Parameterised
+
+Intervals = Literal["bootstrap", "sandwich"]
+Relevance = Literal["auto", "constant", "mlp", "free"]
+Progress = Callable[[str, float], None]
+Array = NDArray[np.float64]
+
+AUTO: tuple[dict[str, Any], ...] = (
+    {"name": "constant"},
+    {"name": "power"},
+    {"name": "linear"},
+    {"name": "lowrank", "rank": 1},
+    {"name": "lowrank", "rank": 2},
+    {"name": "mlp", "width": 8},
+)
+"""The curves that `curve="auto"` tries."""
+AUTO_RELEVANCE: tuple[Relevance, ...] = ("constant", "mlp", "free")
+"""The relevance models that `relevance="auto"` tries."""
+ASIDE = 5
+"""One in so many queries is kept aside to choose a relevance model."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it."""
+
+    fit: Fit
+    penalty: float
+    judged: tuple[Candidate, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Estimator(Parameterised):
+    """What PBM and CPBM share."""
+
+    objective: str
+    anchor: int
+    weighting: Weighting
+    width: int | None
+    starts: int
+    intervals: Intervals | None
+    replicates: int
+    seed: int
+    progress: Progress | None
+    propensities_: Propensities
+
+    def __str__(self) -> str:
+        return str(self.propensities_) if hasattr(self, "propensities_") else f"{self!r}, not fitted yet"
+
+    def predict(self, contexts: Any = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
+        """Return the propensities of contexts with their intervals, see `Propensities.predict`."""
+        return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
+
+    def _make_objective(self, sample: Sample, relevance: Relevance = "constant") -> Objective:
+        if self.objective == "clickshare":
+            return ClickShare(sample)
+        if self.objective != "allpairs":
+            raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
+        if relevance == "free":
+            return FreeAllPairs(sample, weighting=self.weighting)
+        if relevance not in ("constant", "mlp"):
+            raise InputError(f"no relevance model {relevance!r}: expected auto, constant, mlp or free")
+        width = {} if self.width is None else {"width": self.width}
+        return AllPairs(sample, relevance=relevance, weighting=self.weighting, **width)
+
+    def _tick(self, task: str) -> Callable[[float], None] | None:
+        return None if self.progress is None else lambda share: self.progress and self.progress(task, share)
+
+    def _finish(
+        self,
+        interventions: Interventions,
+        sample: Sample,
+        encoder: ContextEncoder | None,
+        choice: _Choice,
+    ) -> None:
+        """Fit what was chosen on everything, add intervals, and keep the result."""
+        fit, penalty = choice.fit, choice.penalty
+        flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
+        if not status.good:
+            warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
+        draws = self._draws(fit, flat, penalty)
+        info: Mapping[str, Any] = {
+            "estimator": type(self).__name__,
+            "objective": self.objective,
+            **choice.told,
+            "penalty": penalty,
+            "status": str(status),
+            "log_likelihood": float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0]),
+            "units": sample.n_units,
+            "clicks": int(sample.clicks.sum()),
+            "queries": sample.n_clusters,
+            "selection": [candidate.to_dict() for candidate in choice.judged],
+            "seed": self.seed,
+            "data": data_fingerprint(interventions),
+        }
+        self.propensities_ = Propensities(
+            curve=fit.curve,
+            params=fit.params(flat)["curve"],
+            encoder=encoder,
+            shown=tuple(int(k) for k in np.unique(interventions.position)),
+            draws=None if draws is None else draws[:, : _curve_size(fit, flat)],
+            draws_kind=None if draws is None else self.intervals,
+            info=info,
+        )
+
+    def _fit_choice(self, choice: _Choice, weights: Array) -> tuple[Array, Status]:
+        """Return the parameters of the best start, each query weighted, [n] and [queries], and how it ended."""
+        starts = np.unique(choice.fit.starts(self.starts, self.seed), axis=0)
+        count = len(starts)
+        solution = self._solve(choice.fit, starts, np.tile(weights, (count, 1)), np.full(count, choice.penalty))
+        best = int(np.nanargmin(solution.value))
+        return solution.params[best], solution.status[best]
+
+    def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
+        return fit.solve(starts, weights, penalty)
+
+    def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
+        if self.intervals is None:
+            return None
+        if fit.n_clusters < 2:
+            sentence = "error bars are by query, and all clicks are of one query: there are none to give"
+            warnings.warn(sentence, HarvestWarning, stacklevel=4)
+            return None
+        if self.intervals == "sandwich":
+            covariance = sandwich(fit, flat, penalty)
+            return normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
+        if self.intervals == "bootstrap":
+            tick = self._tick("Bootstrap")
+            return bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, tick=tick)
+        raise InputError(f"no intervals {self.intervals!r}: expected bootstrap, sandwich or None")
+
+
+class PBM(_Estimator):
+    """The position-based model: one examination curve for all contexts.
+
+    Args:
+        objective: `"clickshare"` or `"allpairs"`.
+        anchor: the position others are relative to.
+        weighting: weights of AllPairs, see `AllPairs`.
+        intervals: `"bootstrap"`, `"sandwich"` or None.
+        replicates: bootstrap replicates, or draws of the sandwich normal.
+        seed: seed of all randomness.
+        progress: called with what is being done and how much of it is.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log, truth = simulate_ab_log(pages=5_000)
+        >>> model = PBM(intervals="sandwich").fit(harvest(read_log(log)))
+        >>> model.predict().propensity.shape
+        (1, 10)
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: str = "clickshare",
+        anchor: int = 1,
+        weighting: Weighting = "paper",
+        intervals: Intervals | None = "bootstrap",
+        replicates: int = 1_000,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.objective, self.anchor, self.weighting = objective, anchor, weighting
+        self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
+
+    width: int | None = None
+    starts: int = 1
+
+    def fit(self, interventions: Interventions, y: None = None) -> Self:
+        """Fit to interventions; their context columns are left out.
+
+        Raises:
+            NotIdentifiedError: no position is linked to the anchor.
+        """
+        positions = supported_positions(interventions, self.anchor)
+        sample = make_sample(interventions, positions)
+        fit = Fit(Constant(positions, self.anchor, 0), self._make_objective(sample), sample)
+        self._finish(interventions, sample, None, _Choice(fit, 0.0))
+        return self
+
+
+class CPBM(_Estimator):
+    """The contextual position-based model: an examination curve that depends on the context.
+
+    Args:
+        curve: a curve's name, or `"auto"` to choose among `AUTO` by cross-validation.
+        objective: `"clickshare"` or `"allpairs"`.
+        penalty: λ of the penalty on the context-dependent parameters, or `"auto"`.
+        anchor: the position others are relative to.
+        relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"free"`, a value for
+            every query and pair of positions (`FreeAllPairs`); or `"auto"`, which fits the three to four fifths of the
+            queries and takes the one whose examination has the best ClickShare objective on the others.
+        weighting: weights of AllPairs, see `AllPairs`.
+        rank: number of shapes of `lowrank`.
+        width: hidden units of `mlp`, `recurrent` and `position`, and of the network `relevance`; 0 makes `mlp` the
+            network that the paper prints, one sigmoid layer.
+        kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
+        folds: folds of the cross-validation, split by query.
+        optimiser: `"lbfgs"`, or `"adam"`, as one trains networks.
+        early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
+            otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
+        starts: starts of the final fit of a curve with random ones; the best is kept.
+        intervals: `"bootstrap"`, `"sandwich"` or None.
+        replicates: bootstrap replicates, or draws of the sandwich normal.
+        seed: seed of all randomness.
+        progress: called with what is being done and how much of it is.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log, truth = simulate_ab_log(pages=5_000)
+        >>> interventions = harvest(read_log(log, context=["device"]))
+        >>> model = CPBM(curve="linear", penalty=1.0, intervals=None).fit(interventions)
+        >>> model.predict({"device": ["desktop", "mobile"]}).propensity.shape
+        (2, 10)
+    """
+
+    def __init__(
+        self,
+        *,
+        curve: str = "auto",
+        objective: str = "clickshare",
+        penalty: float | Literal["auto"] = "auto",
+        anchor: int = 1,
+        relevance: Relevance = "constant",
+        weighting: Weighting = "paper",
+        rank: int | None = None,
+        width: int | None = None,
+        kinds: Mapping[str, str] | None = None,
+        folds: int = 5,
+        optimiser: Literal["lbfgs", "adam"] = "lbfgs",
+        early_stopping: bool = True,
+        starts: int = 3,
+        intervals: Intervals | None = "bootstrap",
+        replicates: int = 1_000,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
+        self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
+        self.kinds, self.folds = kinds, folds
+        self.optimiser, self.early_stopping, self.starts = optimiser, early_stopping, starts
+        self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
+
+    def fit(self, interventions: Interventions, y: None = None) -> Self:
+        """Choose curve and penalty, and fit them to interventions with context columns.
+
+        Raises:
+            InputError: there are no context columns.
+            NotIdentifiedError: no position is linked to the anchor.
+        """
+        if not interventions.contexts:
+            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM")
+        positions = supported_positions(interventions, self.anchor)
+        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
+        sample = make_sample(interventions, positions, encoder)
+        shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
+        common = {"positions": positions, "anchor": self.anchor, "n_features": sample.x.shape[1]}
+        curves = [make_curve(**common, **shape) for shape in shapes]
+        self._finish(interventions, sample, encoder, self._choose_relevance(curves, sample))
+        return self
+
+    def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
+        if self.optimiser == "lbfgs":
+            return super()._solve(fit, starts, weights, penalty)
+        if self.optimiser != "adam":
+            raise InputError(f"no optimiser {self.optimiser!r}: expected lbfgs or adam")
+        tick = self._tick("Training")
+        if not self.early_stopping:
+            return fit.train(starts, weights, None, penalty, tick=tick)
+        aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
+        return fit.train(starts, weights * (1 - aside), weights * aside, penalty, tick=tick)
+
+    def _choose_relevance(self, curves: Sequence[Curve], sample: Sample) -> _Choice:
+        """Return the curve and penalty of the relevance model whose examination explains unseen queries best.
+
+        Clicks alone cannot judge: a relevance model that predicts them well may spoil examination. So it is ClickShare,
+        free of relevance, that judges the examination of each on queries kept aside.
+        """
+        if self.objective != "allpairs":
+            return self._choose(curves, self._make_objective(sample), sample)
+        if self.relevance != "auto":
+            choice = self._choose(curves, self._make_objective(sample, self.relevance), sample)
+            return replace(choice, told={"relevance": self.relevance})
+        if sample.n_clusters < 2:
+            raise InputError("relevance 'auto' keeps queries aside, and all clicks are of one query: name a model")
+        aside = fold_weights(sample.n_clusters, min(ASIDE, sample.n_clusters), self.seed)[0]
+        judge = ClickShare(sample)
+        choices = {name: self._choose(curves, self._make_objective(sample, name), sample) for name in AUTO_RELEVANCE}
+        scores = {}
+        for name, choice in choices.items():
+            flat, _ = self._fit_choice(choice, 1 - aside)
+            examination = flat[None, : _curve_size(choice.fit, flat)]
+            scores[name] = float(Fit(choice.fit.curve, judge, sample).held_out(examination, aside[None])[0])
+        best = max(scores, key=scores.__getitem__)
+        return replace(choices[best], told={"relevance": best, "relevance_held_out": scores})
+
+    def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
+        fits = {curve: Fit(curve, objective, sample) for curve in curves}
+        if self.penalty != "auto" and len(curves) == 1:
+            return _Choice(fits[curves[0]], float(self.penalty))
+        judged = cross_validate(
+            fits.__getitem__,
+            curves,
+            penalties=None if self.penalty == "auto" else (float(self.penalty),),
+            folds=self.folds,
+            seed=self.seed,
+            tick=self._tick("Cross-validation"),
+        )
+        best = next(candidate for candidate in judged if candidate.chosen)
+        curve = next(curve for curve in curves if curve.spec == best.curve)
+        return _Choice(fits[curve], best.penalty, tuple(judged))
+
+    def _shape(self) -> dict[str, int]:
+        return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+
+
+def _curve_size(fit: Fit, flat: Array) -> int:
+    """Return how many of a parameter vector's first entries are the curve's."""
+    return sum(np.size(values) for values in fit.params(flat)["curve"].values())

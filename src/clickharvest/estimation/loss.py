@@ -1,0 +1,276 @@
+"""Fitting: a curve and an objective, joined into one loss of a flat parameter vector, for batches of problems.
+
+loss(θ) = (−log likelihood(θ; w) + λ · penalty(θ)) / clicks, with query weights w and penalty λ of each problem. Folds
+of a cross-validation, bootstrap replicates and penalties are problems of one batch, one compiled program.
+
+Compiling takes longer than evaluating a small sample, so programs are shared: they depend on curve and objective by
+value, and on sizes that are rounded up, with rows of no weight, to one of eight between a power of two and the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
+
+from clickharvest.estimation.objective import Objective
+from clickharvest.estimation.optimise import Rows, Solution, Tick, descend, minimise
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import Curve, Params
+
+Array = NDArray[np.float64]
+
+BUDGET = {"cpu": 50_000, "gpu": 100_000_000}
+"""Rows and log examinations evaluated at once over all problems of a batch, by kind of device. One core gains nothing
+from more at once, and larger batches are evaluated in parts."""
+MOST = {"cpu": 16, "gpu": 256}
+"""Problems evaluated at once: compiling costs more than evaluating a few problems of a small sample for nothing."""
+LEAST = 64
+"""Sizes below are rounded up to this."""
+
+
+@jax.custom_jvp
+def _softplus(z: Any) -> Any:
+    """Return log(1 + e^z), finite for every z; its slope is σ(z), cheaper than what differentiating gives."""
+    return jnp.maximum(z, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(z)))
+
+
+_softplus.defjvps(lambda change, _, z: change * jax.nn.sigmoid(z))
+
+
+class _Arrays:
+    """The array functions that curves use: those of `jax.numpy`, with a faster `logaddexp` of finite numbers."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jnp, name)
+
+    def logaddexp(self, a: Any, b: Any) -> Any:
+        return b + _softplus(a - b)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss as a pure function of parameters and arrays, hashable: `jit` compiles it once per shape of those.
+
+    Attributes:
+        curve: the curve.
+        objective: the objective's formula; its data are an argument.
+    """
+
+    curve: Curve
+    objective: Objective
+
+    def initial(self, random: np.random.Generator) -> dict[str, Params]:
+        """Return parameters to start from."""
+        return {"curve": self.curve.init(random), "objective": self.objective.init(random)}
+
+    def unravel(self, flat: Any) -> dict[str, Params]:
+        """Return a parameter vector as the dicts of the curve and the objective."""
+        params: dict[str, Params] = ravel_pytree(self.initial(np.random.default_rng(0)))[1](flat)
+        return params
+
+    def log_likelihood(self, flat: Any, x: Any, data: Any, weights: Any) -> Any:
+        """Return the log likelihood of a parameter vector, to be traced."""
+        params = self.unravel(flat)
+        log_p = self.curve.log_examination(params["curve"], x, _Arrays())
+        return self.objective.log_likelihood(params["objective"], log_p, x, data, weights)
+
+    def of_one(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
+        """Return the penalised loss of a parameter vector, to be traced."""
+        params = self.unravel(flat)
+        tamed = self.curve.penalty(params["curve"], jnp) + self.objective.penalty(params["objective"])
+        return (penalty * tamed - self.log_likelihood(flat, x, data, weights)) / scale
+
+    def __call__(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
+        """Return the losses of a batch, [B, n] → [B], to be traced."""
+        return jax.vmap(self.of_one, in_axes=_BATCHED)(flat, x, data, weights, penalty, scale)
+
+
+_BATCHED = (0, None, None, 0, 0, None)
+
+
+@partial(jax.jit, static_argnums=0)
+def _value_and_grad(loss: Loss, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
+    return jax.vmap(jax.value_and_grad(loss.of_one), in_axes=_BATCHED)(flat, x, data, weights, penalty, scale)
+
+
+@partial(jax.jit, static_argnums=0)
+def _hessian_column(loss: Loss, flat: Any, direction: Any, *rest: Any) -> Any:
+    return jax.jvp(lambda point: jax.grad(loss.of_one)(point, *rest), (flat,), (direction,))[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _score_column(loss: Loss, flat: Any, direction: Any, x: Any, data: Any, weights: Any) -> Any:
+    def by_query(point: Any) -> Any:
+        return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
+
+    return jax.jvp(by_query, (flat,), (direction,))[1]
+
+
+class Fit:
+    """One curve × objective on one sample.
+
+    Args:
+        curve: the examination curve.
+        objective: the objective, prepared on `sample`.
+        sample: the sample.
+    """
+
+    def __init__(self, curve: Curve, objective: Objective, sample: Sample) -> None:
+        self.curve, self.objective = curve, objective
+        formula = copy(objective)
+        formula.data = None
+        self._loss = Loss(curve, formula)
+        self.x, self.n_clusters = sample.x, sample.n_clusters
+        self.scale = max(objective.size, 1.0)
+        device = "cpu" if jax.default_backend() == "cpu" else "gpu"
+        rows = len(sample.unit) + len(sample.x) * len(sample.positions)
+        self.part = int(np.clip(BUDGET[device] // rows, 1, MOST[device]))
+
+    def starts(self, count: int, seed: int) -> Array:
+        """Return `count` parameter vectors to start from, [count, n]."""
+        random = np.random.default_rng(seed)
+        return np.stack([flatten(self._loss.initial(random)) for _ in range(count)])
+
+    def params(self, flat: Array) -> dict[str, Params]:
+        """Return a parameter vector as the dicts of the curve and the objective."""
+        with jax.enable_x64(True):
+            params: dict[str, Params] = jax.tree.map(np.asarray, self._loss.unravel(jnp.asarray(flat)))
+            return params
+
+    def loss(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any) -> Any:
+        """Return the penalised loss of a parameter vector, to be traced."""
+        return self._loss.of_one(flat, x, data, weights, penalty, self.scale)
+
+    def solve(
+        self,
+        start: Array,
+        weights: Array,
+        penalty: Array,
+        *,
+        root: Array | None = None,
+        tolerance: float = 1e-5,
+        tick: Tick | None = None,
+    ) -> Solution:
+        """Minimise the loss of each problem of a batch by L-BFGS.
+
+        Args:
+            start: parameters to start from, [B, n].
+            weights: weight of each query, [B, queries].
+            penalty: λ of each problem, [B].
+            root: a matrix L: the problem is solved for z in θ = start + L z, [n, n].
+            tolerance: largest gradient component (with respect to θ, or to z) at convergence.
+            tick: called with the share of problems done.
+        """
+        batch = partial(self._in_parts, weights=weights, penalty=penalty)
+        if root is None:
+            return minimise(batch, start, tolerance=tolerance, tick=tick)
+
+        def rounded(z: Array, rows: Rows) -> tuple[Array, Array]:
+            value, grad = batch(start[rows] + z @ root.T, rows)
+            return value, grad @ root
+
+        solution = minimise(rounded, np.zeros_like(start), tolerance=tolerance, tick=tick)
+        return replace(solution, params=start + solution.params @ root.T)
+
+    def train(
+        self,
+        start: Array,
+        weights: Array,
+        held_out: Array | None,
+        penalty: Array,
+        *,
+        rate: float = 0.03,
+        epochs: int = 1_000,
+        tick: Tick | None = None,
+    ) -> Solution:
+        """Minimise the loss of each problem by Adam, stopping early on the queries held out (weights [B, queries])."""
+        with jax.enable_x64(True):
+            inputs = (*self._inputs, self._padded(weights), penalty, self.scale)
+            aside = None
+            if held_out is not None:
+                aside = (*self._inputs, self._padded(held_out), np.zeros(len(penalty)), self.scale)
+            return descend(self._loss, start, inputs, aside, rate=rate, epochs=epochs, tick=tick)
+
+    def held_out(self, flat: Array, weights: Array) -> Array:
+        """Return the log likelihood of each problem's parameters on weighted queries, [B]."""
+        rows = np.arange(len(flat))
+        loss, _ = self._in_parts(flat, rows, weights=weights, penalty=np.zeros(len(flat)))
+        return -loss * self.scale
+
+    def hessian(self, flat: Array, penalty: float) -> Array:
+        """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
+        return self._columns(_hessian_column, flat, penalty, 1.0)
+
+    def scores(self, flat: Array) -> Array:
+        """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
+        return self._columns(_score_column, flat)[: self.n_clusters]
+
+    def _columns(self, column: Callable[..., Any], flat: Array, *rest: float) -> Array:
+        """Return a Jacobian on all queries, one column per parameter, one compiled program."""
+        weights = self._padded(np.ones((1, self.n_clusters)))[0]
+        with jax.enable_x64(True):
+            columns = [column(self._loss, flat, unit, *self._inputs, weights, *rest) for unit in np.eye(len(flat))]
+            return np.stack([np.asarray(values) for values in columns], axis=1)
+
+    def _in_parts(self, params: Array, rows: Rows, *, weights: Array, penalty: Array) -> tuple[Array, Array]:
+        """Evaluate problems part by part, all parts of one size so that nothing is compiled twice.
+
+        One problem alone is worth a program of its own only where parts are large.
+        """
+        size = 1 if len(weights) == 1 and self.part > MOST["cpu"] else self.part
+        values, grads = [], []
+        with jax.enable_x64(True):
+            for begin in range(0, len(params), size):
+                own = np.minimum(np.arange(begin, begin + size), len(params) - 1)
+                inputs = (*self._inputs, self._padded(weights[rows[own]]), penalty[rows[own]], self.scale)
+                value, grad = _value_and_grad(self._loss, params[own], *inputs)
+                values.append(np.asarray(value)[: len(params) - begin])
+                grads.append(np.asarray(grad)[: len(params) - begin])
+        return np.concatenate(values), np.concatenate(grads)
+
+    def _padded(self, weights: Array) -> Array:
+        """Return weights of queries, [B, queries], with at least one more query of weight 0."""
+        return np.pad(weights, ((0, 0), (0, rounded_up(self.n_clusters + 1) - self.n_clusters)))
+
+    @cached_property
+    def _inputs(self) -> tuple[Any, Any]:
+        """The contexts and the objective's data, padded with rows of a query of weight 0, on the device."""
+
+        def padded(block: dict[str, Any]) -> dict[str, Any]:
+            rows = len(block["cluster"])
+            repeated = np.minimum(np.arange(rounded_up(rows)), rows - 1)
+            block = {name: values[repeated] for name, values in block.items()} if rows else dict(block)
+            block["cluster"][rows:] = self.n_clusters
+            return block
+
+        x = np.pad(self.x, ((0, rounded_up(len(self.x)) - len(self.x)), (0, 0)))
+        data = jax.tree.map(padded, self.objective.data, is_leaf=lambda block: isinstance(block, dict))
+        with jax.enable_x64(True):
+            inputs: tuple[Any, Any] = jax.device_put((x, data))
+            return inputs
+
+
+def rounded_up(size: int) -> int:
+    """Return the size of arrays that programs are compiled for: at least `LEAST`, and at most an eighth more.
+
+    Example:
+        >>> [rounded_up(n) for n in (0, 64, 65, 1000, 1025)]
+        [64, 64, 72, 1024, 1152]
+    """
+    step = 1 << (max(size, LEAST).bit_length() - 4)
+    return -(-max(size, LEAST) // step) * step
+
+
+def flatten(params: dict[str, Params]) -> Array:
+    """Return parameters as one vector."""
+    with jax.enable_x64(True):
+        return np.asarray(ravel_pytree(params)[0], dtype=np.float64)

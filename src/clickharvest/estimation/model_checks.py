@@ -1,0 +1,261 @@
+"""Checks of the model itself: does context matter, do pairwise ratios agree, does relevance change them?
+
+Each is a query-clustered score test of columns added to the click shares of a null model, see `score_tests`.
+Needs NumPy and SciPy, not JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from clickharvest.diagnosis.findings import ALARM, Finding, spell_p
+from clickharvest.errors import InputError
+from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.score_tests import ENOUGH, Columns, ShareCells, beside, fit_shares, score_test
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import ContextEncoder
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def check_model(
+    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
+) -> list[Finding]:
+    """Return the findings of all checks that apply; whether context matters needs context columns.
+
+    Args:
+        interventions: the harvest.
+        anchor: the position others are relative to; positions not linked to it are left out.
+        kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
+        seed: seed of the split of `trust_bias`.
+
+    Raises:
+        NotIdentifiedError: no position is linked to the anchor.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log, truth = simulate_ab_log(pages=5_000)
+        >>> for finding in check_model(harvest(read_log(log, context=["device"]))):
+        ...     print(finding.name, finding.status)
+        context matters note
+        transitivity ok
+        trust bias ok
+    """
+    findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
+    findings.append(transitivity(interventions, anchor=anchor, kinds=kinds))
+    return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]
+
+
+def context_matters(
+    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None
+) -> Finding:
+    """Test whether examination depends on context: `linear`, log p_k(x) = b_k + W_k·x, against W = 0.
+
+    The number is the likelihood ratio 2 (ll(b, W) − ll(b)). Its χ² law holds for independent clicks only, so the
+    p-value is that of the query-clustered score test of W. Where queries are too few for that, steepness alone is
+    tested and fitted, W_k = −w log(k / anchor).
+
+    Raises:
+        InputError: there are no context columns.
+        NotIdentifiedError: no position is linked to the anchor.
+    """
+    if not interventions.contexts:
+        raise InputError("nothing to test: the interventions have no context columns; harvest with --context")
+    sample = _sample(interventions, anchor, kinds)
+    cells, name, spelled = _cells(sample), "context matters", ", ".join(interventions.contexts)
+    null = _null_columns(sample, anchor)[cells.rows]
+    for steepness in (False, True) if _affordable(sample) else (True,):
+        extra = _context_columns(sample, anchor, steepness)[cells.rows]
+        test = score_test(cells, null, extra)
+        if test is not None:
+            break
+    else:
+        return Finding(name, "note", f"Too few queries with clicks to test whether examination depends on {spelled}.")
+    gain = 2 * (fit_shares(cells, beside(null, extra)).value - test.null.value)
+    told = f"likelihood ratio {gain:,.1f} on {test.freedom} df, {spell_p(test.p_value)}"
+    told += " in a test of steepness alone, for few queries" if steepness else ""
+    if test.p_value < ALARM:
+        sentence = f"Examination depends on {spelled} ({told}): fit a CPBM; a PBM would give every context the average."
+        return Finding(name, "note", sentence, gain, test.p_value)
+    sentence = f"No clear sign that examination depends on {spelled} ({told}): a PBM may do, and is more precise."
+    return Finding(name, "ok", sentence, gain, test.p_value)
+
+
+def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None) -> Finding:
+    """Test whether the ratios of all pairs of positions agree with one curve.
+
+    In the units exposed at both k and k' the clicks there alone measure one ratio, with
+    Pr(click at k' | click at k or k') = σ(log(e_k' / e_k) + β_k' − β_k + θ_{kk'}). One curve β for all means θ = 0,
+    whatever the units' relevance: every (unit, pair) is made a unit of two cells, and the θ_{kk'} are the columns
+    tested; where queries are few, those with most information. With context columns β_k + W_k·x stands for β_k,
+    except where contexts vary inside units: there their clicks are added up, and the PBM is tested.
+
+    The number is T / r: how much pairs disagree, relative to what chance allows.
+
+    Raises:
+        NotIdentifiedError: no position is linked to the anchor.
+    """
+    pooled = interventions.unit_kind == "query"
+    sample = _sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
+    cells, pair = _pairs(_cells(sample), sample.position)
+    columns = _context_columns(sample, anchor, not _affordable(sample))
+    null = beside(_null_columns(sample, anchor), columns)[cells.rows]
+    pairs, code = np.unique(pair, axis=1, return_inverse=True)
+    lower = np.flatnonzero(sample.position[cells.rows] == pair[1])
+    extra = csr_array((np.ones(len(lower)), (lower, code[lower])), shape=(len(code), pairs.shape[1]))
+    test = score_test(cells, null, extra, shrink=True)
+    name = "transitivity"
+    if test is None:
+        return Finding(name, "note", "Too few queries compare positions in more than one way to test transitivity.")
+    value = test.statistic / test.freedom
+    told = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}"
+    if test.p_value >= ALARM:
+        sentence = f"Ratios of position pairs agree with one curve (they differ {told})."
+        return Finding(name, "ok", sentence, value, test.p_value)
+    worst = int(np.argmax(np.abs(test.z)))
+    k, other = (sample.positions[i] for i in pairs[:, worst])
+    sentence = (
+        f"Ratios of position pairs disagree with one curve ({told}), most so p_{other} / p_{k}, "
+        f"{np.exp(test.shift[worst]):.2f} times the curve's. Clicks depend on more than position"
+        f"{' and context' if sample.x.shape[1] else ''}: add what differs between pages as context, or fit page "
+        "types apart."
+    )
+    return Finding(name, "warning", sentence, value, test.p_value)
+
+
+def trust_bias(
+    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
+) -> Finding:
+    """Test whether the ratio of positions depends on the unit's relevance, as when users trust top results.
+
+    Impressions are dealt at random into two halves, clicks with them; given the unit, clicks of the halves are
+    independent. Each half gives a relevance z_u = log((C_u + 1) / (Σ_k n_{u,k} p̂_k + 1/m)), m the mean click rate of
+    examined impressions, standardised; the other half's clicks are tested for a term γ z_u log(k / anchor), both
+    halves in one score. The null model has a free value per position, and context columns where there are some; what
+    else makes curves differ between queries shows here too, mostly as γ < 0.
+
+    The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
+    whose log relevance is one standard deviation higher.
+
+    Raises:
+        NotIdentifiedError: no position is linked to the anchor.
+    """
+    sample = _halves(_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
+    cells, null = _cells(sample), _null_columns(sample, anchor)
+    log_p = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
+    z = _other_relevance(sample, log_p)
+    columns = _context_columns(sample, anchor, not _affordable(sample))
+    extra = csr_array((z * _log_distance(sample, anchor))[cells.rows, None])
+    test = score_test(cells, beside(null, columns)[cells.rows], extra)
+    name = "trust bias"
+    if test is None:
+        return Finding(name, "note", "Too few queries with clicks to test whether ratios depend on relevance.")
+    value = float(test.shift[0])
+    told = f"power of k {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
+    if test.p_value >= ALARM:
+        sentence = f"No clear sign that ratios of positions depend on relevance ({told})."
+        return Finding(name, "ok", sentence, value, test.p_value)
+    how = "less steeply down the page, as when users trust top results"
+    if value < 0:
+        how = "more steeply down the page, as when users stop once served or curves differ between queries"
+    sentence = (
+        f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
+        "care, and prefer clicks that show satisfaction."
+    )
+    return Finding(name, "warning", sentence, value, test.p_value)
+
+
+def _sample(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> Sample:
+    positions = supported_positions(interventions, anchor)
+    encoder = ContextEncoder.fit(interventions.contexts, kinds=kinds) if interventions.contexts else None
+    return make_sample(interventions, positions, encoder)
+
+
+def _cells(sample: Sample) -> ShareCells:
+    clicked = np.bincount(sample.unit, weights=sample.clicks)[sample.unit] > 0
+    rows = np.flatnonzero(clicked & (sample.exposure > 0))
+    _, unit = np.unique(sample.unit[rows], return_inverse=True)
+    clicks = sample.clicks[rows].astype(np.float64)
+    return ShareCells(rows, unit, sample.cluster[rows], np.log(sample.exposure[rows]), clicks)
+
+
+def _pairs(cells: ShareCells, position: Integers) -> tuple[ShareCells, Integers]:
+    """Make every pair of a unit's cells a unit of its own; return it with the positions k < k' of each cell's pair."""
+    order = np.lexsort((position[cells.rows], cells.unit))
+    later = np.append(cells.first[1:], len(order))[cells.unit] - np.arange(len(order)) - 1
+    one = np.repeat(np.arange(len(order)), later)
+    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(later) - later, later)
+    index = order[np.stack([one, two], axis=1)]
+    index = index[cells.clicks[index].sum(axis=1) > 0]
+    pair = np.repeat(position[cells.rows[index]], 2, axis=0).T
+    flat = index.ravel()
+    columns = (column[flat] for column in (cells.cluster, cells.log_exposure, cells.clicks))
+    return ShareCells(cells.rows[flat], np.repeat(np.arange(len(index)), 2), *columns), pair
+
+
+def _null_columns(sample: Sample, anchor: int) -> Columns:
+    """Return the columns of the PBM, [n, K − 1]; where contexts vary inside units, also x, how much they click."""
+    own = _by_position(np.ones((len(sample.unit), 1)), sample, anchor)
+    return beside(own, csr_array(sample.x[sample.context])) if sample.unit_kind == "query" else own
+
+
+def _affordable(sample: Sample) -> bool:
+    """Whether there are queries enough for all of W."""
+    return bool(ENOUGH * sample.x.shape[1] * (len(sample.positions) - 1) <= sample.n_clusters)
+
+
+def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
+    """Return the columns of W, [n, (K − 1) d], or of w alone, [n, d]."""
+    x = sample.x[sample.context]
+    return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else _by_position(x, sample, anchor)
+
+
+def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
+    """Return x in the columns of the row's position, the anchor's left out, [n, (K − 1) d]."""
+    anchored, width = sample.positions.index(anchor), x.shape[1]
+    slot = sample.position - (sample.position > anchored)
+    rows = np.flatnonzero(sample.position != anchored)
+    row, feature = np.nonzero(x[rows])
+    shape = (len(x), (len(sample.positions) - 1) * width)
+    return csr_array((x[rows][row, feature], (rows[row], slot[rows][row] * width + feature)), shape=shape)
+
+
+def _log_distance(sample: Sample, anchor: int) -> Array:
+    """Return log(k / anchor) of each row."""
+    distance: Array = np.log(np.array(sample.positions) / anchor)[sample.position]
+    return distance
+
+
+def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
+    """Deal impressions, their clicks and realised exposures into two halves of each unit; n_units apart, 2 n rows."""
+    random = np.random.default_rng(seed)
+    shown = random.binomial(sample.impressions, 0.5)
+    clicks = random.hypergeometric(sample.clicks, sample.impressions - sample.clicks, shown)
+    shown, clicks = np.stack([shown, sample.impressions - shown]), np.stack([clicks, sample.clicks - clicks])
+    share = shown / np.maximum(sample.impressions, 1) if realised else np.ones(shown.shape)
+    return replace(
+        sample,
+        context=np.tile(sample.context, 2),
+        position=np.tile(sample.position, 2),
+        cluster=np.tile(sample.cluster, 2),
+        unit=np.concatenate([sample.unit, sample.unit + sample.n_units]),
+        exposure=(sample.exposure * share).ravel(),
+        clicks=clicks.ravel(),
+        impressions=shown.ravel(),
+    )
+
+
+def _other_relevance(halves: Sample, log_p: Array) -> Array:
+    """Return for each row the standardised, smoothed log click rate per examination of its unit's other half."""
+    clicks = np.bincount(halves.unit, weights=halves.clicks)
+    examined = np.bincount(halves.unit, weights=halves.impressions * np.exp(log_p))
+    rate = np.log((clicks + 1) / (examined + (examined.sum() + 1) / (clicks.sum() + 1)))
+    standard: Array = (rate - rate.mean()) / max(float(rate.std()), 1e-9)
+    return np.roll(standard, halves.n_units // 2)[halves.unit]

@@ -1,0 +1,1 @@
+"""What lies beyond the paper: departures from its assumptions, and a real log."""

@@ -1,0 +1,1 @@
+"""Families of runs: each measures one kind of log, for several experiments."""

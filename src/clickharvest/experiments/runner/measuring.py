@@ -1,0 +1,165 @@
+"""Measuring: what is missing in a store, in several processes, each result kept as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.experiments.runner.runs import REFUSED, Numbers, Run
+from clickharvest.experiments.runner.store import Store
+
+MOST_JOBS = 8
+"""Processes at most, unless more are asked for: each holds a corpus in memory."""
+
+Tick = Callable[[int, int, str], None]
+"""Called with the runs done, those there are to do, and what was done last."""
+
+
+FAMILIES = {
+    name: f"clickharvest.experiments.{room}.{name}"
+    for room, names in {
+        "families": ("semi_synthetic", "arxiv_curves", "learning", "yandex"),
+        "paper": ("table_max", "table_size"),
+    }.items()
+    for name in names
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that raised an error, and what it said."""
+
+    run: Run
+    error: str
+
+
+def default_jobs() -> int:
+    """Return a sensible number of processes: one for each core this process may use, at most `MOST_JOBS`."""
+    return min(MOST_JOBS, _cores())
+
+
+def measure_missing(
+    runs: Sequence[Run], store: Store, *, jobs: int, source: Path | None = None, tick: Tick | None = None
+) -> list[Failure]:
+    """Measure the runs that a store lacks, and keep their numbers in it.
+
+    Runs on the same log go to one process. Each process gets its share of the cores. One job measures in this
+    process.
+
+    Args:
+        runs: what to measure; those in the store are left out.
+        store: where results are kept.
+        jobs: number of processes.
+        source: the file of the corpus, None where the world needs none.
+        tick: told of progress.
+
+    Returns:
+        The runs that failed; the others are in the store.
+    """
+    if jobs < 1:
+        raise InputError(f"--jobs {jobs}: expected 1 or more")
+    missing = store.missing(runs)
+    groups: dict[str, list[Run]] = {}
+    for run in missing:
+        groups.setdefault(run.group, []).append(run)
+    failures: list[Failure] = []
+    done = 0
+
+    def note(found: list[Failure], group: Sequence[Run]) -> None:
+        nonlocal done
+        failures.extend(found)
+        done += len(group)
+        if tick is not None:
+            tick(done, len(missing), str(group[-1]))
+
+    if jobs == 1 or len(groups) <= 1:
+        for group in groups.values():
+            note(measure_group(group, store, source), group)
+        return failures
+    _share_machine(min(jobs, len(groups)))
+    with ProcessPoolExecutor(
+        min(jobs, len(groups)), mp_context=get_context("spawn"), initializer=_follow, initargs=(os.getpid(),)
+    ) as pool:
+        work: dict[Future[list[Failure]], list[Run]] = {
+            pool.submit(measure_group, group, store, source): group for group in groups.values()
+        }
+        try:
+            for future in as_completed(work):
+                error = future.exception()
+                group = work[future]
+                note(future.result() if error is None else [Failure(run, _told(error)) for run in group], group)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failures
+
+
+def measure_group(group: Sequence[Run], store: Store, source: Path | None) -> list[Failure]:
+    """Measure runs one after the other, and keep each as soon as it is there; return those that failed."""
+    failures = []
+    for run in group:
+        begin = time.perf_counter()
+        try:
+            store.save(run, measure_run(run, source))
+        except InputError:
+            raise
+        except Exception as error:
+            failures.append(Failure(run, _told(error)))
+        else:
+            _note_time(run, store, time.perf_counter() - begin)
+    return failures
+
+
+def measure_run(run: Run, source: Path | None = None) -> Numbers:
+    """Measure a run with its family; a refusal is a result, and fits that did not converge are told."""
+    family = import_module(FAMILIES[run.family])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            numbers: Numbers = family.measure(run, source)
+        except NotIdentifiedError as error:
+            numbers = {REFUSED: str(error)}
+    told = sorted({str(w.message) for w in caught if w.category.__module__.startswith("clickharvest")})
+    return numbers | ({"warnings": told} if told else {})
+
+
+def _follow(parent: int) -> None:
+    """End this process soon after its parent, which may be killed without a chance to end it."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _note_time(run: Run, store: Store, seconds: float) -> None:
+    """Add a line to `timings.tsv`, apart from the results, which do not depend on time."""
+    with (store.folder / run.world / "timings.tsv").open("a", encoding="utf-8") as file:
+        file.write(f"{run.key}\t{seconds:.1f}\t{run}\n")
+
+
+def _share_machine(jobs: int) -> None:
+    """Set what child processes inherit: their share of the cores, and not all of a GPU's memory at once."""
+    threads = str(max(1, _cores() // jobs))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):  # XLA reads NPROC
+        os.environ[name] = threads
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,233 @@
+"""Interventions: what a harvest leaves of a log, and all that estimation needs of it.
+
+One row per unit and position it was exposed at (and per context, where contexts vary inside a unit):
+
+| column | what it holds |
+|---|---|
+| `unit` | number of the unit: one query, context and document whose relevance stays the same |
+| `query` | the unit's query; units of one query are statistically dependent |
+| `position` | a position the unit was, or by design could have been, shown at |
+| `exposure` | how much: impressions there (realised) or probability (design) |
+| `clicks` | clicks it got there |
+| `impressions` | times it was really shown there |
+| context columns | one column each, in the log's own values |
+
+This module needs NumPy alone; Arrow is imported where a file is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.files import atomic_path
+from clickharvest.words import first_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("unit", "query", "position", "exposure", "clicks", "impressions")
+
+ExposureKind = Literal["realised", "design"]
+UnitKind = Literal["context", "query"]
+
+
+@dataclass(frozen=True, eq=False)
+class Interventions:
+    """Units shown at two positions or more, one row per unit and position.
+
+    Attributes:
+        unit: unit numbers, int64 [n]; rows of one unit stand together.
+        query: query of each row, [n].
+        position: positions from 1, int64 [n].
+        exposure: positive exposures e_{u,k}, float64 [n].
+        clicks: clicks, int64 [n].
+        impressions: impressions, int64 [n].
+        contexts: context columns, each [n].
+        exposure_kind: `"realised"` (impressions) or `"design"` (assignment probabilities).
+        unit_kind: `"context"` where every unit has one context, `"query"` where contexts vary inside a unit.
+
+    Example:
+        >>> interventions = Interventions(
+        ...     unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]),
+        ...     exposure=np.array([3.0, 1.0]), clicks=np.array([2, 0]), impressions=np.array([3, 1]))
+        >>> print(interventions)
+        Interventions: 1 unit, 2 rows, 2 clicks, positions 1-2, realised exposures, no context
+    """
+
+    unit: NDArray[np.int64]
+    query: NDArray[Any]
+    position: NDArray[np.int64]
+    exposure: NDArray[np.float64]
+    clicks: NDArray[np.int64]
+    impressions: NDArray[np.int64]
+    contexts: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    exposure_kind: ExposureKind = "realised"
+    unit_kind: UnitKind = "context"
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def __str__(self) -> str:
+        if not len(self):
+            return "Interventions: none"
+        return (
+            f"Interventions: {_count(self.n_units, 'unit')}, {_count(len(self), 'row')}, "
+            f"{_count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
+            f"{self.exposure_kind} exposures, "
+            + (f"context {', '.join(self.contexts)}" if self.contexts else "no context")
+        )
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return int(np.count_nonzero(np.diff(self.unit)) + 1) if len(self) else 0
+
+    def clicked(self) -> Interventions:
+        """Return the units that got at least one click: the others carry no click share."""
+        _, inverse = np.unique(self.unit, return_inverse=True)
+        return self.take(np.bincount(inverse, weights=self.clicks)[inverse] > 0)
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Interventions:
+        """Return some of the rows, by a mask or by indices."""
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in COLUMNS},
+            contexts={name: column[rows] for name, column in self.contexts.items()},
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write to one Parquet file, whole or not at all."""
+        import pyarrow.parquet as pq
+
+        with atomic_path(Path(path)) as partial:
+            pq.write_table(self.to_arrow(), partial, compression="zstd")
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table of the columns, with the kinds in its metadata."""
+        import pyarrow as pa
+
+        columns = {name: getattr(self, name) for name in COLUMNS} | dict(self.contexts)
+        table = pa.table({name: pa.array(column, from_pandas=True) for name, column in columns.items()})
+        return table.replace_schema_metadata({"clickharvest": json.dumps(self.metadata)})
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a file of interventions says of itself beside its columns."""
+        return describe(self.exposure_kind, self.unit_kind, tuple(self.contexts))
+
+
+def describe(exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[str, ...]) -> dict[str, Any]:
+    """Return the metadata of a file of interventions."""
+    return {
+        "what": "interventions",
+        "exposure_kind": exposure_kind,
+        "unit_kind": unit_kind,
+        "context": list(context),
+    }
+
+
+def is_interventions(path: str | Path) -> bool:
+    """Whether a path is a Parquet file with the columns of interventions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if not path.is_file() or path.suffix.lower() not in (".parquet", ".pq"):
+        return False
+    try:
+        return set(COLUMNS) <= set(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def read_interventions(path: str | Path) -> Interventions:
+    """Read a file of interventions, ours or one made by any tool with the same columns.
+
+    Without our metadata every further column counts as context, and exposures as realised where they equal the
+    impressions.
+
+    Raises:
+        InputError: the file is not Parquet, lacks columns, or holds values that no harvest could have left.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file {path}: expected a Parquet file of interventions")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}") from error
+    return interventions_from_arrow(table, name=str(path))
+
+
+def interventions_from_arrow(
+    table: pa.Table, *, metadata: Mapping[str, Any] | None = None, name: str = "the table"
+) -> Interventions:
+    """Return the interventions in an Arrow table, checked.
+
+    Raises:
+        InputError: columns are missing or hold values that no harvest could have left.
+    """
+    missing = [column for column in COLUMNS if column not in table.column_names]
+    if missing:
+        raise InputError(
+            f"{name} lacks the columns {', '.join(missing)} of interventions: found "
+            f"{', '.join(table.column_names)}; make such a file with clickharvest harvest"
+        )
+    nulls = {column: table[column].null_count for column in COLUMNS if table[column].null_count}
+    if nulls:
+        column, count = next(iter(nulls.items()))
+        raise InputError(f"{name}, column {column!r}: {count:,} rows are empty; harvest the log again")
+    if metadata is None:
+        metadata = json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
+    arrays = {column: _array(table, column, name) for column in COLUMNS}
+    context = metadata.get("context", [column for column in table.column_names if column not in COLUMNS])
+    realised = bool(np.array_equal(arrays["exposure"], arrays["impressions"]))
+    result = Interventions(
+        **arrays,
+        contexts={column: table[column].to_numpy() for column in context},
+        exposure_kind=metadata.get("exposure_kind", "realised" if realised else "design"),
+        unit_kind=metadata.get("unit_kind", "context"),
+    )
+    return _checked(result, name)
+
+
+def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
+    values: NDArray[Any] = table[column].to_numpy()
+    if column == "query":
+        return values
+    kind: type[np.generic] = np.float64 if column == "exposure" else np.int64
+    if not np.issubdtype(values.dtype, np.number) or (kind is np.int64 and np.any(values != np.floor(values))):
+        raise InputError(f"{name}, column {column!r} holds {values.dtype}: expected {kind.__name__}; harvest again")
+    return values.astype(kind)
+
+
+def _checked(interventions: Interventions, name: str) -> Interventions:
+    i = interventions
+    problems = {
+        "exposure": (~(np.isfinite(i.exposure) & (i.exposure > 0)), "are not positive numbers"),
+        "position": (i.position < 1, "are less than 1"),
+        "clicks": ((i.clicks < 0) | (i.clicks > i.impressions), "are negative or more than the impressions"),
+    }
+    for column, (broken, problem) in problems.items():
+        if broken.any():
+            values = ", ".join(str(value) for value in getattr(i, column)[broken][:3])
+            raise InputError(
+                f"{name}, column {column!r}: {broken.sum():,} rows {problem}, such as {values}; harvest the log again"
+            )
+    order = np.lexsort((i.position, i.unit))
+    return i if np.array_equal(order, np.arange(len(i))) else i.take(order)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,65 @@
+"""The harvest as SQL, for people who run it in their own warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import ibis
+import ibis.backends.sql.compilers as compilers
+import ibis.expr.types as ir
+
+from clickharvest.errors import InputError
+from clickharvest.logs.sources import file_format, open_source
+
+COMPILERS = {
+    "bigquery": compilers.BigQueryCompiler,
+    "snowflake": compilers.SnowflakeCompiler,
+    "spark": compilers.PySparkCompiler,
+    "duckdb": compilers.DuckDBCompiler,
+    "trino": compilers.TrinoCompiler,
+}
+DIALECTS = tuple(COMPILERS)
+
+
+class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
+    """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
+
+    treat_nan_as_null: bool = False
+
+
+def to_sql(table: ir.Table, dialect: str) -> str:
+    """Return an expression over unbound tables as SQL.
+
+    Args:
+        table: such as the result of `harvest_table` for a log over an `unbound_table`.
+        dialect: one of `DIALECTS`.
+
+    Example:
+        >>> print(to_sql(unbound_table("shop.clicks", {"doc": "string"}), "trino"))
+        SELECT
+          *
+        FROM "shop"."clicks"
+    """
+    if dialect not in COMPILERS:
+        raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
+    if dialect == "spark" and ibis.options.pyspark is None:
+        ibis.options.pyspark = _SparkOptions()
+    compiler = COMPILERS[dialect]()
+    return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
+
+
+def unbound_table(source: str, columns: Mapping[str, str], *, table: str | None = None) -> ir.Table:
+    """Return a table to write SQL against: a file's, with its column types, or one that is only named.
+
+    Args:
+        source: a file, or a table's name such as `project.dataset.clicks`.
+        columns: column types by name, where there is no file to tell.
+        table: the table of a DuckDB file that holds more than one.
+    """
+    if Path(source).exists() or file_format(source) is not None:
+        opened, _ = open_source(source, table=table)
+        return ibis.table(opened.schema(), name=table or Path(source).name.split(".")[0])
+    *path, name = source.split(".")
+    catalog, database = (".".join(path[:-1]) or None, path[-1]) if path else (None, None)
+    return ibis.table(dict(columns), name=name, catalog=catalog, database=database)

@@ -1,0 +1,98 @@
+"""Click logs: an Ibis table plus the roles of its columns, checked inside the engine.
+
+| role | what it holds |
+|---|---|
+| `query` | the query (or page type, user need …) a result was shown for |
+| `doc` | the result: a document, product, video |
+| `position` | where it was shown; 1 is the top |
+| `click` | 1 or true if it was clicked: one row per impression |
+| `clicks`, `impressions` | the same, counted: one row per group of impressions |
+| `ranker` | which ranker or A/B arm made the page (optional) |
+| `page` | which result page the row belongs to (optional) |
+| `time` | when it was shown (optional) |
+| `original` | where the ranker had put it before an explicit swap (optional, for swap experiments) |
+| context | any columns that examination may depend on: device, query length, … |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+
+from clickharvest.errors import InputError
+from clickharvest.logs.engines import Engine
+
+REQUIRED = ("query", "doc", "position")
+COUNTS = ("click", "clicks", "impressions")
+OPTIONAL = ("ranker", "page", "time", "original")
+ROLES = REQUIRED + COUNTS + OPTIONAL
+RESERVED = {"unit", "exposure", *ROLES}
+"""Names with a meaning of their own in a harvested table; no context column may bear one."""
+
+
+@dataclass(frozen=True)
+class ClickLog:
+    """A click log with its columns under their role names.
+
+    Attributes:
+        source: the log as it came.
+        columns: expressions on `source`: `query, doc, position, clicks, impressions`, the optional roles the
+            log has, and the context columns under their own names. Positions start at 1.
+        context: names of the context columns.
+        roles: the log's own column name of each role.
+        engine: where the log lives.
+        position_base: what the log's own positions count from, 1 or 0.
+    """
+
+    source: ir.Table
+    columns: dict[str, ir.Value]
+    context: tuple[str, ...]
+    roles: dict[str, str]
+    engine: Engine
+    position_base: int = 1
+
+    @cached_property
+    def table(self) -> ir.Table:
+        """The log as a table of `columns`, without counted rows that were never shown."""
+        shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
+        return shown.select(**self.columns)
+
+    def has(self, role: str) -> bool:
+        """Whether the log has a column in this optional role."""
+        return role in self.columns
+
+
+def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
+    """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text."""
+    integer = (like or column.type()).is_integer()
+    return column.cast("int64") if integer and like is not None else column if integer else column.cast("string")
+
+
+def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.BooleanValue]:
+    """Return join conditions on equal keys, where an empty context equals an empty context."""
+    plain = ("query", "doc", "position")
+    return [left[key] == right[key] if key in plain else left[key].identical_to(right[key]) for key in keys]
+
+
+def number(column: ir.Value) -> ir.Value:
+    """Return a column as a number; text is read as one, true/false count as 1/0, what is neither becomes NaN."""
+    kind = column.type()
+    if kind.is_boolean():
+        return column.cast("int64")
+    if kind.is_string():
+        text = column.strip().lower()
+        parsed = text.try_cast("float64").coalesce(float("nan"))
+        return ibis.cases(
+            (column.isnull(), ibis.null("float64")),
+            (text == "true", 1.0),
+            (text == "false", 0.0),
+            else_=parsed,
+        )
+    if kind.is_numeric():
+        return column.cast("float64") if kind.is_decimal() else column
+    raise InputError(f"column {column.get_name()!r} is of type {kind}: expected numbers")

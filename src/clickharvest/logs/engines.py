@@ -1,0 +1,314 @@
+"""Engines: where the queries run. DuckDB inside this process by default, Spark, or the engine of an Ibis table.
+
+An `Engine` wraps one Ibis connection and does the few things Ibis leaves to its
+caller: run an expression with progress and one-line errors, and write its result as one Parquet file, atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import uuid
+import warnings
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clickharvest.errors import ClickharvestError, EngineError, InputError
+from clickharvest.progress import Monitor, silent
+from clickharvest.words import first_line
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+SPARK_JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+
+
+class Engine:
+    """Any Ibis backend as an engine.
+
+    Args:
+        backend: an Ibis connection.
+        monitor: what shows progress on long work; silent by default.
+    """
+
+    name = "ibis"
+
+    def __init__(self, backend: Any, *, monitor: Monitor = silent) -> None:
+        self.backend = backend
+        self.monitor = monitor
+
+    def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
+        """Run an expression and return its rows as an Arrow table."""
+        with self.running(task):
+            return self.backend.to_pyarrow(table)
+
+    def write_parquet(self, table: ir.Table, path: Path, *, metadata: dict[str, Any], task: str) -> int:
+        """Write an expression's rows to one Parquet file and return their number.
+
+        `metadata` goes into the file's key-value metadata as JSON under the key `clickharvest`. Wrap the call
+        in `atomic_path`, so that the file appears whole or not at all.
+        """
+        with self.running(task):
+            return self._copy(table, path, json.dumps(metadata))
+
+    def materialise(self, table: ir.Table, *, task: str) -> ir.Table:
+        """Run an expression once and keep its rows inside the engine for several later queries.
+
+        An engine that cannot keep them returns the expression as it is.
+        """
+        with self.running(task):
+            return self._keep(table, f"clickharvest_{uuid.uuid4().hex}")
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, in [0, 1]; None where the engine cannot tell."""
+        return None
+
+    @contextmanager
+    def running(self, task: str) -> Iterator[None]:
+        """Show progress while the block runs, and turn the engine's failures into one-line errors."""
+        try:
+            with self.monitor(task, self.progress):
+                yield
+        except ClickharvestError:
+            raise
+        except Exception as error:
+            raise self.explain(error, task) from error
+
+    def explain(self, error: Exception, task: str) -> Exception:
+        """Return the error to raise for a failure inside the engine."""
+        return EngineError(f"{task} failed in {self.name}: {first_line(error)}")
+
+    def _keep(self, table: ir.Table, name: str) -> ir.Table:
+        return table
+
+    def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        rows = 0
+        with self.backend.to_pyarrow_batches(table, chunk_size=500_000) as batches:
+            schema = batches.schema.with_metadata({"clickharvest": metadata})
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+        return rows
+
+
+class DuckDBEngine(Engine):
+    """DuckDB inside this process; larger than memory is fine, it spills to disk.
+
+    Args:
+        memory_limit: such as `"2GB"`; DuckDB's default is 80 % of the machine's memory.
+        temp_directory: where to spill; a directory of its own, removed at exit, by default.
+        monitor: what shows progress on long work; silent by default.
+
+    Example:
+        >>> engine = DuckDBEngine(memory_limit="500MB")
+        >>> engine.fetch(ibis.memtable({"x": [1, 2]}), task="Reading").num_rows
+        2
+    """
+
+    name = "duckdb"
+
+    def __init__(
+        self,
+        *,
+        memory_limit: str | None = None,
+        temp_directory: str | Path | None = None,
+        monitor: Monitor = silent,
+    ) -> None:
+        super().__init__(ibis.duckdb.connect(), monitor=monitor)
+        if temp_directory is None:
+            temp_directory = tempfile.mkdtemp(prefix="clickharvest-")
+            weakref.finalize(self, shutil.rmtree, temp_directory, ignore_errors=True)
+        settings = {"temp_directory": str(temp_directory), "enable_progress_bar": True}
+        if memory_limit is not None:
+            settings["memory_limit"] = memory_limit
+        try:
+            for setting, value in settings.items():
+                self.backend.con.execute(f"SET {setting} = {sql_literal(str(value))}")
+        except duckdb.Error as error:
+            raise InputError(
+                f"DuckDB does not accept {setting} = {value!r}: {first_line(error)} "
+                "Expected a size such as 2GB or 800MB."
+            ) from error
+        self.backend.con.execute("SET enable_progress_bar_print = false")
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, in [0, 1]; None where DuckDB cannot tell."""
+        percent = self.backend.con.query_progress()
+        return percent / 100 if percent >= 0 else None
+
+    def explain(self, error: Exception, task: str) -> Exception:
+        """Return the error to raise: the data's fault, a limit's, or DuckDB's own."""
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return EngineError(
+                f"{task} ran out of memory or of disk to spill to: {first_line(error)} "
+                "Raise --memory-limit or free space in the temporary directory (TMPDIR)."
+            )
+        if isinstance(error, duckdb.DataError | duckdb.InvalidInputException | duckdb.IOException):
+            return InputError(f"{task} failed on the data: {first_line(error)}")
+        return super().explain(error, task)
+
+    def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
+        """Run an expression and return its rows as an Arrow table, without the pandas that Ibis would import."""
+        with self.running(task):
+            return self.backend.con.sql(self._compile(table)).to_arrow_table()
+
+    def _compile(self, table: ir.Table) -> str:
+        """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
+        self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
+        mapper = self.backend.compiler.type_mapper
+        types = {name: mapper.to_string(kind) for name, kind in table.schema().items() if not kind.is_null()}
+        casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
+        return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({self.backend.compile(table)})"
+
+    def _keep(self, table: ir.Table, name: str) -> ir.Table:
+        self.backend.con.execute(f"CREATE TEMP TABLE {name} AS {self._compile(table)}")
+        return self.backend.table(name)
+
+    def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        query = self._compile(table)
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
+        copy = f"COPY ({query}) TO {sql_literal(str(path))} ({options})"
+        return int(self.backend.con.execute(copy).fetchone()[0])
+
+
+class SparkEngine(Engine):
+    """Spark, in this machine's cores by default or on a cluster.
+
+    Args:
+        master: a Spark master URL, such as `"spark://host:7077"` or `"yarn"`; `"local[*]"` by default.
+        memory_limit: memory of the driver, such as `"4g"`.
+        monitor: what shows progress on long work; silent by default.
+
+    Raises:
+        EngineError: PySpark is not installed, or Java is missing or too old.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self, *, master: str | None = None, memory_limit: str | None = None, monitor: Monitor = silent
+    ) -> None:
+        check_java()
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError as error:
+            raise EngineError(
+                "the Spark engine needs PySpark: install it with pip install 'clickharvest[spark]'"
+            ) from error
+        builder = (
+            SparkSession.builder.appName("clickharvest")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "ERROR")
+            .config("spark.sql.session.timeZone", "UTC")
+        )
+        if master is not None or "SPARK_REMOTE" not in os.environ:
+            builder = builder.master(master or "local[*]")
+        if memory_limit is not None:
+            builder = builder.config("spark.driver.memory", re.sub(r"(?i)i?b$", "", memory_limit.strip()))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                self.session = builder.getOrCreate()
+                super().__init__(ibis.pyspark.connect(self.session), monitor=monitor)
+        except Exception as error:
+            raise EngineError(f"Spark did not start: {first_line(error)}") from error
+
+    def progress(self) -> float | None:
+        """Finished tasks of the active stages over all of their tasks."""
+        tracker = self.session.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        total = sum(stage.numTasks for stage in stages if stage)
+        return sum(stage.numCompletedTasks for stage in stages if stage) / total if total else None
+
+    def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
+        """Run an expression and return its rows as an Arrow table; pandas would make floats of integers with gaps."""
+        with self.running(task):
+            return self._frame(table).toArrow().cast(table.schema().to_pyarrow())
+
+    def _is_local(self) -> bool:
+        try:
+            return str(self.session.sparkContext.master).startswith("local")
+        except AttributeError:  # a session on a remote server has no context
+            return False
+
+    def _frame(self, table: ir.Table) -> Any:
+        self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
+        return self.session.sql(self.backend.compile(table))
+
+    def _keep(self, table: ir.Table, name: str) -> ir.Table:
+        self._frame(table).cache().createOrReplaceTempView(name)
+        return self.backend.table(name)
+
+    def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        """Let Spark write parts in parallel, then stream them into one file.
+
+        On a cluster the executors may write to disks of their own, so there all rows come through the driver's memory.
+        """
+        schema = table.schema().to_pyarrow().with_metadata({"clickharvest": metadata})
+        if not self._is_local():
+            fetched = self._frame(table).toArrow().cast(schema)
+            pq.write_table(fetched, path, compression="zstd")
+            return int(fetched.num_rows)
+        folder = path.with_name(f"{path.name}.parts")
+        rows = 0
+        try:
+            self._frame(table).write.parquet(folder.absolute().as_uri())
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+                for part in sorted(folder.glob("part-*.parquet")):
+                    for batch in pq.ParquetFile(part).iter_batches(batch_size=500_000):
+                        writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+                        rows += batch.num_rows
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return rows
+
+
+def check_java() -> None:
+    """Raise `EngineError` unless a Java that Spark can run on is found."""
+    advice = f"Spark needs Java {SPARK_JAVA} or newer: install a JDK {SPARK_JAVA} or point JAVA_HOME at one"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        raise EngineError(f"no Java found on PATH; {advice}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineError(f"Java at {java} does not run ({first_line(error)}); {advice}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if found is None or int(found[1]) < SPARK_JAVA:
+        raise EngineError(f"Java {found[1] if found else 'of unknown version'} found at {java}; {advice}")
+
+
+def sql_literal(text: str) -> str:
+    """Return `text` as a quoted SQL string.
+
+    Example:
+        >>> sql_literal("it's")
+        "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sql_name(text: str) -> str:
+    """Return `text` as a quoted SQL identifier.
+
+    Example:
+        >>> print(sql_name('a "b" c'))
+        "a ""b"" c"
+    """
+    return '"' + text.replace('"', '""') + '"'

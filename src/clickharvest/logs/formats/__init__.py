@@ -1,0 +1,1 @@
+"""Known exports of click logs, one module each."""

@@ -1,0 +1,181 @@
+"""Reading: from a source and the names of its columns to a click log whose rows are what their roles say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import COUNTS, OPTIONAL, REQUIRED, RESERVED, ROLES, ClickLog, identifier, number
+from clickharvest.logs.engines import Engine
+from clickharvest.logs.sources import open_source, spell_columns
+from clickharvest.logs.validation import validate_log
+
+
+def read_log(
+    source: Any,
+    *,
+    query: str = "query",
+    doc: str = "doc",
+    position: str = "position",
+    click: str | None = None,
+    clicks: str | None = None,
+    impressions: str | None = None,
+    ranker: str | None = None,
+    page: str | None = None,
+    time: str | None = None,
+    original: str | None = None,
+    context: Sequence[str] = (),
+    position_base: int = 1,
+    table: str | None = None,
+    engine: Engine | None = None,
+    validate: bool = True,
+) -> ClickLog:
+    """Read a click log and check it.
+
+    Each keyword names the log's column for that role; by default the column of the role's own name is taken
+    where there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
+    no such column, although one is called like the role: `page=""` where `page` only numbers the pages of a query.
+
+    Args:
+        source: a path or a table, see `open_source`.
+        query: column of the query.
+        doc: column of the shown result.
+        position: column of the position it was shown at.
+        click: column of 0/1 clicks, one row per impression.
+        clicks: column of click counts, for aggregated rows.
+        impressions: column of impression counts, for aggregated rows.
+        ranker: column of the ranker or A/B arm.
+        page: column of the result page.
+        time: column of the time of display, any type that sorts.
+        original: column of the position before an explicit swap.
+        context: columns that examination may depend on.
+        position_base: 0 where the log counts positions from 0.
+        table: the table to read of a DuckDB file.
+        engine: where to run; an embedded DuckDB by default.
+        validate: check the rows (one pass, inside the engine).
+
+    Raises:
+        InputError: a column is missing or its rows cannot be what its role says.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> log = read_log(pa.table({"query": ["q", "q"], "doc": ["a", "a"], "rank": [1, 2], "click": [1, 0]}),
+        ...                position="rank")
+        >>> log.table.columns
+        ('query', 'doc', 'position', 'clicks', 'impressions')
+    """
+    named = {
+        "click": click, "clicks": clicks, "impressions": impressions,
+        "ranker": ranker, "page": page, "time": time, "original": original,
+    }  # fmt: skip
+    if position_base not in (0, 1):
+        raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
+    wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c is not None}
+    as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
+    opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
+    roles = resolve_roles(opened.columns, wanted)
+    _check_context(opened.columns, context)
+    _check_plain(opened, [*roles.values(), *context])
+    log = ClickLog(
+        source=opened,
+        columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[c]) for c in context},
+        context=tuple(context),
+        roles=roles,
+        engine=engine,
+        position_base=position_base,
+    )
+    if validate:
+        validate_log(log)
+    return log
+
+
+def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, str]:
+    """Return the column of every role the log has.
+
+    Args:
+        columns: the log's columns.
+        wanted: columns named by the user, by role; an empty name leaves an optional role out.
+
+    Raises:
+        InputError: a named column is missing, or the click columns are missing or contradict each other.
+    """
+    roles = {role: role for role in COUNTS + OPTIONAL if role in columns} | wanted
+    if "click" in wanted:
+        roles = {role: c for role, c in roles.items() if role not in ("clicks", "impressions") or role in wanted}
+    elif {"clicks", "impressions"} & wanted.keys():
+        roles.pop("click", None)
+    roles = {role: column for role, column in roles.items() if column or role in REQUIRED}
+    found = f"found {spell_columns(columns)}"
+    missing = {role: column for role, column in roles.items() if column not in columns}
+    if missing:
+        names = ", ".join(repr(column) for column in missing.values())
+        options = " ".join(f"--{role} COLUMN" for role in missing)
+        raise InputError(f"missing column {names}: {found}; name the right one with {options}")
+    has = [role for role in COUNTS if role in roles]
+    if has == ["clicks"] or has == ["impressions"]:
+        absent = "impressions" if has == ["clicks"] else "clicks"
+        raise InputError(
+            f"aggregated rows need both clicks and impressions: {absent} is missing, {found}; "
+            f"name it with --{absent} COLUMN, or pass one row per impression with --click COLUMN"
+        )
+    if not has:
+        raise InputError(f"no click column: {found}; name it with --click COLUMN (or --clicks and --impressions)")
+    if len(has) > 1 and "click" in has:
+        raise InputError(f"both click and {has[1]} are there: name one of --click and --clicks/--impressions")
+    return roles
+
+
+def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
+    missing = [column for column in context if column not in columns]
+    if missing:
+        raise InputError(f"missing context column {', '.join(map(repr, missing))}: found {spell_columns(columns)}")
+    lower = [column.lower() for column in context]
+    doubled = sorted({column for column in context if lower.count(column.lower()) > 1})
+    if doubled:
+        raise InputError(f"context column {' and '.join(map(repr, doubled))} is named twice: name it once")
+    reserved = [column for column in context if column.lower() in RESERVED]
+    if reserved:
+        raise InputError(
+            f"context column {', '.join(map(repr, reserved))} bears a name with a meaning of its own "
+            f"({', '.join(sorted(RESERVED))}): rename it in the log"
+        )
+
+
+def _check_plain(opened: ir.Table, columns: Sequence[str]) -> None:
+    for column in columns:
+        kind = opened[column].type()
+        if kind.is_nested() or kind.is_json():
+            raise InputError(f"column {column!r} is of type {kind}: expected one plain value a row")
+
+
+def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:
+    columns: dict[str, ir.Value] = {
+        "query": identifier(opened[roles["query"]]),
+        "doc": identifier(opened[roles["doc"]]),
+        "position": _shifted(number(opened[roles["position"]]), base),
+    }
+    if "click" in roles:
+        columns |= {"clicks": number(opened[roles["click"]]), "impressions": ibis.literal(1, "int64")}
+    else:
+        columns |= {role: number(opened[roles[role]]) for role in ("clicks", "impressions")}
+    columns |= {role: opened[roles[role]] for role in ("ranker", "page", "time") if role in roles}
+    if "original" in roles:
+        columns["original"] = _shifted(number(opened[roles["original"]]), base)
+    return columns
+
+
+def _shifted(position: ir.Value, base: int) -> ir.Value:
+    return position if base == 1 else position + 1
+
+
+def _context_value(column: ir.Value) -> ir.Value:
+    kind = column.type()
+    if kind.is_boolean() or kind.is_string():
+        return column
+    if kind.is_integer():
+        return column.cast("int64")
+    return column.cast("float64" if kind.is_numeric() else "string")

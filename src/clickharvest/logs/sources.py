@@ -1,0 +1,262 @@
+"""Opening what a log may come from: files, folders, globs, DuckDB tables, DataFrames, Ibis tables."""
+
+from __future__ import annotations
+
+import glob
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import ibis.expr.types as ir
+import pyarrow as pa
+
+from clickharvest.errors import InputError
+from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine, sql_literal
+from clickharvest.words import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".db": "duckdb",
+}
+COMPRESSED = (".gz", ".zst")
+CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
+"""What DuckDB must not guess: its guesses may skip the header line or take a query's # for a comment."""
+JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
+"""Look at every record, so that attributes which few events have still become columns."""
+
+
+def open_source(
+    source: Any, engine: Engine | None = None, *, table: str | None = None, text: Collection[str] = ()
+) -> tuple[ir.Table, Engine]:
+    """Open a log's source.
+
+    Args:
+        source: a path (Parquet, CSV, TSV, JSONL, each plain or compressed; a folder; a glob; a DuckDB file), a
+            pandas or Polars DataFrame, anything else that speaks Arrow, or an Ibis table.
+        engine: where to read it; an embedded DuckDB by default. An Ibis table brings its own.
+        table: the table of a DuckDB file that holds more than one.
+        text: columns that CSV and TSV must keep as text, so that document `007` stays `007`.
+
+    Returns:
+        The source as an Ibis table, and the engine it lives in.
+    """
+    if isinstance(source, ir.Table):
+        try:
+            return source, engine or Engine(source.get_backend())
+        except ibis.common.exceptions.IbisError:
+            return source, engine or DuckDBEngine()
+    engine = engine or DuckDBEngine()
+    if isinstance(source, str | Path):
+        return _open_path(str(source), engine, table, set(text)), engine
+    return ibis.memtable(_distinct(_to_arrow(source))), engine
+
+
+def spell_columns(columns: Sequence[str], *, most: int = 12) -> str:
+    """Return column names for a message: the first dozen, in one line.
+
+    Example:
+        >>> spell_columns([f"c{i}" for i in range(40)], most=3)
+        'c0, c1, c2 and 37 more'
+    """
+    names = ", ".join(" ".join(name.split()) for name in columns[:most]) or "no column"
+    return names if len(columns) <= most else f"{names} and {len(columns) - most} more"
+
+
+def file_format(path: str) -> str | None:
+    """Return the format that a file's name tells, or None.
+
+    Example:
+        >>> file_format("logs/2024-*.csv.gz"), file_format("clicks")
+        ('csv', None)
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def _to_arrow(source: Any) -> pa.Table:
+    if hasattr(source, "collect") and hasattr(source, "lazy"):
+        source = source.collect()
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise InputError(
+            f"cannot read a log from {type(source).__name__}: expected a path, a pandas or Polars DataFrame, "
+            "an Arrow table or an Ibis table"
+        )
+    try:
+        return pa.table(source)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise InputError(
+            f"the {type(source).__name__} cannot be converted to an Arrow table: {first_line(error)} "
+            "Give each column a name of its own and one type."
+        ) from error
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    seen: dict[str, str] = {}
+    for name in table.column_names:
+        if name.lower() in seen:
+            raise InputError(
+                f"the columns {seen[name.lower()]!r} and {name!r} differ at most in upper and lower case, which "
+                "engines do not tell apart: rename one"
+            )
+        seen[name.lower()] = name
+    return table
+
+
+def _open_path(path: str, engine: Engine, table: str | None, text: set[str]) -> ir.Table:
+    local = "://" not in path
+    spark = isinstance(engine, SparkEngine)
+    files = _files(path) if local else []
+    if local and not files:
+        if isinstance(engine, SparkEngine) and file_format(path) is None:
+            return _spark_table(path, engine)
+        raise InputError(
+            f"no file matches {path or repr(path)}: check the path, and quote a glob so that the shell keeps it"
+        )
+    location, kind = path, file_format(path)
+    if local and Path(path).is_dir():
+        ending = _folder_ending(path)
+        kind = file_format(f"x{ending}")
+        location = path if spark else str(Path(glob.escape(path), "**", f"*{ending}"))
+    if kind is None:
+        raise InputError(
+            f"cannot tell the format of {path} from its name: expected one of {', '.join(FORMATS)}, "
+            f"CSV and JSONL also with {' or '.join(COMPRESSED)}"
+        )
+    if kind == "duckdb":
+        return _duckdb_table(path, engine, table)
+    if table is not None:
+        raise InputError(f"a table name ({table}) goes with a DuckDB file; {path} is {kind}")
+    if files and not any(file.is_dir() or file.stat().st_size for file in files):
+        raise InputError(f"{path} is empty: expected a click log of at least one row")
+    reader = _read_spark if spark else _read_duckdb
+    try:
+        return reader(location, kind, engine, text)
+    except InputError as error:
+        raise InputError(f"{path} {error}") from error
+    except Exception as error:
+        called = "Parquet" if kind == "parquet" else kind.upper()
+        raise InputError(f"{path} cannot be read as {called}: {_without_folder(error, path)}") from error
+
+
+def _without_folder(error: Exception, path: str) -> str:
+    """Return what the engine says, with the file under the name that the user gave it."""
+    if "Error when sniffing file" in str(error):
+        return "its lines are no UTF-8 text with one delimiter and equally many fields each."
+    return first_line(error).replace(str(Path(path).absolute()), path)
+
+
+def _files(path: str) -> list[Path]:
+    """Return what a path names: itself, or what matches it as a glob."""
+    if not path:
+        return []
+    return [Path(path)] if Path(path).exists() else [Path(found) for found in glob.glob(path, recursive=True)]
+
+
+def _folder_ending(folder: str) -> str:
+    """Return how the names of a folder's data files end, such as `.parquet` or `.csv.gz`: all in one way."""
+    names = [file.name for file in Path(folder).rglob("*") if file.is_file()]
+    endings = sorted({_ending(name) for name in names if file_format(name) not in (None, "duckdb")})
+    if not endings:
+        raise InputError(f"the folder {folder} holds no data files: expected Parquet, CSV, TSV or JSONL")
+    if len(endings) > 1:
+        raise InputError(
+            f"the folder {folder} must hold data files of one kind, found {', '.join(endings)}: "
+            f"choose with a glob such as '{Path(folder, '**', '*' + endings[0])}'"
+        )
+    return endings[0]
+
+
+def _ending(name: str) -> str:
+    suffixes = Path(name).suffixes
+    return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
+
+
+def _read_duckdb(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+    if kind == "parquet":
+        return engine.backend.read_parquet(path)
+    return (_read_jsonl if kind == "jsonl" else _read_csv)(path, kind, engine, text)
+
+
+def _read_csv(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+    con = engine.backend
+    options: dict[str, Any] = CSV | ({"delim": "\t"} if kind == "tsv" else {})
+    columns = con.read_csv(path, **options).columns
+    if columns == ("column0",):
+        raise InputError("has no header line: expected column names, then one row a line")
+    if len(columns) == 1 and (delimiters := [mark for mark in ",;\t|" if mark in columns[0]]):
+        # Rows of unequal length make DuckDB see one wide column; told the delimiter, it names the first such row.
+        names = columns[0].split(delimiters[0])
+        options |= {"delim": delimiters[0], "columns": dict.fromkeys(names, "VARCHAR")}
+        return con.read_csv(path, **options)
+    return con.read_csv(path, types={name: "VARCHAR" for name in columns if name in text}, **options)
+
+
+def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+    con = engine.backend
+    opened = con.read_json(path, **JSONL)
+    if opened.columns == ("json",):
+        raise InputError('holds no records: expected one JSON object a line, such as {"query": …, "doc": …}')
+    types = opened.schema()
+    guessed = [name for name in text & set(types) if not (types[name].is_numeric() or types[name].is_nested())]
+    if all(types[name].is_string() or types[name].is_boolean() for name in guessed):
+        return opened
+    # Texts that look like dates, or mix with numbers, stay as they are written.
+    kinds = {name: con.compiler.type_mapper.to_string(kind) for name, kind in types.items()}
+    return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"))
+
+
+def _read_spark(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+    con = engine.backend
+    if kind == "parquet":
+        return con.read_parquet(path)
+    if kind == "jsonl":
+        return con.read_json(path)
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    options = {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"'}
+    inferred = engine.session.read.csv(path, inferSchema=True, **options).schema  # type: ignore[attr-defined]
+    schema = StructType([StructField(f.name, StringType() if f.name in text else f.dataType) for f in inferred.fields])
+    return con.read_csv(path, schema=schema, **options)
+
+
+def _spark_table(name: str, engine: SparkEngine) -> ir.Table:
+    if not name or not engine.session.catalog.tableExists(name):
+        raise InputError(f"{name or repr(name)} is neither a file nor a table that Spark knows")
+    return engine.backend.table(name)
+
+
+def _duckdb_table(path: str, engine: Engine, table: str | None) -> ir.Table:
+    if not isinstance(engine, DuckDBEngine):
+        raise InputError(f"{path} is a DuckDB file, which the {engine.name} engine cannot read; use DuckDB")
+    con = engine.backend
+    catalog = f"log_{uuid.uuid4().hex}"
+    try:
+        con.con.execute(f"ATTACH {sql_literal(path)} AS {catalog} (TYPE duckdb, READ_ONLY)")
+    except Exception as error:
+        raise InputError(f"{path} cannot be opened as a DuckDB file: {_without_folder(error, path)}") from error
+    found = con.con.execute(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ? ORDER BY ALL", [catalog]
+    ).fetchall()
+    wanted = [pair for pair in found if table is None or table in (pair[1], ".".join(pair))]
+    if len(wanted) == 1:
+        schema, name = wanted[0]
+        return con.table(name, database=(catalog, schema))
+    if not found:
+        raise InputError(f"{path} holds no table: expected one with the log's rows")
+    names = ", ".join(name if schema == "main" else f"{schema}.{name}" for schema, name in found)
+    problem = f"{len(wanted)} tables" if wanted else f"no table {table!r}"
+    raise InputError(f"{path} holds {problem}: found {names}; name one with --table")

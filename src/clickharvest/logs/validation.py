@@ -1,0 +1,129 @@
+"""Checks of a log's rows: one aggregate query inside the engine, and three example rows of what fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ibis.expr.operations as ops
+import ibis.expr.types as ir
+
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import COUNTS, ClickLog
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold for every row.
+
+    Attributes:
+        role: the role whose column is checked.
+        broken: true for rows that break it.
+        problem: what is wrong with such a row, in a few words.
+        remedy: what to do about it.
+    """
+
+    role: str
+    broken: ir.BooleanValue
+    problem: str
+    remedy: str
+
+    def count(self, source: ir.Table) -> ir.IntegerScalar:
+        """Return how many rows break it; empty ones from the column's count, which Parquet statistics answer."""
+        operation = self.broken.op()
+        if isinstance(operation, ops.IsNull):
+            return source.count() - operation.arg.to_expr().count()
+        return self.broken.ifelse(1, 0).sum()
+
+
+def validate_log(log: ClickLog) -> None:
+    """Raise `InputError` if rows cannot be what their roles say.
+
+    The message names the column, how many rows are broken, and shows up to three of them.
+    """
+    checks = row_checks(log)
+    counts = {f"check_{i}": check.count(log.source) for i, check in enumerate(checks)}
+    answer = log.source.agg(rows=log.source.count(), clicks=log.columns["clicks"].sum(), **counts)
+    totals = log.engine.fetch(answer, task="Checking the log").to_pylist()[0]
+    if not totals["rows"]:
+        raise InputError("the log is empty: expected at least one row")
+    broken = [(check, totals[f"check_{i}"]) for i, check in enumerate(checks) if totals[f"check_{i}"]]
+    if broken:
+        check, rows = broken[0]
+        others = f" ({len(broken) - 1} more kinds of problem after this one)" if len(broken) > 1 else ""
+        raise InputError(
+            f"column {log.roles[check.role]!r}: {rows:,} of {totals['rows']:,} rows {check.problem}, "
+            f"such as {_examples(log, check)}; {check.remedy}{others}"
+        )
+    if not totals["clicks"]:
+        raise InputError(
+            f"no clicks at all in {totals['rows']:,} rows: examination cannot be estimated; "
+            f"check the column {log.roles.get('click') or log.roles['clicks']!r}"
+        )
+    if log.has("page"):
+        _check_pages(log, totals["rows"])
+
+
+def row_checks(log: ClickLog) -> list[Check]:
+    """Return the checks that apply to this log's columns."""
+    columns = log.columns
+    checks = [
+        Check(role, log.source[column].isnull(), "are empty", "fill them in or leave those rows out")
+        for role, column in log.roles.items()
+    ]
+    for role in ("position", "original"):
+        if role in columns:
+            checks += _position_checks(columns[role], role, log.position_base)
+    clicks, impressions = columns["clicks"], columns["impressions"]
+    if "click" in log.roles:
+        remedy = "a click is 0 or 1 (or false, true); pass counts with --clicks and --impressions"
+        return [*checks, Check("click", ~clicks.isin([0, 1]), "are neither 0 nor 1", remedy)]
+    for role in ("clicks", "impressions"):
+        remedy = "counts are whole numbers, 0 or more"
+        checks += _whole_check(columns[role], role, remedy)
+        checks.append(Check(role, columns[role] < 0, "are negative", remedy))
+    remedy = "expected at most one click per impression: count the impressions that were clicked"
+    return [*checks, Check("clicks", clicks > impressions, "have more clicks than impressions", remedy)]
+
+
+def _position_checks(position: ir.Value, role: str, base: int) -> list[Check]:
+    counting = f"positions count {base}, {base + 1}, {base + 2} …"
+    remedy = "0-based? pass --position-base 0" if base == 1 else counting
+    above = Check(role, position < 1, f"are less than {base}", remedy)
+    return [*_whole_check(position, role, counting), above]
+
+
+def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
+    if column.type().is_integer():
+        return []
+    broken = column.isnan() | column.isinf() | (column != column.floor())
+    return [Check(role, broken, "are not whole numbers", remedy)]
+
+
+def _examples(log: ClickLog, check: Check) -> str:
+    shown = dict.fromkeys(log.roles[r] for r in ("query", "doc", "position", *COUNTS, check.role) if r in log.roles)
+    rows = log.source.filter(check.broken).select(*shown).limit(3)
+    return _show(log.engine.fetch(rows, task="Checking the log").to_pylist())
+
+
+def _show(rows: list[dict[str, object]]) -> str:
+    return "; ".join("(" + ", ".join(f"{name}={_short(value)}" for name, value in row.items()) + ")" for row in rows)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _check_pages(log: ClickLog, rows: int) -> None:
+    t = log.table
+    doubled = t.group_by("page", "doc").agg(rows=t.count()).filter(lambda pair: pair.rows > 1)
+    answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum())
+    totals = log.engine.fetch(answer, task="Checking the pages").to_pylist()[0]
+    if totals["pairs"]:
+        named = doubled.select(doubled.page.name(log.roles["page"]), doubled.doc.name(log.roles["doc"]))
+        examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
+        raise InputError(
+            f"column {log.roles['page']!r}: {totals['rows']:,} of {rows:,} rows show a document twice on one page, "
+            f"such as {_show(examples)}; expected one row per page and document: remove the copies, or name the "
+            "column that tells pages apart with --page (--page '' if there is none)"
+        )

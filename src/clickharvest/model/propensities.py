@@ -1,0 +1,348 @@
+"""Propensities: the result of every estimator, as a value, as a table and as a file.
+
+`Propensities` holds a curve, its parameters and draws of them that tell how uncertain they are. `predict` gives
+p_k(x) / p_anchor(x) with intervals for any contexts; `save` and `load_propensities` keep it in one safetensors file,
+which can hold numbers and JSON but no code. This module needs NumPy and safetensors alone, so a model scores where
+neither JAX nor an engine is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.files import atomic_path
+from clickharvest.model.contexts import ContextEncoder, Table
+from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
+from clickharvest.model.prediction import Prediction, column_names
+from clickharvest.model.summary import summarise
+from clickharvest.words import first_line
+
+if TYPE_CHECKING:
+    from clickharvest.harvesting.interventions import Interventions
+
+DrawsKind = Literal["bootstrap", "sandwich"]
+
+FORMAT = 1
+"""Version of the file format; a file of a later one is refused."""
+CELLS = 20_000_000
+"""Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
+LONGEST = 8192
+"""Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Propensities:
+    """Examination propensities p_k(x), known relative to an anchor.
+
+    Attributes:
+        curve: the examination curve; its positions are the supported ones.
+        params: its parameters, float64 arrays.
+        encoder: turns context columns into the curve's features; None for a model without context.
+        shown: every position in the data, ascending, supported or not.
+        draws: parameter vectors in the order of `curves.flatten_params`, float32 [B, n], B ≥ 2.
+        draws_kind: what they are: `"bootstrap"` replicates, or draws of the `"sandwich"` normal distribution.
+        info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, versions, …
+
+    Example:
+        Three draws of log p_2 / p_1, whose standard deviation is 0.1; nothing links position 3.
+
+        >>> model = Propensities(
+        ...     make_curve("constant", (1, 2), anchor=1, n_features=0), {"b": np.log([0.5])}, None, shown=(1, 2, 3),
+        ...     draws=np.log(0.5) + np.array([[-0.1], [0.0], [0.1]]), draws_kind="bootstrap")
+        >>> prediction = model.predict(level=0.95)
+        >>> prediction.propensity.round(3), prediction.lower.round(3), prediction.upper.round(3)
+        (array([[1. , 0.5, nan]]), array([[1.   , 0.411,   nan]]), array([[1.   , 0.608,   nan]]))
+    """
+
+    curve: Curve
+    params: Params
+    encoder: ContextEncoder | None
+    shown: tuple[int, ...]
+    draws: NDArray[np.float32] | None = None
+    draws_kind: DrawsKind | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_curve(self.curve, self.encoder, self.shown)
+        params = _checked_params(self.curve, self.params)
+        draws = _checked_draws(self.draws, self.draws_kind, len(flatten_params(params)))
+        if not isinstance(self.info, Mapping):
+            raise InputError(f"info is {type(self.info).__name__}; expected a mapping")
+        checked = {"shown": tuple(map(int, self.shown)), "params": params, "draws": draws, "info": _plain(self.info)}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return summarise(self)
+
+    @property
+    def unsupported(self) -> tuple[int, ...]:
+        """Positions that were shown but that nothing links to the anchor: there is no estimate for them."""
+        return tuple(k for k in self.shown if k not in self.curve.positions)
+
+    def predict(self, contexts: Table | None = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
+        """Return propensities with intervals for every row of a table of contexts.
+
+        The interval is exp(log p_k(x) ± z · sd_k(x)), sd_k(x) being the standard deviation of the draws' log p_k(x):
+        positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a penalty shrinks
+        every replicate once more, so that they spread around a point beside the estimate.
+
+        Args:
+            contexts: table with the encoder's columns (dict of arrays, DataFrame, Arrow table), n rows. None is for
+                models without context: one row.
+            level: how often an interval covers the truth.
+            simultaneous: whether it covers all positions of a context together. Then z is, for each context, the
+                `level` quantile over the draws of max_k |log p*_k − mean_k| / sd_k; otherwise that of the normal.
+
+        Raises:
+            InputError: columns are missing, or hold values of another kind than in training.
+        """
+        if self.encoder is not None:
+            if contexts is None:
+                needed = ", ".join(self.encoder.columns)
+                raise InputError(f"the model depends on context: give a table with the columns {needed}")
+            x = self.encoder.transform(contexts)
+        else:
+            x = np.zeros((1 if contexts is None else _n_rows(contexts), 0))
+        return self.predict_encoded(x, level=level, simultaneous=simultaneous)
+
+    def predict_encoded(self, x: ArrayLike, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
+        """Return what `predict` does, for contexts that are already encoded: x [n, d]."""
+        if not 0 < level < 1:
+            raise InputError(f"the level of an interval is {level}; expected a number between 0 and 1, such as 0.95")
+        x = np.asarray(x, dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != self.curve.n_features or not np.isfinite(x).all():
+            raise InputError(f"x is {x.shape}; expected finite numbers [n, {self.curve.n_features}]")
+        log_p = self.curve.relative(self.params, x)
+        margin = np.full_like(log_p, np.nan)
+        if self.draws is not None:
+            first, row = _distinct_rows(x)
+            margin = self._margins(self.draws, x[first], level, simultaneous)[row]
+        with np.errstate(over="ignore"):
+            estimates = np.exp([log_p, log_p - margin, log_p + margin])
+        supported = np.isin(self.shown, self.curve.positions)
+        filled = np.full((3, len(x), len(self.shown)), np.nan)
+        filled[:, :, supported] = estimates
+        return Prediction(self.shown, filled[0], filled[1], filled[2], supported)
+
+    def _margins(self, draws: NDArray[np.float32], x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
+        """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
+        k = len(self.curve.positions)
+        size = max(1, CELLS // (len(draws) * k))
+        margins = np.empty((len(x), k))
+        for begin in range(0, len(x), size):
+            part = x[begin : begin + size]
+            log_p = np.empty((len(draws), len(part), k))
+            for i, draw in enumerate(draws.astype(np.float64)):
+                log_p[i] = self.curve.relative(unflatten_params(draw, self.params), part)
+            sd = log_p.std(axis=0, ddof=1)
+            z: Any = -NormalDist().inv_cdf((1 - level) / 2)
+            if simultaneous:
+                log_p -= log_p.mean(axis=0)
+                np.abs(log_p, out=log_p)
+                np.divide(log_p, sd, out=log_p, where=sd > 0)  # the anchor has neither spread nor distance
+                z = np.quantile(log_p.max(axis=2), level, axis=0)[:, None]
+            margins[begin : begin + size] = z * sd
+        return margins
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file, whole or not at all; the same model gives the same bytes.
+
+        Tensors: `params/NAME`, and `draws` where there are any. Everything else is JSON in the metadata.
+        """
+        from safetensors.numpy import save_file
+
+        tensors = {f"params/{name}": value for name, value in self.params.items()}
+        if self.draws is not None:
+            tensors["draws"] = self.draws
+        header = {
+            "format": FORMAT,
+            "curve": self.curve.spec,
+            "positions": [int(k) for k in self.curve.positions],
+            "anchor": int(self.curve.anchor),
+            "n_features": self.curve.n_features,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
+            "shown": list(self.shown),
+            "draws_kind": self.draws_kind,
+            "info": self.info,
+        }
+        with atomic_path(Path(path)) as partial:
+            save_file(tensors, partial, metadata={"clickharvest": json.dumps(header)})
+
+
+def load_propensities(path: str | Path) -> Propensities:
+    """Read what `Propensities.save` wrote.
+
+    Raises:
+        InputError: the file is not such a model, is damaged, or was written by a later version.
+    """
+    from safetensors import safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file {path}: expected a model, as clickharvest fit writes it")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            saved = (file.metadata() or {}).get("clickharvest")
+            tensors = {} if saved is None else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors raises a class of its own, OSError, TypeError, …
+        raise InputError(f"{path} cannot be read as a safetensors file: {first_line(error)}") from error
+    if saved is None:
+        raise InputError(f"{path} is a safetensors file, but no model of clickharvest: expected one that fit wrote")
+    try:
+        return _from_header(json.loads(saved), tensors)
+    except InputError as error:
+        raise InputError(f"{path} cannot be used: {error}") from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
+
+
+def _from_header(header: Any, tensors: Mapping[str, NDArray[Any]]) -> Propensities:
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
+        raise InputError("its header is not that of a model; fit again")
+    if header["format"] != FORMAT:
+        raise InputError(f"it has the format {header['format']}, this version reads {FORMAT}; upgrade clickharvest")
+    shape = dict(header["curve"])
+    name = shape.pop("name")
+    if not isinstance(name, str) or not shape.keys() <= {"rank", "width"}:
+        raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
+    encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
+    return Propensities(
+        make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
+        {name.removeprefix("params/"): value for name, value in tensors.items() if name.startswith("params/")},
+        encoder,
+        tuple(header["shown"]),
+        tensors.get("draws"),
+        header["draws_kind"],
+        header["info"],
+    )
+
+
+def data_fingerprint(interventions: Interventions) -> str:
+    """Return a SHA-256 of all columns, the same however rows are ordered and units numbered.
+
+    Example:
+        >>> from clickharvest.harvesting.interventions import Interventions
+        >>> interventions = Interventions(
+        ...     unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]),
+        ...     exposure=np.ones(2), clicks=np.array([1, 0]), impressions=np.ones(2, dtype=int))
+        >>> data_fingerprint(interventions) == data_fingerprint(interventions.take(np.array([1, 0])))
+        True
+    """
+    own = {name: getattr(interventions, name) for name in ("query", "position", "exposure", "clicks", "impressions")}
+    columns = [*own.items(), *sorted(interventions.contexts.items())]
+    digest = hashlib.sha256(json.dumps([name for name, _ in columns]).encode())
+    digest.update(f"{interventions.exposure_kind} {interventions.unit_kind}".encode())
+    codes = [_codes(column, digest) for _, column in columns]
+    row = np.zeros(len(interventions), dtype=np.uint64)
+    for code in codes:
+        row = _mix(row ^ code)
+    _, number = np.unique(interventions.unit, return_inverse=True)
+    unit = np.zeros(number.max(initial=-1) + 1, dtype=np.uint64)
+    np.add.at(unit, number, row)  # a sum does not depend on the order of a unit's rows
+    order = np.lexsort((row, unit[number]))
+    for column in (unit[number], *codes):
+        digest.update(column[order].tobytes())
+    return digest.hexdigest()
+
+
+def _codes(column: NDArray[Any], digest: Any) -> NDArray[np.uint64]:
+    """Return numbers by their bits, anything else by the rank of its text; the texts go into the digest."""
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float64)
+        return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+    texts = [str(value) for value in column.tolist()]
+    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
+    digest.update(json.dumps(list(rank)).encode())
+    return np.array([rank[text] for text in texts], dtype=np.uint64)
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scatter 64-bit numbers evenly (the finaliser of SplitMix64)."""
+    bits = (bits + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _distinct_rows(x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where each distinct row first stands, and for every row the number of its like."""
+    if not x.shape[1]:
+        return np.arange(min(len(x), 1)), np.zeros(len(x), dtype=np.intp)
+    # Rows as plain bytes sort much faster than as records of numbers.
+    rows = np.ascontiguousarray(x).view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
+    _, first, row = np.unique(rows, return_index=True, return_inverse=True)
+    return first, row
+
+
+def _n_rows(table: Table) -> int:
+    names = column_names(table)
+    if not names:
+        raise InputError("the table of contexts has no columns; leave it out, or give one with rows to count")
+    return len(table[names[0]])
+
+
+def _check_curve(curve: Curve, encoder: ContextEncoder | None, shown: tuple[int, ...]) -> None:
+    sizes = [size for name, size in curve.spec.items() if name != "name"]
+    for least, numbers in ((1, (curve.anchor, *curve.positions, *shown)), (0, sizes)):
+        for number in numbers:
+            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not least <= number < 2**31:
+                raise InputError(f"a position or size is {str(number)[:20]}; expected an integer from {least}")
+    if not set(curve.positions) <= set(shown) or list(shown) != sorted(set(shown)):
+        raise InputError("the positions shown must ascend and contain those of the curve")
+    features = 0 if encoder is None else len(encoder.feature_names)
+    if type(curve.n_features) is not int or curve.n_features != features:
+        raise InputError(f"the curve has {str(curve.n_features)[:20]} features, the encoder {features}")
+    if max(len(shown), features, *sizes) > LONGEST:
+        raise InputError(f"more than {LONGEST:,} positions, features or hidden units: expected a smaller model")
+
+
+def _checked_params(curve: Curve, params: Params) -> dict[str, NDArray[np.float64]]:
+    expected = {name: np.shape(value) for name, value in curve.init(np.random.default_rng(0)).items()}
+    found = {name: np.shape(value) for name, value in params.items()}
+    if found != expected:
+        raise InputError(f"the curve {curve.name!r} has the parameters {found}; expected {expected}")
+    arrays = {name: np.array(params[name], dtype=np.float64, order="C") for name in sorted(params)}
+    if not all(np.isfinite(value).all() for value in arrays.values()):
+        raise InputError(f"parameters of the curve {curve.name!r} are not finite: the fit failed")
+    return arrays
+
+
+def _checked_draws(draws: ArrayLike | None, kind: Any, size: int) -> NDArray[np.float32] | None:
+    if (draws is None) != (kind is None) or kind not in (None, *get_args(DrawsKind)):
+        raise InputError(f"draws are of the kind {kind!r}; expected {' or '.join(get_args(DrawsKind))}, None without")
+    if draws is None:
+        return None
+    with np.errstate(over="ignore"):
+        array = np.array(draws, dtype=np.float32, order="C")
+    if array.ndim != 2 or array.shape[1] != size or len(array) < 2 or not np.isfinite(array).all():
+        raise InputError(f"draws are {array.shape}; expected finite numbers [two or more, {size}]")
+    return array
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it; what is not finite becomes None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, float):
+        return None
+    raise InputError(f"info holds {type(value).__name__}; expected what JSON can hold")

@@ -1,0 +1,160 @@
+"""Clicks for rankers from files: a log with propensities, document features, and judgements where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.rank.data import RankingData
+from clickharvest.rank.features import Array
+from clickharvest.rank.from_log import ranking_data_from_log
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
+
+PROPENSITY = "propensity"
+
+
+@dataclass(frozen=True, eq=False)
+class Clicks:
+    """What a log tells rankers; `read_clicks` makes it.
+
+    Attributes:
+        log: the log.
+        data: lists and clicks with propensities.
+        keys: query and document of every row of the features.
+        logged: scores that order every list as the log did on average: minus the mean position, [n_docs].
+        features: names of the features.
+    """
+
+    log: ClickLog
+    data: RankingData
+    keys: pa.Table
+    logged: Array
+    features: list[str]
+
+
+def read_clicks(
+    log: ClickLog, documents: Any, propensities: Propensities | None = None, *, features: Sequence[str] | None = None
+) -> Clicks:
+    """Read the clicks of a log and the features of the documents that compete.
+
+    A query's list is all its documents that the log showed, at least once. The others are left out: a document that
+    nobody could click must not count as one that nobody wanted.
+
+    Args:
+        log: the log; clicks are counted inside its engine.
+        documents: a path or table with the log's query and document columns and one column per feature.
+        propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
+        features: columns to learn from; by default all but query and document.
+
+    Raises:
+        InputError: columns are missing, or a click is on a document that is not in the table.
+        NotIdentifiedError: the log has no click.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [0, 1]}
+        >>> documents = pa.table({"query": ["q", "q", "q"], "doc": ["b", "a", "c"], "stars": [4.5, 3.0, 5.0]})
+        >>> clicks = read_clicks(read_log(pa.table(shown | {"propensity": [1.0, 0.5]})), documents)
+        >>> print(clicks.data, clicks.logged, clicks.features)
+        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click [-1. -2.] ['stars']
+    """
+    rows = _rows(log, propensities)
+    clicked = rows.filter(rows.clicks > 0).group_by(["query", "doc", PROPENSITY]).agg(clicks=rows.clicks.sum())
+    records = log.engine.fetch(clicked, task="Counting clicks")
+    if not records.num_rows:
+        raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
+    shown = rows.filter(rows.impressions > 0).group_by(["query", "doc"]).agg(
+        total=(rows.position * rows.impressions).sum().cast("float64"), n=rows.impressions.sum().cast("float64")
+    )  # fmt: skip
+    places = log.engine.fetch(shown, task="Reading the logged order")
+    table = _read_table(log, documents, list(features or ()))
+    names = list(features or [name for name in table.column_names if name not in ("query", "doc")])
+    competing = table.join(places.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
+    data, keys = ranking_data_from_log(records, competing, click="clicks", features=names)
+    means = _joined(keys, places)
+    return Clicks(log, data, keys, -means["total"].to_numpy() / means["n"].to_numpy(), names)
+
+
+def read_grades(clicks: Clicks, source: Any) -> Array:
+    """Return the grade of every document of the lists, 0 where none is given.
+
+    Args:
+        clicks: the clicks, with the documents.
+        source: a path or table with the log's query and document columns and a column `grade`.
+
+    Raises:
+        InputError: columns are missing, grades are no numbers, or a document is judged twice.
+    """
+    import pyarrow as pa
+
+    table = _read_table(clicks.log, source, ["grade"]).select(["query", "doc", "grade"])
+    kind = table["grade"].type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{_name(source)}, column 'grade' holds {kind}: expected numbers of 0 or more")
+    if table.group_by(["query", "doc"]).aggregate([]).num_rows < table.num_rows:
+        raise InputError(f"{_name(source)} judges some query and document twice: expected one row for each")
+    return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
+
+
+def _rows(log: ClickLog, propensities: Propensities | None) -> ir.Table:
+    """Return the rows of the log with propensities, not yet run."""
+    from clickharvest.logs.click_log import identifier
+    from clickharvest.weights import weigh
+
+    if propensities is None:
+        if PROPENSITY not in log.source.columns:
+            raise InputError(
+                "the log has no column propensity: name a model with --model, or weigh the log first "
+                "(clickharvest weigh LOG MODEL -o weighted.parquet)"
+            )
+        roles = {name: log.columns[name] for name in ("query", "doc", "position", "clicks", "impressions")}
+        return log.source.select(**roles, propensity=log.source[PROPENSITY].cast("float64"))
+    table = weigh(log, propensities).table
+    counts = {"clicks": table[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")}
+    if "impressions" in log.roles:
+        counts["impressions"] = table[log.roles["impressions"]].cast("int64")
+    position = table[log.roles["position"]].cast("int64") + (1 - log.position_base)
+    keys = {role: identifier(table[log.roles[role]]) for role in ("query", "doc")}
+    rows = table.select(**keys, position=position, **counts, propensity=table[PROPENSITY])
+    return rows if "impressions" in counts else rows.mutate(impressions=1)
+
+
+def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
+    """Return a table with the log's query and document as `query` and `doc`, of the same types."""
+    from clickharvest.logs.click_log import identifier
+    from clickharvest.logs.sources import open_source, spell_columns
+
+    own = {role: log.roles[role] for role in ("query", "doc")}
+    opened, engine = open_source(source, log.engine, text=set(own.values()))
+    name = _name(source)
+    if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
+        found = spell_columns(opened.columns)
+        raise InputError(f"{name} lacks the column {', '.join(map(repr, missing))}: found {found}")
+    keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
+    more = [column for column in opened.columns if column not in own.values()]
+    if clash := [column for column in more if column in keys]:
+        raise InputError(f"{name} has a column {clash[0]!r} beside {own[clash[0]]!r}: rename it or leave it out")
+    columns = {column: opened[column] for column in more}
+    return engine.fetch(opened.select(**keys, **columns), task=f"Reading {name}")
+
+
+def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    numbered = keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
+    return numbered.join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
+
+
+def _name(source: Any) -> str:
+    return str(source) if isinstance(source, str) else "the table"

@@ -1,0 +1,9 @@
+from .charts import plot_curves as plot_curves
+from .charts import plot_importance as plot_importance
+from .charts import plot_overlap as plot_overlap
+from .evidence import Evidence as Evidence
+from .evidence import gather_evidence as gather_evidence
+from .importance import Importance as Importance
+from .importance import column_importance as column_importance
+from .page import write_report as write_report
+from .tracking import log_to_mlflow as log_to_mlflow

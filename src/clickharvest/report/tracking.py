@@ -1,0 +1,81 @@
+"""Experiment tracking: a fitted model, its figures and its report as a run of MLflow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clickharvest.errors import InputError
+from clickharvest.model.propensities import Propensities
+from clickharvest.words import first_line
+
+LARGEST = 250
+"""Characters of a parameter that every MLflow server takes."""
+
+
+def log_to_mlflow(propensities: Propensities, model: Path) -> str:
+    """Log a model as one run of MLflow: parameters, metrics, the model file and its report.
+
+    Where it goes is MLflow's to know: the tracking server and the experiment are those of the environment variables
+    `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME`; inside an active run it becomes a nested one.
+
+    Args:
+        propensities: the model.
+        model: the file it was saved to.
+
+    Returns:
+        The id of the run.
+
+    Raises:
+        InputError: MLflow is not installed, or refuses.
+    """
+    from clickharvest.report.page import write_report
+
+    try:
+        import mlflow
+    except ImportError as error:
+        raise InputError("logging to MLflow needs its package: pip install 'clickharvest[mlflow]'") from error
+    try:
+        with mlflow.start_run(nested=mlflow.active_run() is not None) as run:
+            mlflow.log_params(run_params(propensities))
+            mlflow.log_metrics(run_metrics(propensities))
+            mlflow.log_artifact(str(model))
+            with tempfile.TemporaryDirectory() as folder:
+                page = Path(folder, "report.html")
+                write_report(page, propensities, name=model.name)
+                mlflow.log_artifact(str(page))
+            return str(run.info.run_id)
+    except mlflow.exceptions.MlflowException as error:
+        raise InputError(f"MLflow refused the run, while the model is saved in {model}: {first_line(error)}") from error
+
+
+def run_params(propensities: Propensities) -> dict[str, Any]:
+    """Return what was asked for and chosen.
+
+    Example:
+        >>> import numpy as np
+        >>> from clickharvest.model.curves import make_curve
+        >>> curve = make_curve("constant", (1, 2), 1, 0)
+        >>> run_params(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), info={"seed": 3}))
+        {'anchor': 1, 'curve': 'constant', 'context': '', 'seed': 3}
+    """
+    info = propensities.info
+    chosen = {name: info[name] for name in ("estimator", "objective", "penalty", "seed", "data") if name in info}
+    shape = {"curve" if name == "name" else name: value for name, value in propensities.curve.spec.items()}
+    columns = () if propensities.encoder is None else propensities.encoder.columns
+    return {"anchor": propensities.curve.anchor, **shape, "context": ", ".join(columns)[:LARGEST], **chosen}
+
+
+def run_metrics(propensities: Propensities) -> dict[str, float]:
+    """Return the figures of a fit: the log likelihood, what it rests on, and the p-values of its checks."""
+    info = propensities.info
+    sizes = {name: float(info[name]) for name in ("log_likelihood", "units", "clicks", "queries") if name in info}
+    checks: list[Mapping[str, Any]] = list(info.get("checks", ()))
+    tested = [check for check in checks if check.get("p_value") is not None]
+    return sizes | {f"p_{_plain(check['name'])}": float(check["p_value"]) for check in tested}
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)

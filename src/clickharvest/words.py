@@ -1,0 +1,48 @@
+"""Words that messages share: lists of positions, errors in one line, a user's text made safe to print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def spell_positions(positions: Iterable[int]) -> str:
+    """Return positions as people write them.
+
+    Example:
+        >>> spell_positions([1, 2, 3, 7, 9, 10])
+        '1-3, 7, 9-10'
+    """
+    runs: list[list[int]] = []
+    for position in sorted(positions):
+        if runs and position == runs[-1][-1] + 1:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says in one line of at most 300 characters, ending in a full stop.
+
+    Example:
+        >>> first_line(ValueError("Invalid Input Error: no magic bytes\\n\\nLINE 1: SELECT …"))
+        'no magic bytes.'
+    """
+    told = re.split(r"\n\s*\n|\nPossible", str(error).strip())[0].splitlines() or [type(error).__name__]
+    text = re.sub(r"^[A-Z][A-Za-z]*( [A-Z][A-Za-z]*)* Error: ", "", told[0])
+    if place := re.match(r"CSV Error on Line: (\d+)", text):
+        # DuckDB quotes the line itself (it may span several) before it tells what is wrong with it.
+        file = re.search(r"^\s*file = (.+)$", str(error), re.MULTILINE)
+        text = f"line {place[1]}{f' of {Path(file[1]).name}' if file else ''}: {told[-1]}"
+    text = text.strip()
+    text = text if len(text) <= 300 else text[:299] + "…"
+    return text if text.endswith((".", "!", "?", "…")) else text + "."
+
+
+def clean_text(value: Any, longest: int = 40) -> str:
+    """Return a text of the user's in one short line that cannot steer a terminal."""
+    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,137 @@
+"""The commands: help, JSON, plain output when piped, exit codes, and how options are read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest import __version__
+from clickharvest.commands.options import HarvestOptions, LogOptions, parse_shares
+from clickharvest.errors import InputError
+from clickharvest.harvesting.designs import Rankings, Swap
+from clickharvest.harvesting.interventions import read_interventions
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.progress import silent
+from clickharvest.simulate import simulate_ab_log
+from command_line import Command
+
+
+@pytest.fixture
+def log(run: Command) -> str:
+    pq.write_table(simulate_ab_log(pages=3000, queries=40)[0], "log.parquet")
+    return "log.parquet"
+
+
+@pytest.mark.parametrize("command", ["check", "harvest", "demo"])
+def test_help_fits_a_terminal_and_shows_an_example(command: str, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run(f"{command} --help")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert f"clickharvest {command}" in out.partition("Example")[2]
+
+
+def test_help_lists_the_commands(run: Command) -> None:
+    _, out, _ = run("--help")
+    assert all(command in out for command in ("check", "harvest", "demo"))
+    assert run("--version") == (0, f"clickharvest {__version__}\n", "")
+
+
+def test_check_prints_json_alone(run: Command, log: str) -> None:
+    code, out, err = run(f"check {log} --context device --json")
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    assert told["identified"] is True
+    assert told["totals"]["impressions"] == 30_000
+    assert {finding["status"] for finding in told["findings"]} <= {"ok", "note", "warning", "blocking"}
+
+
+def test_harvest_prints_json_alone(run: Command, log: str) -> None:
+    code, out, err = run(f"harvest {log} --context device -o out.parquet --json")
+    written = read_interventions("out.parquet")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "file": "out.parquet",
+        "rows": len(written),
+        "units": written.n_units,
+        "clicks": written.clicks.sum(),
+    }
+
+
+def test_a_file_of_interventions_can_be_checked(run: Command, log: str) -> None:
+    assert run(f"harvest {log} --context device -o out.parquet")[0] == 0
+    code, out, _ = run("check out.parquet --json")
+    assert code == 0
+    assert json.loads(out)["linked"] == list(range(1, 11))
+
+
+def test_what_cannot_be_linked_is_exit_code_3(run: Command) -> None:
+    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    code, out, err = run("check log.csv")
+    assert (code, err) == (3, "")
+    assert "does not reveal examination" in out
+    code, out, err = run("harvest log.csv -o out.parquet")
+    assert (code, out) == (3, "")
+    assert err.startswith("Error: nothing to harvest")
+    assert [path.name for path in Path().iterdir()] == ["log.csv"]
+
+
+def test_every_source_goes_through_the_command_line(run: Command) -> None:
+    Path("log.csv").write_text("q,d,rank,c,device\nx,007,0,True,m\nx,007,1,False,m\nx,7,1,True,m\nx,7,0,False,m\n")
+    roles = "--query q --doc d --position rank --click c --position-base 0 --context device"
+    assert run(f"harvest log.csv {roles} -o out.parquet")[0] == 0
+    rows = pq.read_table("out.parquet").to_pylist()
+    assert [(row["unit"], row["position"], row["clicks"], row["device"]) for row in rows] == [
+        (0, 1, 1, "m"), (0, 2, 0, "m"), (1, 1, 0, "m"), (1, 2, 1, "m"),
+    ]  # fmt: skip
+
+
+def test_nothing_is_coloured_or_drawn_when_piped(log: str) -> None:
+    program = str(Path(sys.executable).with_name("clickharvest"))
+    command = [program, "check", log, "--context", "device"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\x1b" not in ended.stdout
+    assert max(map(len, ended.stdout.splitlines())) <= 80
+
+
+def test_an_older_output_survives_a_failure(run: Command) -> None:
+    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    Path("out.parquet").write_bytes(b"older")
+    assert run("harvest log.csv -o out.parquet")[0] == 3
+    assert Path("out.parquet").read_bytes() == b"older"
+
+
+def test_context_columns_split_at_commas_and_add_up() -> None:
+    options = LogOptions(source="x", context=["a, b", "c,"])
+    assert options.context_columns == ("a", "b", "c")
+
+
+def test_only_named_columns_are_passed_on() -> None:
+    assert LogOptions(source="x", query="q", page="").columns == {"query": "q", "page": ""}
+
+
+def test_designs_are_read_from_options() -> None:
+    assert HarvestOptions().design(1) is None
+    assert HarvestOptions(rankings="r.csv", traffic="a=1,b=3").design(0) == Rankings("r.csv", {"a": 1.0, "b": 3.0}, 0)
+    assert HarvestOptions(swap="4").design(1) == Swap.uniform(4)
+    assert HarvestOptions(swap="1=.5,3=.5").design(1) == Swap({1: 0.5, 3: 0.5})
+    assert HarvestOptions(swap="2", rankings="r.csv").design(1) == Swap.uniform(2, Rankings("r.csv"))
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "=1", "a=1,a=2", "a=x", "a=1,", "a=nan", "a=inf", "a=-1"])
+def test_shares_that_are_no_shares(text: str) -> None:
+    with pytest.raises(InputError, match="expected name=number"):
+        parse_shares(text, "--traffic")
+
+
+def test_memory_limits_reach_the_engine() -> None:
+    engine = LogOptions(source="x", memory_limit="300MB").start_engine(silent)
+    assert isinstance(engine, DuckDBEngine)
+    setting = engine.backend.con.execute("SELECT current_setting('memory_limit')").fetchone()[0]
+    assert setting.startswith("286")

@@ -1,0 +1,131 @@
+"""`reproduce` as a user types it, the files it leaves, and the page in the repository."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clickharvest.experiments import Run, load_experiment
+from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
+from clickharvest.experiments.runner.page import page_of, spell
+from clickharvest.experiments.runner.publishing import judge, publish
+from clickharvest.experiments.runner.store import Store
+from command_line import run
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) -> list[Run]:
+    """Keep made-up results of table-pbm (and so of fig-rank), so that nothing is left to measure."""
+    experiment = load_experiment("table-pbm")
+    runs = list(experiment.runs(experiment.plan(quick=quick, corpus="synthetic")))
+    store = Store(folder / "quick" if quick else folder)
+    for one in runs:
+        error = errors[one["model"]] * (1 + 0.01 * one.seed)
+        numbers: dict[str, Any] = dict.fromkeys(("rel_error", "rel_error_authors", "abs_log"), error)
+        store.save(one, numbers | {"by_position": [error * k / 5 for k in range(10)], "clicks": 9, "curve": "<power>"})
+    return runs
+
+
+GOOD = {PBM: 0.4, CPBM: 0.1, CPBM_NETWORK: 0.09, CLICKSHARE: 0.02}
+BAD = {PBM: 0.1, CPBM: 0.2, CPBM_NETWORK: 0.2, CLICKSHARE: 0.4}
+
+
+def test_ends_with_the_table_and_the_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_results(tmp_path, GOOD)
+    assert run("reproduce", "table-pbm", "fig-rank", "--quick", "--results", tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    for word in ("0.4787", "0.1694", "0.1000", "0.0200", "PASS", "The page:"):
+        assert word in printed
+    assert "FAIL" not in printed
+    left = {path.name for path in (tmp_path / "quick" / "synthetic").iterdir()}
+    assert {f"{name}.{end}" for name in ("table-pbm", "fig-rank") for end in ("csv", "json", "png")} <= left
+    assert (tmp_path / "quick" / "synthetic" / "fig-rank.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "quick" / "reproduction.md").read_text()
+    assert "(synthetic/table-pbm.png)" in page
+    assert "**PASS** ClickShare has at most half of the PBM's error." in page
+
+
+def test_figures_work_offline_and_escape_what_they_show(tmp_path: Path) -> None:
+    keep_results(tmp_path, GOOD)
+    experiment = load_experiment("table-pbm")
+    store = Store(tmp_path / "quick")
+    publish([judge(experiment, store, quick=True, corpus="synthetic")], tmp_path / "quick")
+    html = (tmp_path / "quick" / "synthetic" / "figures.html").read_text()
+    assert "<script src" not in html
+    assert "<link" not in html
+    assert html.count("</script") == 1
+
+
+def test_a_claim_that_fails_is_exit_code_1_and_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_results(tmp_path, BAD)
+    assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [check["passed"] for check in told["outcomes"][0]["checks"]] == [False, False]
+    page = Path(told["page"]).read_text()
+    assert page.index("**FAIL** table-pbm") < page.index("## table-pbm")
+
+
+def test_full_results_bear_the_bars(tmp_path: Path) -> None:
+    keep_results(tmp_path, GOOD, quick=False)
+    outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
+    assert [check.verdict for check in outcome.checks] == ["PASS"] * 5
+    line = outcome.headlines[1]
+    assert (line.paper, line.runs) == (0.169443, 6)
+    assert line.ours == pytest.approx(0.1 * 1.025)
+    assert line.ours_sd == pytest.approx(0.1 * 0.0187, rel=0.01)
+
+
+def test_unfinished_experiments_are_told_not_judged(tmp_path: Path) -> None:
+    runs = keep_results(tmp_path, GOOD, quick=False)
+    Store(tmp_path).path(runs[0]).unlink()
+    outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
+    assert (outcome.complete, outcome.missing, outcome.checks) == (False, 1, [])
+    assert "Not finished: 1 of 24 runs are missing." in page_of(tmp_path, tmp_path / "page.md", quick=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["fig-nothing"], "no experiment 'fig-nothing': expected some of table-pbm"),
+        (["table-pbm", "--corpus", "nowhere.txt"], "no corpus nowhere.txt: expected synthetic"),
+        (["table-pbm", "--jobs", "0"], "--jobs 0: expected 1 or more"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert run("reproduce", *arguments, "--results", tmp_path) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_what_cannot_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr("clickharvest.experiments.beyond.real_log.find_data", lambda _: None)
+    assert run("reproduce", "real-log", "--results", tmp_path) == 2
+    assert "real-log cannot run: there is no yandex_sessions.parquet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "told"), [("a|b", "a|b"), (0.5, "0.5000"), (1234567.0, "1,234,567"), (7, "7")])
+def test_spelling(value: str | float, told: str) -> None:
+    assert spell(value) == told
+
+
+def test_pipes_do_not_end_the_cells_of_a_table() -> None:
+    rows = ROOT.joinpath("docs", "reproduction.md").read_text(encoding="utf-8").splitlines()
+    tables = [(head, rule) for head, rule in pairwise(rows) if head.startswith("| ") and "--" in rule]
+    assert any("mean \\|difference\\|" in head for head, _ in tables)
+    assert all(head.replace("\\|", "").count("|") == rule.count("|") for head, rule in tables)
+
+
+def test_the_page_is_what_the_results_make() -> None:
+    results, page = ROOT / "results", ROOT / "docs" / "reproduction.md"
+    if not page.exists() or not any(results.glob("*/runs/*.json")):
+        pytest.skip("there are no full results in this checkout: make them with clickharvest reproduce")
+    assert page.read_text(encoding="utf-8") == page_of(results, page, quick=False)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+from clickharvest.errors import NotIdentifiedError
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.logs.reading import read_log
+from clickharvest.simulate import simulate_ab_log
+
+
+def log_of(rows: list[tuple[Any, ...]], names: str, **options: Any) -> Any:
+    columns = dict(zip(names.split(), zip(*rows, strict=True), strict=True))
+    return read_log(pa.table({name: list(column) for name, column in columns.items()}), **options)
+
+
+def finding(diagnosis: Diagnosis, name: str) -> Any:
+    (found,) = [finding for finding in diagnosis.findings if finding.name == name]
+    return found
+
+
+def test_overlap_by_hand() -> None:
+    """Unit a: 3 impressions at 1, 1 at 2, clicks 2 and 1. Unit b: 1 at 1, 1 at 3, clicks 0 and 1."""
+    rows = [("q", "a", 1, 3, 2), ("q", "a", 2, 1, 1), ("q", "b", 1, 1, 0), ("q", "b", 3, 1, 1), ("q", "c", 3, 9, 1)]
+    diagnosis = diagnose(log_of(rows, "query doc position impressions clicks"))
+    assert [(p.position, p.other, p.units, p.clicks, p.other_clicks) for p in diagnosis.pairs] == [
+        (1, 2, 1, 2, 1),
+        (1, 3, 1, 0, 1),
+    ]
+    effective = {(1, 2): 3 * 4 * 0.75 * 0.25, (1, 3): 1 * 4 * 0.5 * 0.5}
+    assert {(p.position, p.other): p.effective_clicks for p in diagnosis.pairs} == pytest.approx(effective)
+    first = diagnosis.overlaps[0]
+    assert (first.units, first.clicks, first.effective_clicks) == (2, 2, pytest.approx(sum(effective.values())))
+    assert diagnosis.totals == {
+        "impressions": 15,
+        "clicks": 5,
+        "queries": 1,
+        "units": 2,
+        "clicked_units": 2,
+        "unit_clicks": 4,
+    }
+    assert diagnosis.linked == (1, 2)
+
+
+def test_effective_queries_by_hand() -> None:
+    """Query q has twice the clicks of r at equal exposures: (2 + 1)² / (2² + 1²) = 1.8 effective queries."""
+    rows = [("q", "a", 1, 5, 2), ("q", "a", 2, 5, 2), ("r", "b", 1, 5, 1), ("r", "b", 2, 5, 1)]
+    (first, _) = diagnose(log_of(rows, "query doc position impressions clicks")).overlaps
+    assert first.effective_queries == pytest.approx(1.8)
+    assert (first.top_query, first.top_share) == ("q", pytest.approx(2 / 3))
+
+
+def cut_log() -> pa.Table:
+    """An A/B log in which no document moves between positions 1-5 and 6-10."""
+    table, _ = simulate_ab_log(pages=3000, queries=20, seed=1)
+    low = pa.compute.greater(table["position"], 5)
+    doc = pa.compute.if_else(low, pa.compute.binary_join_element_wise(table["doc"], "low", " "), table["doc"])
+    return table.set_column(table.column_names.index("doc"), "doc", doc)
+
+
+def test_positions_without_a_link_are_named_with_remedies() -> None:
+    diagnosis = diagnose(read_log(cut_log()))
+    assert not diagnosis.identified
+    assert diagnosis.linked == (1, 2, 3, 4, 5)
+    assert diagnosis.unlinked == (6, 7, 8, 9, 10)
+    with pytest.raises(NotIdentifiedError, match=r"Positions 6-10 cannot be linked.*--max-position 5"):
+        diagnosis.require_identified()
+
+
+def test_leaving_them_out_helps() -> None:
+    assert diagnose(read_log(cut_log()), max_position=5).identified
+    diagnose(read_log(cut_log()), max_position=5).require_identified()
+
+
+def test_another_anchor_links_the_others() -> None:
+    assert diagnose(read_log(cut_log()), anchor=6).unlinked == (1, 2, 3, 4, 5)
+
+
+def test_an_anchor_never_shown_is_told() -> None:
+    diagnosis = diagnose(read_log(cut_log()), anchor=99)
+    assert not diagnosis.identified
+    assert "Position 99 was never shown" in finding(diagnosis, "connectivity").sentence
+
+
+def test_clicks_on_one_side_only_do_not_link() -> None:
+    rows = [("q", "a", 1, 1), ("q", "a", 2, 1), ("q", "b", 2, 1), ("q", "b", 3, 0), ("q", "c", 3, 1)]
+    diagnosis = diagnose(log_of(rows, "query doc position click"))
+    assert diagnosis.unlinked == (3,)
+    assert "clicked on one side only" in finding(diagnosis, "connectivity").sentence
+
+
+def test_one_position_is_nothing_to_compare() -> None:
+    diagnosis = diagnose(log_of([("q", "a", 1, 1)], "query doc position click"))
+    assert not diagnosis.identified
+    assert "Only one position" in finding(diagnosis, "connectivity").sentence
+
+
+def test_segments_tell_which_context_cannot_stand_alone() -> None:
+    rows = [("q", "a", k, 1, "desk") for k in (1, 2, 3)] + [("q", "a", k, 1, "phone") for k in (1, 2)]
+    diagnosis = diagnose(
+        log_of([*rows, ("q", "b", 3, 0, "phone")], "query doc position click device", context=["device"])
+    )
+    assert {(s.level, s.linked) for s in diagnosis.segments} == {("desk", (1, 2, 3)), ("phone", (1, 2))}
+    assert finding(diagnosis, "segments").status == "warning"
+    assert "device = phone lacks 3" in finding(diagnosis, "segments").sentence
+
+
+def test_numeric_contexts_are_cut_at_quartiles_and_empty_values_kept() -> None:
+    length = [*range(1, 41), None]
+    rows = [("q", f"d{n}", k, 1, n) for n in length for k in (1, 2)]
+    segments = diagnose(log_of(rows, "query doc position click length", context=["length"])).segments
+    assert {s.level: s.clicks for s in segments} == {
+        "(empty)": 2,
+        "<= 10.75": 20,
+        "<= 20.5": 20,
+        "<= 30.25": 20,
+        "> 30.25": 20,
+    }
+
+
+def test_contexts_unique_to_each_impression_are_called_out() -> None:
+    rows = [("q", "a", 1 + n % 2, 1, float(n)) for n in range(40)]
+    diagnosis = diagnose(log_of(rows, "query doc position click score", context=["score"]))
+    assert not diagnosis.identified
+    sentence = finding(diagnosis, "repetition").sentence
+    assert "every impression is unique" in sentence
+    for remedy in ("--unit query", "coarser", "--rankings"):
+        assert remedy in sentence
+    by_query = diagnose(log_of(rows, "query doc position click score", context=["score"]), unit="query")
+    assert by_query.identified
+
+
+def test_contexts_constant_within_queries_are_told_from_others() -> None:
+    rows = [(q, "a", k, 1, q, d) for q in "qr" for k in (1, 2) for d in ("desk", "phone")]
+    diagnosis = diagnose(log_of(rows, "query doc position click topic device", context=["topic", "device"]))
+    sentence = finding(diagnosis, "context within queries").sentence
+    assert sentence == "topic: constant within every query; device varies within 100.0 % of queries."
+
+
+def test_interventions_are_diagnosed_like_their_log() -> None:
+    log = read_log(simulate_ab_log(pages=2000)[0], context=["device"])
+    whole, harvested = diagnose(log), diagnose(harvest(log))
+    for ours, theirs in zip(harvested.pairs, whole.pairs, strict=True):
+        assert asdict(ours) == pytest.approx(asdict(theirs))
+    assert harvested.segments == whole.segments
+    assert harvested.linked == whole.linked
+
+
+def test_the_dictionary_is_json() -> None:
+    diagnosis = diagnose(read_log(cut_log(), context=["device"]))
+    plain = json.loads(json.dumps(diagnosis.to_dict(), allow_nan=False))
+    assert plain["unlinked"] == [6, 7, 8, 9, 10]
+    assert plain["identified"] is False
+
+
+def test_the_real_log(yandex_log: Any) -> None:
+    diagnosis = diagnose(read_log(yandex_log, page="session"))
+    assert diagnosis.identified
+    assert len(diagnosis.pairs) == 45
+    assert min(pair.units for pair in diagnosis.pairs) > 0
+    assert finding(diagnosis, "dominance").status == "warning"
+    assert "9982_0" in finding(diagnosis, "dominance").sentence
+    assert diagnosis.totals["clicks"] == 42_703
+    assert np.sum([shown.impressions for shown in diagnosis.shown]) == 350_640

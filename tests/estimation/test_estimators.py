@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.estimation.optimise import Solution, Status
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.propensities import load_propensities
+
+ETA = {"desktop": 0.6, "mobile": 1.3}
+
+
+def simulated(seed: int, units: int = 3_000, positions: int = 5, shows: int = 40) -> Interventions:
+    """Units on two devices, each shown at two random positions; examination k^{−η(device)}, 100 queries."""
+    random = np.random.default_rng(seed)
+    pair = np.sort([random.choice(positions, 2, replace=False) + 1 for _ in range(units)], axis=1)
+    device = np.array(["desktop", "mobile"])[random.integers(2, size=units)]
+    eta = np.array([ETA[d] for d in device])
+    shown = random.integers(1, shows, (units, 2))
+    clicks = random.binomial(shown, pair ** -eta[:, None] * random.beta(1, 2, (units, 1)))
+    return Interventions(
+        unit=np.repeat(np.arange(units), 2),
+        query=np.repeat(np.sort(random.integers(100, size=units)), 2),
+        position=pair.ravel(),
+        exposure=shown.ravel().astype(float),
+        clicks=clicks.ravel(),
+        impressions=shown.ravel(),
+        contexts={"device": np.repeat(device, 2).astype(object)},
+    )
+
+
+@pytest.fixture(scope="module")
+def interventions() -> Interventions:
+    return simulated(0)
+
+
+def error(model: CPBM) -> float:
+    predicted = model.predict({"device": list(ETA)}).propensity
+    truth = np.array([np.arange(1, 6) ** -eta for eta in ETA.values()])
+    return float(np.abs(np.log(predicted / truth)).mean())
+
+
+def test_auto_finds_the_truth_and_says_how(interventions: Interventions) -> None:
+    model = CPBM(intervals=None).fit(interventions)
+    assert error(model) < 0.05
+    table = model.propensities_.info["selection"]
+    assert {row["curve"]["name"] for row in table} == {"constant", "power", "linear", "lowrank", "mlp"}
+    assert [row for row in table if row["chosen"]] == [max(table, key=lambda row: row["score"])]
+    assert next(row for row in table if row["chosen"])["curve"]["name"] != "constant"
+    assert "Selected by cross-validation" in str(model)
+
+
+@pytest.mark.parametrize("curve", ["power", "linear", "lowrank", "mlp", "position", "recurrent"])
+def test_every_curve_comes_near_the_truth(interventions: Interventions, curve: str) -> None:
+    assert error(CPBM(curve=curve, penalty=1.0, intervals=None).fit(interventions)) < 0.1
+
+
+def test_allpairs_with_the_papers_networks_comes_near(interventions: Interventions) -> None:
+    model = CPBM(
+        curve="mlp", objective="allpairs", relevance="mlp", penalty=0.1, weighting="harmonic", intervals=None
+    ).fit(interventions)
+    assert error(model) < 0.15
+
+
+def test_the_papers_recipe_trains_one_layer_on_everything(interventions: Interventions) -> None:
+    recipe = {"curve": "mlp", "width": 0, "objective": "allpairs", "relevance": "mlp", "penalty": 0.0}
+    model = CPBM(**recipe, optimiser="adam", early_stopping=False, starts=1, intervals=None).fit(interventions)
+    assert error(model) < 0.15
+    assert set(model.propensities_.params) == {"v", "c"}
+    assert "finished" in model.propensities_.info["status"]
+
+
+def test_adam_with_early_stopping_comes_near(interventions: Interventions) -> None:
+    model = CPBM(curve="mlp", penalty=0.1, optimiser="adam", intervals=None).fit(interventions)
+    assert error(model) < 0.15
+    assert "stopped early" in model.propensities_.info["status"] or "finished" in model.propensities_.info["status"]
+
+
+def test_error_falls_with_the_square_root_of_the_data() -> None:
+    errors = [
+        np.mean([error(CPBM(curve="linear", penalty=1.0, intervals=None).fit(simulated(s, n))) for s in range(4)])
+        for n in (400, 6_400)
+    ]
+    assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("intervals", ["bootstrap", "sandwich"])
+def test_one_query_gives_no_error_bars(interventions: Interventions, intervals: Any) -> None:
+    alone = replace(interventions, query=np.zeros_like(interventions.query))
+    with pytest.warns(HarvestWarning, match="all clicks are of one query"):
+        model = PBM(intervals=intervals).fit(alone)
+    found = model.predict()
+    assert np.isfinite(found.propensity).all()
+    assert np.isnan(found.lower).all()
+
+
+def test_pbm_is_between_the_contexts(interventions: Interventions) -> None:
+    p = PBM(intervals="sandwich").fit(interventions).predict().propensity[0]
+    assert p[0] == 1.0
+    assert all(k ** -ETA["mobile"] < p[k - 1] < k ** -ETA["desktop"] for k in range(2, 6))
+
+
+def test_bootstrap_and_sandwich_agree(interventions: Interventions) -> None:
+    widths = []
+    for intervals in ("bootstrap", "sandwich"):
+        model = CPBM(curve="linear", penalty=1.0, intervals=intervals, replicates=300).fit(interventions)
+        found = model.predict({"device": ["mobile"]})
+        widths.append(np.log(found.upper / found.lower)[0, 1:])
+    assert widths[0] == pytest.approx(widths[1], rel=0.2)
+
+
+def test_same_seed_same_result(interventions: Interventions) -> None:
+    first, second = (PBM(replicates=20, seed=3).fit(interventions).predict() for _ in range(2))
+    assert np.array_equal(first.lower, second.lower)
+
+
+def test_row_order_does_not_matter(interventions: Interventions) -> None:
+    order = np.random.default_rng(0).permutation(len(interventions))
+    shuffled = PBM(intervals=None).fit(interventions.take(order)).predict().propensity
+    assert shuffled == pytest.approx(PBM(intervals=None).fit(interventions).predict().propensity, rel=1e-4)
+
+
+def test_cut_positions_are_never_given_a_number(interventions: Interventions) -> None:
+    """Nothing links positions 4-5 to 1-3 once units that stood on both sides are gone."""
+    low = np.bincount(interventions.unit, interventions.position > 3)[interventions.unit]
+    cut = interventions.take(low != 1)
+    found = PBM(intervals="sandwich").fit(cut).predict()
+    assert found.supported.tolist() == [True] * 3 + [False] * 2
+    assert np.isnan(found.propensity[0, 3:]).all()
+    assert np.isnan(found.lower[0, 3:]).all()
+    with pytest.raises(NotIdentifiedError):
+        PBM(anchor=9).fit(cut)
+
+
+def test_scikit_learn_manners() -> None:
+    model = CPBM(curve="linear", penalty=3.0, seed=7)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert repr(copy) == "CPBM(curve='linear', penalty=3.0, seed=7)"
+    assert copy.set_params(seed=1).seed == 1
+    assert "not fitted yet" in str(copy)
+    with pytest.raises(InputError, match="no parameter 'depth'"):
+        model.set_params(depth=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"curve": "spline"}, "no curve 'spline'"),
+        ({"objective": "likelihood"}, "no objective"),
+        ({"curve": "linear", "penalty": 1.0, "intervals": "jackknife"}, "no intervals"),
+        ({"curve": "linear", "penalty": 1.0, "optimiser": "sgd"}, "no optimiser"),
+        ({"curve": "linear", "rank": 2, "penalty": 1.0}, "takes no rank"),
+    ],
+)
+def test_unknown_names_are_refused(interventions: Interventions, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CPBM(**options).fit(interventions)
+
+
+def test_a_cpbm_needs_context() -> None:
+    with pytest.raises(InputError, match="needs context columns"):
+        CPBM().fit(Interventions(**{**vars(simulated(0, 10)), "contexts": {}}))
+
+
+def test_a_fit_that_does_not_converge_warns(interventions: Interventions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def halfway(self: Any, fit: Any, starts: Any, weights: Any, penalty: Any) -> Solution:
+        return Solution(starts, np.zeros(len(starts)), np.ones(len(starts), dtype=int), (Status.out_of_iterations,))
+
+    monkeypatch.setattr(PBM, "_solve", halfway)
+    with pytest.warns(ConvergenceWarning, match="allow more"):
+        PBM(intervals=None).fit(interventions)
+
+
+def test_a_saved_model_predicts_the_same(interventions: Interventions, tmp_path: Any) -> None:
+    model = CPBM(curve="power", penalty=1.0, replicates=20).fit(interventions)
+    model.propensities_.save(tmp_path / "model.safetensors")
+    again = load_propensities(tmp_path / "model.safetensors").predict({"device": ["mobile"]})
+    assert np.array_equal(again.propensity, model.predict({"device": ["mobile"]}).propensity)
+
+
+def test_the_numeric_core_needs_no_engine() -> None:
+    """What a bare machine with JAX runs: no Ibis, DuckDB, Arrow, pandas, scikit-learn, Typer."""
+    code = (
+        "import sys\n"
+        "for name in ('ibis', 'duckdb', 'pyarrow', 'pandas', 'sklearn', 'typer', 'rich'): sys.modules[name] = None\n"
+        "from clickharvest.estimation import estimators, selection, uncertainty\n"
+        "from clickharvest import CPBM, Interventions\n"
+        "from clickharvest.simulate import simulate_protocol\n"
+        "print(CPBM)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from clickharvest.errors import InputError
+from clickharvest.estimation.allpairs import pair_entries
+from clickharvest.estimation.estimators import CPBM
+from clickharvest.estimation.free_allpairs import FreeAllPairs
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import make_curve
+from clickharvest.simulate import simulate_protocol
+
+RECIPE: dict[str, Any] = {
+    "objective": "allpairs", "curve": "mlp", "width": 0, "penalty": 0.0, "optimiser": "adam", "early_stopping": False,
+    "starts": 1, "intervals": None,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def random_sample(seed: int = 0) -> Sample:
+    """Return 30 units at 2 or 3 of 4 positions, in 6 queries with a context each; some are clicked every time."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for u in range(30):
+        for k in np.sort(random.choice(4, random.integers(2, 4), replace=False)):
+            shown = random.integers(1, 9)
+            rows.append((u, u % 6, k, shown, random.binomial(shown, (0.1, 0.5, 1.0)[u % 3])))
+    unit, query, position, impressions, clicks = np.array(rows).T
+    return Sample(
+        positions=(1, 2, 3, 5), x=random.normal(size=(6, 2)), n_clusters=6, unit_kind="context", unit=unit,
+        context=query, position=position, exposure=impressions / 4, clicks=clicks, impressions=impressions,
+        cluster=query,
+    )  # fmt: skip
+
+
+def test_objective_is_that_of_all_pairs_at_the_best_relevance() -> None:
+    sample = random_sample()
+    log_p = np.log(np.random.default_rng(1).uniform(0.05, 1.0, (6, 4)))
+    weights = np.array([1.0, 0.0, 2.0, 1.0, 3.0, 1.0])
+    entries = pair_entries(sample, "paper")
+    expected = 0.0
+    for query in range(6):
+        for k in range(4):
+            for other in range(k + 1, 4):
+                own = (entries["cluster"] == query) & np.isin(entries["position"], (k, other))
+                own &= np.isin(entries["other"], (k, other))
+                if own.sum() < 2 or not entries["clicked"][own].any():
+                    continue
+                h = np.exp(log_p[query, entries["position"][own]])
+                clicked, passed = entries["clicked"][own], entries["passed"][own]
+
+                def loss(g: float, h: Any = h, clicked: Any = clicked, passed: Any = passed) -> float:
+                    rest = np.where(passed > 0, np.log1p(-np.minimum(h * g, 1 - 1e-12)), 0.0)
+                    return -float((clicked * np.log(h * g) + passed * rest).sum())
+
+                best = minimize_scalar(loss, bounds=(1e-9, 1.0), method="bounded", options={"xatol": 1e-12})
+                expected -= weights[query] * min(best.fun, loss(1.0))
+    objective = FreeAllPairs(sample)
+    found = objective.log_likelihood({}, log_p, sample.x, objective.data, weights)
+    assert float(found) == pytest.approx(expected, rel=1e-7)
+
+
+def test_gradient_equals_finite_differences() -> None:
+    sample = random_sample(2)
+    fit = Fit(make_curve("mlp", sample.positions, 1, 2, width=0), FreeAllPairs(sample), sample)
+    flat = fit.starts(1, 3)
+    weights, free = np.ones((1, 6)), np.zeros(1)
+
+    def value(point: Any) -> float:
+        return float(fit.held_out(point, weights)[0])
+
+    data = fit.objective.data
+    grad = -fit.scale * jax.grad(lambda p: fit.loss(p, fit.x, data, weights[0], 0.0))(flat[0])
+    steps = 1e-6 * np.eye(flat.shape[1])
+    differences = [(value(flat + step) - value(flat - step)) / 2e-6 for step in steps]
+    np.testing.assert_allclose(grad, differences, rtol=1e-4, atol=1e-4)
+    assert np.isfinite(fit.solve(flat, weights, free).value).all()
+
+
+def test_pairs_that_tell_nothing_are_left_out() -> None:
+    sample = random_sample()
+    data = FreeAllPairs(sample).data
+    assert (data["clicked"].sum(axis=1) > 0).all()
+    assert (data["clicked"] + data["passed"] > 0).all()
+
+
+@pytest.fixture(scope="module")
+def few_queries() -> Any:
+    """200 queries, 400 times each: relevance is noise that a network of the context cannot follow."""
+    return simulate_protocol(
+        training_queries=80_000, queries=200, test_queries=200, positions=6, eta=0.5, zeta=1.0, seed=0
+    )
+
+
+def error(model: CPBM, simulation: Any) -> float:
+    contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
+    truth = simulation.test_examination / simulation.test_examination[:, :1]
+    return float(np.abs(1 - model.predict(contexts).propensity / truth).mean())
+
+
+def test_few_queries_shown_often_need_free_relevance(few_queries: Any) -> None:
+    interventions = few_queries.interventions()
+    chosen = CPBM(**RECIPE, relevance="auto").fit(interventions)
+    free = CPBM(**RECIPE, relevance="free").fit(interventions)
+    network = CPBM(**RECIPE, relevance="mlp").fit(interventions)
+    info = chosen.propensities_.info
+    assert info["relevance"] == "free"
+    assert set(info["relevance_held_out"]) == {"constant", "mlp", "free"}
+    assert "relevance free" in " ".join(str(chosen).split())
+    np.testing.assert_array_equal(chosen.propensities_.params["v"], free.propensities_.params["v"])
+    assert error(chosen, few_queries) < 0.6 * error(network, few_queries)
+
+
+def test_unknown_relevance_is_told(few_queries: Any) -> None:
+    with pytest.raises(InputError, match="no relevance model 'some': expected auto, constant, mlp or free"):
+        CPBM(**RECIPE, relevance="some").fit(few_queries.interventions())  # type: ignore[arg-type]
+
+
+def test_auto_needs_queries_to_keep_aside(few_queries: Any) -> None:
+    interventions = few_queries.interventions()
+    busiest = np.bincount(np.unique(interventions.query, return_inverse=True)[1], interventions.clicks).argmax()
+    own = interventions.take(interventions.query == np.unique(interventions.query)[busiest])
+    with pytest.raises(InputError, match="all clicks are of one query"):
+        CPBM(**RECIPE, relevance="auto", anchor=int(own.position[own.clicks > 0][0])).fit(own)

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clickharvest.estimation import loss as fitting
+from clickharvest.estimation.allpairs import AllPairs
+from clickharvest.estimation.clickshare import ClickShare
+from clickharvest.estimation.loss import Fit, flatten, rounded_up
+from clickharvest.estimation.optimise import Status
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import make_curve
+
+POSITIONS = (1, 2, 4)
+LOG_P = np.log([1.0, 0.6, 0.3])
+SLOPE = np.array([0.0, 0.4, -0.5])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_fast() -> Iterator[None]:
+    """Compile fast rather than well: the programs are tiny. Float64 is the library's own doing."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def log_p(x: np.ndarray) -> np.ndarray:
+    """Return the true log p_k(x) / p_1(x): b_k + W_k·x, or b_k without context."""
+    return LOG_P + x.sum(axis=1, keepdims=True) * SLOPE
+
+
+def simulated(queries: int, *, context: bool = False, seed: int = 0, shown: int = 4) -> Sample:
+    """Return one unit per query, shown at all three positions, with a relevance of its own."""
+    random = np.random.default_rng(seed)
+    x = np.array([[-1.0], [1.0]]) if context else np.zeros((1, 0))
+    unit = np.repeat(np.arange(queries), 3)
+    position = np.tile(np.arange(3), queries)
+    code = random.integers(len(x), size=queries)[unit]
+    impressions = random.integers(1, 2 * shown, size=len(unit))
+    p = np.exp(log_p(x) - 0.6)[code, position]
+    relevance = random.uniform(0.05, 0.95, size=queries)[unit]
+    clicks = random.binomial(impressions, p * relevance)
+    return Sample(POSITIONS, x, unit, code, position, impressions * 1.0, clicks, impressions, unit, queries)
+
+
+@cache
+def small_fit(objective: str = "clickshare", curve: str = "linear", queries: int = 40) -> Fit:
+    """Return a fit that several tests use, compiled once."""
+    sample = simulated(queries, context=True)
+    prepared = ClickShare(sample) if objective == "clickshare" else AllPairs(sample)
+    return Fit(make_curve(curve, POSITIONS, 1, 1), prepared, sample)
+
+
+@pytest.mark.parametrize(
+    ("objective", "curve"), [("clickshare", "constant"), ("clickshare", "linear"), ("allpairs", "constant")]
+)
+def test_the_truth_is_recovered_with_an_error_that_halves_with_four_times_the_data(objective: str, curve: str) -> None:
+    """Sixteen samples of n queries and four of 4n, cut from one by query weights, in one batch."""
+    n = 40
+    sample = simulated(16 * n, context=curve == "linear")
+    fit = Fit(
+        make_curve(curve, POSITIONS, 1, sample.x.shape[1]),
+        ClickShare(sample) if objective == "clickshare" else AllPairs(sample),
+        sample,
+    )
+    weights = np.concatenate([np.kron(np.eye(16), np.ones(n)), np.kron(np.eye(4), np.ones(4 * n))])
+    solution = fit.solve(np.repeat(fit.starts(1, 0), 20, axis=0), weights, np.zeros(20))
+    assert set(solution.status) == {Status.converged}
+    truth = log_p(sample.x)
+    found = np.stack([fit.curve.relative(fit.params(flat)["curve"], sample.x) for flat in solution.params])
+    errors = np.abs(found - truth).mean(axis=(1, 2))
+    small, large = errors[:16].mean(), errors[16:].mean()
+    assert small < 1.5 / np.sqrt(n)
+    assert 0.2 < large / small < 0.8
+    clicks = np.zeros_like(truth)
+    np.add.at(clicks, (sample.context, sample.position), sample.clicks)
+    standard_error = np.sqrt(1 / clicks + 1 / clicks[:, :1])
+    assert (np.abs(found[16:].mean(axis=0) - truth) < 4 * standard_error).all()
+
+
+@pytest.mark.parametrize("objective", ["clickshare", "allpairs"])
+def test_scores_and_hessian_are_derivatives(objective: str) -> None:
+    fit = small_fit(objective, "lowrank", queries=5)
+    random = np.random.default_rng(0)
+    start = fit.starts(1, 0)[0]
+    point = start + 0.3 * random.normal(size=start.shape)
+    n = len(point)
+
+    # One batch: the gradient with one query's weight alone, with all, and at points around.
+    step = 1e-5
+    around = np.concatenate([point + step * np.eye(n), point - step * np.eye(n)])
+    points = np.concatenate([np.repeat(point[None], 6, axis=0), around])
+    weights = np.concatenate([np.eye(5), np.ones((1 + 2 * n, 5))])
+    penalty = np.concatenate([np.zeros(6), np.full(2 * n, 0.7)])
+    with jax.enable_x64(True):
+        both = jax.jit(jax.vmap(jax.value_and_grad(fit.loss), in_axes=(0, None, None, 0, 0)))
+        gradients = np.asarray(both(points, fit.x, fit.objective.data, weights, penalty)[1]) * fit.scale
+
+    scores, hessian = fit.scores(point), fit.hessian(point, 0.7)
+    np.testing.assert_allclose(scores, -gradients[:5], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(scores.sum(axis=0), -gradients[5], rtol=1e-9, atol=1e-12)
+    differences = (gradients[6 : 6 + n] - gradients[6 + n :]) / (2 * step)
+    np.testing.assert_allclose(hessian, differences, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-9)
+
+
+def test_parts_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.random.default_rng(0).poisson(1.0, size=(5, 12)) * 1.0
+    penalty = np.linspace(0.5, 2, 5)
+
+    def solved(rows: int) -> tuple[Fit, Any, Any]:
+        monkeypatch.setattr(fitting, "BUDGET", {"cpu": rows, "gpu": rows})
+        fit = small_fit.__wrapped__(queries=12)
+        solution = fit.solve(np.repeat(fit.starts(1, 0), 5, axis=0), weights, penalty, tolerance=1e-8)
+        return fit, solution, fit.held_out(solution.params, 1 + weights)
+
+    (whole, at_once, held_out), (parts, in_parts, held_out_in_parts) = solved(10**6), solved(2 * (36 + 6))
+    assert (whole.part >= 5, parts.part) == (True, 2)
+    assert in_parts.status == at_once.status
+    np.testing.assert_allclose(in_parts.params, at_once.params, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(held_out_in_parts, held_out, rtol=1e-9)
+
+
+def test_adam_and_lbfgs_reach_one_optimum() -> None:
+    fit = small_fit()
+    start, ones, penalty = fit.starts(1, 0), np.ones((1, 40)), np.array([1.0])
+    exact, adam = fit.solve(start, ones, penalty), fit.train(start, ones, None, penalty, epochs=1_000)
+    assert (exact.status[0], adam.status[0]) == (Status.converged, Status.finished)
+    np.testing.assert_allclose(adam.params, exact.params, atol=1e-3)
+    np.testing.assert_allclose(adam.value, exact.value, rtol=1e-6)
+
+
+def test_a_root_changes_the_path_and_not_the_optimum() -> None:
+    fit = small_fit()
+    start, weights, penalty = fit.starts(1, 0), np.ones((1, 40)), np.array([1.0])
+    plain = fit.solve(start, weights, penalty, tolerance=1e-9)
+    root = np.linalg.inv(np.linalg.cholesky(fit.hessian(plain.params[0], 1.0) / fit.scale)).T
+    rounded = fit.solve(start, weights, penalty, root=root, tolerance=1e-9)
+    np.testing.assert_allclose(rounded.params, plain.params, atol=1e-6)
+    np.testing.assert_allclose(rounded.value, plain.value, rtol=1e-9)
+
+
+def test_early_stopping_uses_the_queries_held_out() -> None:
+    fit = small_fit()
+    aside = np.arange(40)[None] % 4 == 0
+    solution = fit.train(fit.starts(1, 0), 1.0 - aside, 1.0 * aside, np.array([0.0]), epochs=2_000)
+    assert solution.status[0].good
+    last = fit.solve(fit.starts(1, 0), 1.0 - aside, np.array([0.0]))
+    best, end = (fit.held_out(s.params, 1.0 * aside)[0] for s in (solution, last))
+    assert best >= end - 1e-6
+
+
+def test_the_loss_is_the_penalised_log_likelihood_per_click() -> None:
+    fit = small_fit("allpairs", "linear", queries=12)
+    flat = fit.starts(1, 0)[0] + 0.1
+    weights = np.random.default_rng(0).exponential(size=12)
+    params = fit.params(flat)
+    tamed = (params["curve"]["W"] ** 2).sum() / 2
+    clicks = simulated(12, context=True).clicks.sum()
+    with jax.enable_x64(True):
+        loss = jax.jit(fit.loss)(jnp.asarray(flat), fit.x, fit.objective.data, jnp.asarray(weights), 3.0)
+    likelihood = fit.held_out(flat[None], weights[None])[0]
+    assert float(loss) == pytest.approx((3.0 * tamed - likelihood) / clicks, rel=1e-12)
+
+
+def test_parameter_vectors_round_trip_in_float64() -> None:
+    fit = small_fit("allpairs", "lowrank", queries=5)
+    flat = fit.starts(1, 0)[0] + 1e-12
+    params = fit.params(flat)
+    assert {name: value.dtype for name, value in params["curve"].items()} == dict.fromkeys("buV", np.dtype(np.float64))
+    assert (flatten(params) == flat).all()
+
+
+def test_starts_are_seeded_and_differ() -> None:
+    fit = small_fit(curve="lowrank")
+    first, again, other = fit.starts(2, 0), fit.starts(2, 0), fit.starts(2, 1)
+    assert (first == again).all()
+    assert (first[0] != first[1]).any()
+    assert (first != other).any()
+
+
+def test_samples_of_similar_size_share_a_program() -> None:
+    compiled = fitting._value_and_grad._cache_size
+    sizes = []
+    for queries in (30, 60, 90):
+        fit = small_fit.__wrapped__(curve="power", queries=queries)
+        fit.solve(fit.starts(1, 0), np.ones((1, queries)), np.array([1.0]))
+        sizes.append(compiled())
+    assert sizes[1] == sizes[0]
+    assert sizes[2] == sizes[0] + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 65, 127, 128, 129, 11_473, 2**20, 2**20 + 1])
+def test_sizes_are_rounded_up_by_an_eighth_at_most(size: int) -> None:
+    rounded = rounded_up(size)
+    assert max(size, 64) <= rounded <= max(size * 1.125, 64)
+    assert rounded_up(rounded) == rounded
+
+
+@pytest.mark.parametrize("z", [-800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0])
+def test_the_faster_logaddexp_is_the_same_with_two_derivatives(z: float) -> None:
+    with jax.enable_x64(True):
+        function = lambda a: fitting._Arrays().logaddexp(a, 0.5)  # noqa: E731
+        found = [float(f(z)) for f in (function, jax.grad(function), jax.grad(jax.grad(function)))]
+    slope = 1 / (1 + np.exp(np.float64(0.5 - z)) if z > -700 else np.inf)
+    np.testing.assert_allclose(found, [np.logaddexp(z, 0.5), slope, slope * (1 - slope)], rtol=1e-14, atol=1e-15)

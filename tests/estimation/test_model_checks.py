@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import beta, kstest
+
+from clickharvest.diagnosis.findings import ALARM, Finding
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.estimation.model_checks import check_model, context_matters, transitivity, trust_bias
+from clickharvest.harvesting.interventions import Interventions
+
+Check = Callable[[Interventions], Finding]
+
+
+def simulate(
+    seed: int,
+    *,
+    queries: int = 80,
+    docs: int = 5,
+    sessions: int = 60,
+    steeper: float = 0.0,
+    adjacent: float = 0.0,
+    trust: float = 0.0,
+    unlike: float = 0.0,
+) -> Interventions:
+    """Simulate pages of three rankings per query, p_k = 1/k, with dependent clicks.
+
+    Users of a page click little or much, documents of a query are good or bad together, and each query has its own
+    random preference for positions (`unlike`: 1 ± that, mean 1, so that the PBM holds for the sums of clicks).
+
+    Args:
+        seed: seed of all randomness.
+        queries: number of queries.
+        docs: documents, and positions, of each.
+        sessions: pages of each query.
+        steeper: context effect: p_k(x) = k^{−exp(steeper · x)}.
+        adjacent: added to log p_2 of documents that also stand at position 3.
+        trust: chance that a user takes an irrelevant document for relevant at position 1; trust / k at k.
+        unlike: spread of the queries' preferences for positions.
+    """
+    random = np.random.default_rng(seed)
+    rankings = random.permuted(np.tile(np.arange(docs), (queries, 3, 1)), axis=2)
+    query = np.repeat(np.arange(queries), sessions)
+    place = rankings[query, random.integers(0, 3, len(query))]
+    x = random.uniform(-1.7, 1.7, size=queries)
+    relevance = 1 / (1 + np.exp(0.5 - random.normal(size=(queries, 1)) - random.normal(size=(queries, docs))))[query]
+    at_both = (rankings == 1).any(axis=1) & (rankings == 2).any(axis=1)
+    log_p = -np.log(place + 1) * np.exp(steeper * x)[query, None] + adjacent * (at_both[query] & (place == 1))
+    attraction = relevance + (1 - relevance) * trust / (place + 1)
+    mood = random.choice([0.3, 1.7], size=(len(query), 1))
+    taste = random.choice([1 - unlike, 1 + unlike], size=(queries, docs))[query[:, None], place]
+    clicked = random.random(place.shape) < 0.4 * np.exp(log_p) * attraction * mood * taste
+    cell = ((query[:, None] * docs + np.arange(docs)) * docs + place).ravel()
+    shown = np.bincount(cell, minlength=queries * docs * docs)
+    clicks = np.bincount(cell, weights=clicked.ravel(), minlength=len(shown)).astype(np.int64)
+    cells = np.flatnonzero(shown)
+    unit = cells // docs
+    cells = cells[np.bincount(unit)[unit] > 1]
+    unit, shown, clicks = cells // docs, shown[cells], clicks[cells]
+    contexts = {"x": x[unit // docs]}
+    return Interventions(unit, unit // docs, cells % docs + 1, shown.astype(np.float64), clicks, shown, contexts)
+
+
+def one_click_units(counts: dict[tuple[str, int, int, int], int]) -> Interventions:
+    """Return units of two positions and one click, each its own query: (context, k, k', clicked) → how many."""
+    rows = [
+        (label, k, int(k == clicked))
+        for (label, *pair, clicked), count in counts.items()
+        for _ in range(count)
+        for k in pair
+    ]
+    label, position, clicks = (np.array(column) for column in zip(*rows, strict=True))
+    unit = np.arange(len(rows)) // 2
+    ones = np.ones(len(rows), dtype=np.int64)
+    return Interventions(unit, unit, position, ones.astype(np.float64), clicks, ones, {"device": label})
+
+
+@pytest.mark.parametrize(
+    ("check", "unlike"),
+    [(context_matters, 0.6), (transitivity, 0.6), (trust_bias, 0.0)],
+    ids=["context", "transitivity", "trust"],
+)
+def test_p_values_are_uniform_when_all_is_well(check: Check, unlike: float) -> None:
+    findings = [check(simulate(seed, unlike=unlike)) for seed in range(200)]
+    p_values = np.array([finding.p_value for finding in findings], dtype=np.float64)
+    assert np.isfinite(p_values).all()
+    assert kstest(p_values, "uniform").pvalue > 0.001
+    assert 0.02 <= np.mean(p_values < 0.05) <= 0.09
+    assert np.mean(p_values < ALARM) <= 0.01
+
+
+def test_the_likelihood_ratio_alone_would_cry_wolf_where_clicks_are_dependent() -> None:
+    gains = [context_matters(simulate(seed, unlike=0.6)).value for seed in range(30)]
+    assert np.mean(np.array(gains, dtype=np.float64) > 9.49) > 0.3  # χ² of 4 df at 5 %
+
+
+@pytest.mark.parametrize(
+    ("check", "violation", "words"),
+    [
+        (context_matters, {"steeper": 0.5}, "fit a CPBM"),
+        (transitivity, {"adjacent": 1.0}, "most so p_3 / p_2"),
+        (trust_bias, {"trust": 0.8}, "trust top results"),
+    ],
+    ids=["context", "transitivity", "trust"],
+)
+def test_violations_are_found(check: Check, violation: dict[str, Any], words: str) -> None:
+    findings = [check(simulate(seed, queries=300, sessions=200, **violation)) for seed in range(5)]
+    assert all(finding.p_value is not None and finding.p_value < ALARM for finding in findings)
+    assert all(finding.status != "ok" for finding in findings)
+    assert sum(words in finding.sentence for finding in findings) >= 4
+
+
+def test_a_context_effect_is_no_trust_bias_and_no_intransitivity() -> None:
+    findings = check_model(simulate(3, queries=300, sessions=100, steeper=0.3))
+    assert [finding.status for finding in findings] == ["note", "ok", "ok"]
+
+
+def test_context_test_equals_the_two_by_two_table() -> None:
+    clicks = np.array([[70, 30], [55, 45]])
+    counts = {(d, 1, 2, k): int(clicks[i, k - 1]) for i, d in enumerate("ab") for k in (1, 2)}
+    finding = context_matters(one_click_units(counts))
+    expected = clicks.sum(axis=1, keepdims=True) * clicks.sum(axis=0) / clicks.sum()
+    assert finding.value == pytest.approx(2 * np.sum(clicks * np.log(clicks / expected)), rel=1e-4)
+    # Contexts are half and half: the efficient score of a unit is ±½ (click at 2 − share of 2).
+    share = clicks[:, 1].sum() / clicks.sum()
+    scores = np.repeat([0 - share, 1 - share, share, share - 1], clicks.ravel())
+    statistic = scores.sum() ** 2 / np.sum(scores**2)
+    effective = 3 / np.sum((scores**2 / np.sum(scores**2)) ** 2) - 2
+    tails = [beta.sf(statistic / q, 0.5, (q - 1) / 2) for q in (effective, clicks.sum())]
+    assert finding.p_value == pytest.approx(max(tails), rel=1e-3)
+
+
+def test_transitivity_of_a_cycle_by_hand() -> None:
+    # 1 beats 2, 2 beats 3 and 3 beats 1, 60 : 40. The fitted curve is flat, scores around the cycle are ±½.
+    counts = {("a", k, other, k): 60 for k, other in ((1, 2), (2, 3))} | {("a", 1, 3, 1): 40, ("a", 1, 3, 3): 60}
+    counts |= {("a", k, other, other): 40 for k, other in ((1, 2), (2, 3))}
+    finding = transitivity(replace(one_click_units(counts), contexts={}))
+    statistic = (180 - 120) ** 2 / 300
+    assert finding.value == pytest.approx(statistic, rel=1e-4)
+    effective = 3 * 300 - 2
+    assert finding.p_value == pytest.approx(
+        max(beta.sf(statistic / q, 0.5, (q - 1) / 2) for q in (effective, 300)), rel=1e-3
+    )
+
+
+def test_likelihood_ratio_is_that_of_the_estimators() -> None:
+    interventions = simulate(1, steeper=0.3)
+    linear = CPBM(curve="linear", penalty=0.0, intervals=None).fit(interventions).propensities_
+    constant = PBM(intervals=None).fit(interventions).propensities_
+    gain = 2 * (linear.info["log_likelihood"] - constant.info["log_likelihood"])
+    assert context_matters(interventions).value == pytest.approx(gain, abs=0.02)
+
+
+def test_few_queries_test_steepness_alone_or_nothing() -> None:
+    assert "steepness alone" in context_matters(simulate(0, queries=18)).sentence
+    findings = check_model(simulate(0, queries=3, sessions=200))
+    assert [finding.p_value for finding in findings] == [None] * 3
+    assert all(finding.status == "note" and "Too few queries" in finding.sentence for finding in findings)
+
+
+def test_nothing_to_compare_in_two_ways_is_no_test_of_transitivity() -> None:
+    pairs = [(1, 2), (2, 3), (3, 4)]
+    counts = {("a", k, other, clicked): 50 for k, other in pairs for clicked in (k, other)}
+    assert transitivity(replace(one_click_units(counts), contexts={})).p_value is None
+
+
+def test_design_exposures_and_contexts_inside_units() -> None:
+    whole = simulate(5)
+    shown = np.bincount(whole.unit, weights=whole.impressions)[whole.unit]
+    design = replace(whole, exposure=whole.impressions / shown, exposure_kind="design")
+    assert len(check_model(replace(design, contexts={}))) == 2
+    split = replace(
+        whole.take(np.repeat(np.arange(len(whole)), 2)),
+        impressions=np.stack([whole.impressions, whole.impressions], axis=1).ravel(),
+        clicks=np.stack([whole.clicks, np.random.default_rng(0).binomial(whole.clicks, 0.5)], axis=1).ravel(),
+        contexts={"evening": np.tile([False, True], len(whole))},
+        unit_kind="query",
+    )
+    assert [finding.status for finding in check_model(split)] == ["ok"] * 3
+
+
+def test_the_same_seed_gives_the_same_split() -> None:
+    interventions = simulate(2)
+    assert trust_bias(interventions, seed=7) == trust_bias(interventions, seed=7)
+    assert trust_bias(interventions, seed=7) != trust_bias(interventions, seed=8)
+
+
+def test_what_cannot_be_tested_is_refused() -> None:
+    interventions = simulate(2)
+    with pytest.raises(InputError, match="no context columns"):
+        context_matters(replace(interventions, contexts={}))
+    with pytest.raises(NotIdentifiedError, match="position 9"):
+        transitivity(interventions, anchor=9)

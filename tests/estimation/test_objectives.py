@@ -1,0 +1,433 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clickharvest.baselines.generative import log1mexp
+from clickharvest.errors import InputError
+from clickharvest.estimation import objective as objectives
+from clickharvest.estimation.allpairs import AllPairs
+from clickharvest.estimation.clickshare import ClickShare
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objective import chunked_sum
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import CURVES, make_curve
+
+POSITIONS = (1, 2, 4, 7)
+SHAPES = {"lowrank": {"rank": 2}, "mlp": {"width": 2}, "recurrent": {"width": 2}, "position": {"width": 2}}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _float64() -> Iterator[None]:
+    """Compute in float64, and compile fast rather than well: the programs are tiny."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    with jax.enable_x64(True):
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def random_sample(
+    seed: int = 0, *, unit_kind: Any = "context", design: bool = False, units: int = 14, k: int = 4
+) -> Sample:
+    """Return units of 2 to k cells in 5 queries and 4 contexts; every fourth unit has no click."""
+    random = np.random.default_rng(seed)
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for u in range(units):
+        cells = random.integers(2, k + 1)
+        positions = np.sort(random.choice(k, cells, replace=False))
+        contexts = random.integers(4, size=cells) if unit_kind == "query" else [random.integers(4)] * cells
+        impressions = random.integers(1, 5, size=cells)
+        columns["unit"] += [u] * cells
+        columns["context"] += [*contexts]
+        columns["position"] += [*positions]
+        columns["exposure"] += [*(random.dirichlet(np.ones(cells)) if design else impressions)]
+        columns["clicks"] += [*(random.binomial(impressions, 0.0 if u % 4 == 3 else 0.6))]
+        columns["impressions"] += [*impressions]
+        columns["cluster"] += [u % 5] * cells
+    return Sample(
+        positions=POSITIONS[:k],
+        x=random.normal(size=(4, 2)),
+        n_clusters=5,
+        unit_kind=unit_kind,
+        **{name: np.array(column) for name, column in columns.items()}
+        | {"exposure": np.array(columns["exposure"], float)},
+    )
+
+
+def log_h(sample: Sample, seed: int = 9) -> np.ndarray:
+    """Return log examination probabilities of every context and position, all below 0."""
+    return -np.random.default_rng(seed).exponential(size=(len(sample.x), len(sample.positions))) - 0.01
+
+
+def rows_of(sample: Sample) -> list[dict[str, Any]]:
+    names = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
+    columns = [getattr(sample, name).tolist() for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def value(objective: Any, params: Any, log_p: Any, sample: Sample, weights: Any = None) -> float:
+    weights = jnp.ones(sample.n_clusters) if weights is None else jnp.asarray(weights)
+    log_likelihood = jax.jit(objective.log_likelihood)
+    return float(log_likelihood(params, jnp.asarray(log_p), sample.x, objective.data, weights))
+
+
+def sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z))
+
+
+# ClickShare
+
+
+def brute_force_click_share(sample: Sample, log_p: np.ndarray, s: Any = (0.0, 0.0), weights: Any = None) -> float:
+    total = 0.0
+    for u in range(sample.n_units):
+        cells = [row for row in rows_of(sample) if row["unit"] == u]
+        mass = [
+            c["exposure"] * math.exp(log_p[c["context"], c["position"]] + float(sample.x[c["context"]] @ np.array(s)))
+            for c in cells
+        ]
+        for cell, own in zip(cells, mass, strict=True):
+            weight = 1.0 if weights is None else weights[cell["cluster"]]
+            total += weight * cell["clicks"] * math.log(own / sum(mass))
+    return total
+
+
+@pytest.mark.parametrize("design", [False, True])
+def test_click_share_is_the_sum_of_log_shares(design: bool) -> None:
+    sample = random_sample(design=design)
+    weights = np.random.default_rng(0).exponential(size=5)
+    objective = ClickShare(sample)
+    assert len(objective.data) > 1  # units of different size, held apart
+    assert objective.init(np.random.default_rng(0)) == {}
+    assert objective.size == sample.clicks.sum()
+    expected = brute_force_click_share(sample, log_h(sample), weights=weights)
+    assert value(objective, {}, log_h(sample), sample, weights) == pytest.approx(expected, rel=1e-10)
+
+
+def test_click_share_of_contexts_that_vary_inside_a_unit() -> None:
+    sample = random_sample(unit_kind="query")
+    objective, s = ClickShare(sample), np.array([0.4, -1.3])
+    assert objective.init(np.random.default_rng(0))["s"].tolist() == [0.0, 0.0]
+    expected = brute_force_click_share(sample, log_h(sample), s)
+    assert value(objective, {"s": s}, log_h(sample), sample) == pytest.approx(expected, rel=1e-10)
+    assert float(objective.penalty({"s": s})) == pytest.approx((0.4**2 + 1.3**2) / 2)
+
+
+def losses(
+    fit: Fit, points: np.ndarray, weights: Any, penalty: float, *data: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return values and gradients of the loss at some points, on each of the data."""
+    both = jax.jit(jax.vmap(jax.value_and_grad(fit.loss), in_axes=(0, None, None, None, None)))
+    for d in data or [fit.objective.data]:
+        values, gradients = both(points, fit.x, d, jnp.asarray(weights), penalty)
+        yield np.asarray(values), np.asarray(gradients)
+
+
+@pytest.mark.parametrize(("name", "unit_kind"), [("linear", "context"), ("linear", "query"), ("lowrank", "context")])
+def test_expected_gradient_is_zero_at_the_truth_for_any_relevance(name: str, unit_kind: str) -> None:
+    """E[C] = e p r in place of C: the estimating equation is unbiased, whatever r is."""
+    sample = random_sample(5, unit_kind=unit_kind, design=True)
+    curve = make_curve(name, POSITIONS, 1, 2, **SHAPES.get(name, {}))
+    fit = Fit(curve, ClickShare(sample), sample)
+    truth = fit.starts(1, seed=0)[0] + np.random.default_rng(1).normal(size=fit.starts(1, seed=0).shape[1])
+    params = fit.params(truth)
+    log_p = curve.relative(params["curve"], sample.x) + (sample.x @ params["objective"].get("s", np.zeros(2)))[:, None]
+    relevance = np.random.default_rng(2).uniform(size=sample.n_units)
+    expected = sample.exposure * np.exp(log_p[sample.context, sample.position]) * relevance[sample.unit]
+    exact = replace(sample, clicks=expected)
+    points = np.stack([truth, truth + 0.3 * np.arange(len(truth))])
+    _, (at_truth, elsewhere) = next(losses(Fit(curve, ClickShare(exact), exact), points, np.ones(5), 0.0))
+    assert np.abs(at_truth).max() < 1e-13
+    assert np.abs(elsewhere).max() > 1e-3
+
+
+def renumbered(sample: Sample) -> Sample:
+    """Return the units in reverse order, with new numbers."""
+    order = np.argsort(-sample.unit, kind="stable")
+    columns = {name: getattr(sample, name)[order] for name in ("context", "position", "exposure", "clicks")}
+    rest = {name: getattr(sample, name)[order] for name in ("impressions", "cluster")}
+    return replace(sample, unit=sample.n_units - 1 - sample.unit[order], **columns, **rest)
+
+
+def within_units_reversed(sample: Sample) -> Sample:
+    order = np.lexsort((-sample.position, sample.unit))
+    names = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
+    return replace(sample, **{name: getattr(sample, name)[order] for name in names})
+
+
+def stacked(*samples: Sample) -> Sample:
+    """Return samples below one another, each with units of its own."""
+    units, begin = [], 0
+    for sample in samples:
+        units.append(sample.unit + begin)
+        begin += sample.n_units
+    names = ("context", "position", "exposure", "clicks", "impressions", "cluster")
+    columns = {name: np.concatenate([getattr(sample, name) for sample in samples]) for name in names}
+    return replace(samples[0], unit=np.concatenate(units), **columns)
+
+
+def of_queries(sample: Sample, queries: list[int]) -> Sample:
+    names = ("context", "position", "exposure", "clicks", "impressions", "cluster")
+    rows = np.isin(sample.cluster, queries)
+    return replace(
+        sample,
+        unit=np.unique(sample.unit[rows], return_inverse=True)[1],
+        **{name: getattr(sample, name)[rows] for name in names},
+    )
+
+
+OBJECTIVES = {
+    "clickshare": ClickShare,
+    "allpairs": AllPairs,
+    "allpairs-min": lambda sample: AllPairs(sample, weighting="min"),
+    "allpairs-mlp": lambda sample: AllPairs(sample, relevance="mlp", width=2),
+    "allpairs-layer": lambda sample: AllPairs(sample, relevance="mlp", width=0),
+}
+
+
+@pytest.mark.parametrize("change", [renumbered, within_units_reversed])
+@pytest.mark.parametrize("name", ["clickshare", "allpairs-min"])
+def test_the_order_of_rows_and_units_does_not_matter(name: str, change: Any) -> None:
+    sample = random_sample(3)
+    before, after = (OBJECTIVES[name](s) for s in (sample, change(sample)))
+    params = {part: array + 0.1 for part, array in before.init(np.random.default_rng(0)).items()}
+    expected = value(before, params, log_h(sample), sample)
+    assert value(after, params, log_h(sample), change(sample)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_click_share_does_not_see_how_often_a_unit_was_shown() -> None:
+    sample = random_sample(3)
+    factor = np.random.default_rng(0).exponential(size=sample.n_units)[sample.unit]
+    scaled = replace(sample, exposure=sample.exposure * factor)
+    expected = value(ClickShare(sample), {}, log_h(sample), sample)
+    assert value(ClickShare(scaled), {}, log_h(sample), scaled) == pytest.approx(expected, rel=1e-12)
+
+
+def test_clicks_of_a_unit_may_be_split_over_two() -> None:
+    sample = random_sample(3)
+    some = np.random.default_rng(0).binomial(sample.clicks, 0.5)
+    parts = stacked(replace(sample, clicks=some), replace(sample, clicks=sample.clicks - some))
+    expected = value(ClickShare(sample), {}, log_h(sample), sample)
+    assert value(ClickShare(parts), {}, log_h(sample), parts) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["clickshare", "allpairs"])
+def test_weights_leave_out_and_duplicate_queries(name: str) -> None:
+    sample = random_sample(3)
+    weights = [0.0, 1.0, 2.0, 1.0, 0.0]
+    copied = stacked(of_queries(sample, [1, 2, 3]), of_queries(sample, [2]))
+    objective, copies = OBJECTIVES[name](sample), OBJECTIVES[name](copied)
+    params = objective.init(np.random.default_rng(0))
+    weighted = value(objective, params, log_h(sample), sample, weights)
+    assert weighted == pytest.approx(value(copies, params, log_h(sample), copied), rel=1e-12)
+
+
+# AllPairs
+
+
+def impressions_of(sample: Sample) -> list[tuple[int, int, int, int, int]]:
+    """Return the log L = {(x, d, k, c)} behind a sample, with the query: one tuple per impression."""
+    return [
+        (row["context"], row["unit"], row["position"], int(i < row["clicks"]), row["cluster"])
+        for row in rows_of(sample)
+        for i in range(row["impressions"])
+    ]
+
+
+def brute_force_all_pairs(sample: Sample, log_p: np.ndarray, g: Any, weighting: str, weights: Any) -> float:
+    """Transcribe equation (obj) of the paper: Σ_j Σ_{k≠k'} ĉ log(h g) + ¬ĉ log(1 − h g), g(k, k', x) as given."""
+    log = impressions_of(sample)
+    q = {(row["unit"], row["position"]): row["exposure"] for row in rows_of(sample)}
+    shown = Counter((d, k) for _, d, k, _, _ in log)
+    total = 0.0
+    for x, d, k_j, c, query in log:
+        for k in range(len(POSITIONS)):
+            for other in range(len(POSITIONS)):
+                in_set = (d, k) in q and (d, other) in q
+                if k == other or k_j != k or not in_set:
+                    continue
+                n, m = shown[d, k], shown[d, other]
+                omega = {"paper": 1.0, "min": min(n, m), "harmonic": n * m / (n + m)}[weighting]
+                y = math.exp(log_p[x, k]) * g(k, other, x)
+                label, no_label = c / q[d, k], (1 - c) / q[d, k]
+                total += weights[query] * omega * (label * math.log(y) + no_label * math.log(1 - y))
+    return total
+
+
+@pytest.mark.parametrize("weighting", ["paper", "min", "harmonic"])
+@pytest.mark.parametrize(("relevance", "width"), [("constant", 3), ("mlp", 3), ("mlp", 0)])
+@pytest.mark.parametrize("design", [False, True])
+def test_all_pairs_is_the_papers_equation(design: bool, relevance: Any, width: int, weighting: Any) -> None:
+    sample = random_sample(7, design=design)
+    random = np.random.default_rng(11)
+    weights = random.exponential(size=5)
+    objective = AllPairs(sample, relevance=relevance, weighting=weighting, width=width)
+    params = {name: a + random.normal(size=a.shape) for name, a in objective.init(random).items()}
+    n = len(POSITIONS)
+
+    def r(k: int, other: int, x: int) -> float:
+        if relevance == "constant":
+            return sigmoid(params["r"][k * n + other])
+        inputs = sample.x[x]
+        if width:
+            inputs = [sigmoid(float(inputs @ params["A"][:, h]) + params["a"][h]) for h in range(width)]
+        return sigmoid(float(np.dot(inputs, params["v"][:, k * n + other])) + params["c"][k * n + other])
+
+    expected = brute_force_all_pairs(
+        sample, log_h(sample), lambda k, other, x: (r(k, other, x) + r(other, k, x)) / 2, weighting, weights
+    )
+    assert value(objective, params, log_h(sample), sample, weights) == pytest.approx(expected, rel=1e-9)
+    penalised = [params[name] ** 2 for name in ("A", "v") if name in params]
+    assert float(objective.penalty(params)) == pytest.approx(sum(a.sum() for a in penalised) / 2)
+
+
+def test_proposition_1_expected_labels_are_examination_times_average_relevance() -> None:
+    """Enumerate every choice of ranker and every pattern of clicks of one query shown once (the paper's figure)."""
+    rankings = [(0, 1, 2, 3, 4), (1, 0, 2, 4, 3), (1, 2, 0, 4, 3)]
+    traffic = np.array([1, 2, 3]) / 6
+    p, r = np.array([0.9, 0.7, 0.5, 0.4, 0.2]), np.array([0.8, 0.3, 0.6, 0.1, 0.5])
+    q = np.zeros((5, 5))  # document × position
+    for ranking, share in zip(rankings, traffic, strict=True):
+        q[list(ranking), range(5)] += share
+    doc, position = np.nonzero((q > 0) & ((q > 0).sum(1) > 1)[:, None])
+    unit = np.unique(doc, return_inverse=True)[1]
+    zeros = np.zeros(len(doc), dtype=int)
+    expected: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(2))
+    for ranking, share in zip(rankings, traffic, strict=True):
+        at = {d: k for k, d in enumerate(ranking)}
+        shown = np.array([at[d] == k for d, k in zip(doc, position, strict=True)], dtype=int)
+        for clicks in itertools.product([0, 1], repeat=5):
+            chance = share * np.prod([p[at[d]] * r[d] if c else 1 - p[at[d]] * r[d] for d, c in enumerate(clicks)])
+            clicked = shown * np.array(clicks)[doc]
+            sample = Sample(
+                (1, 2, 3, 4, 5), np.zeros((1, 0)), unit, zeros, position, q[doc, position], clicked, shown, zeros, 1
+            )
+            pairs = AllPairs(sample).data
+            for (k, other), yes, no in zip(*(pairs[c] for c in ("position", "clicked", "passed")), strict=True):
+                expected[int(k), int(other)] += chance * np.array([yes[0], no[0]])
+                expected[int(other), int(k)] += chance * np.array([yes[1], no[1]])
+    assert len(expected) == 8  # 1-2, 1-3, 2-3 and 4-5, either way round
+    for (k, other), labels in expected.items():
+        both = (q[:, k] > 0) & (q[:, other] > 0)
+        y = p[k] * r[both].mean()
+        np.testing.assert_allclose(labels / both.sum(), [y, 1 - y], rtol=1e-12)
+
+
+def test_objectives_are_equal_where_one_program_serves() -> None:
+    first, second = random_sample(0), random_sample(1, units=9)
+    for make in OBJECTIVES.values():
+        assert (make(first), hash(make(first))) == (make(second), hash(make(second)))
+    assert len({make(first) for make in OBJECTIVES.values()}) == 4  # the weighting is in the data
+    assert ClickShare(random_sample(unit_kind="query")) != ClickShare(first)
+
+
+def test_all_pairs_refuses_what_it_cannot_use() -> None:
+    with pytest.raises(InputError, match="one context per unit"):
+        AllPairs(random_sample(unit_kind="query"))
+    with pytest.raises(InputError, match="relevance model 'tree'"):
+        AllPairs(random_sample(), relevance="tree")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="weighting 'max'"):
+        AllPairs(random_sample(), weighting="max")  # type: ignore[arg-type]
+
+
+# Gradients
+
+
+@pytest.mark.parametrize(
+    ("curve_name", "name"),
+    [
+        *itertools.product(CURVES, ["clickshare", "allpairs"]),
+        ("linear", "clickshare-rows"),
+        ("linear", "allpairs-mlp"),
+        ("mlp", "allpairs-mlp"),
+    ],
+)
+def test_gradients_are_those_of_finite_differences(curve_name: str, name: str) -> None:
+    sample = random_sample(1, unit_kind="query" if name == "clickshare-rows" else "context", units=6, k=3)
+    objective = OBJECTIVES[name.removesuffix("-rows")](sample)
+    curve = make_curve(curve_name, POSITIONS[:3], 2, 2, **SHAPES.get(curve_name, {}))
+    fit = Fit(curve, objective, sample)
+    random = np.random.default_rng(4)
+    start = fit.starts(1, seed=3)[0]
+    start += 0.3 * random.normal(size=start.shape)
+    directions, step = random.normal(size=(3, len(start))), 1e-5
+    points = np.concatenate([[start], start + step * directions, start - step * directions])
+    values, gradients = next(losses(fit, points, random.exponential(size=5), 0.7))
+    np.testing.assert_allclose((values[1:4] - values[4:]) / (2 * step), directions @ gradients[0], rtol=1e-4, atol=1e-8)
+
+
+def no_clicks(sample: Sample) -> Sample:
+    return replace(sample, clicks=np.zeros_like(sample.clicks))
+
+
+def all_clicks(sample: Sample) -> Sample:
+    return replace(sample, clicks=sample.impressions)
+
+
+def unequal_exposures(sample: Sample) -> Sample:
+    return replace(sample, exposure=np.where(np.arange(len(sample.unit)) % 2 == 0, 1e-12, 1.0))
+
+
+@pytest.mark.parametrize("name", ["clickshare", "allpairs"])
+def test_gradients_are_finite_at_the_corners(name: str) -> None:
+    """Also where h g → 1 and → 0: parameters of ±50."""
+    sample = random_sample(2, units=6)
+    corners = [OBJECTIVES[name](corner(sample)).data for corner in (no_clicks, all_clicks, unequal_exposures)]
+    fit = Fit(make_curve("linear", POSITIONS, 1, 2), OBJECTIVES[name](sample), sample)
+    start = fit.starts(1, seed=0)[0]
+    random = np.random.default_rng(0)
+    points = np.stack([start, 0 * start + 50, 0 * start - 50, random.choice([-50, 50], size=start.shape)])
+    for values, gradients in losses(fit, points, np.ones(5), 0.1, *corners):
+        assert np.isfinite(values).all()
+        assert np.isfinite(gradients).all()
+
+
+# Numerics
+
+log1mexp_and_slope = jax.jit(jax.value_and_grad(log1mexp))
+
+
+@pytest.mark.parametrize("y", [-1e-12, -1e-6, -0.1, -0.69314, -0.69315, -1.0, -30.0, -700.0])
+def test_log1mexp(y: float) -> None:
+    with localcontext() as context:
+        context.prec = 400
+        expected = float((1 - Decimal(y).exp()).ln())
+        slope = float(-Decimal(y).exp() / (1 - Decimal(y).exp()))
+    found, gradient = log1mexp_and_slope(y)
+    assert float(found) == pytest.approx(expected, rel=1e-14, abs=0)
+    assert float(gradient) == pytest.approx(slope, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_chunks_add_up(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(objectives, "CHUNK", 2 * chunk)
+    arrays = {"a": jnp.arange(10.0).reshape(5, 2), "b": jnp.arange(5.0)}
+
+    def of_scale(scale: Any) -> Any:
+        return chunked_sum(lambda part: jnp.sum(jnp.sin(scale * part["a"]) * part["b"][:, None]), arrays, 2)
+
+    expected = sum(math.sin(0.3 * (2 * i + j)) * i for i in range(5) for j in range(2))
+    slope = sum(math.cos(0.3 * (2 * i + j)) * (2 * i + j) * i for i in range(5) for j in range(2))
+    found, gradient = jax.jit(jax.value_and_grad(of_scale))(0.3)
+    assert float(found) == pytest.approx(expected, rel=1e-12)
+    assert float(gradient) == pytest.approx(slope, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["clickshare", "allpairs-mlp"])
+def test_chunked_objectives_are_the_same(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    sample = random_sample(6)
+    objective = OBJECTIVES[name](sample)
+    params = objective.init(np.random.default_rng(0))
+    whole = value(objective, params, log_h(sample), sample)
+    monkeypatch.setattr(objectives, "CHUNK", 12)
+    assert value(objective, params, log_h(sample), sample) == pytest.approx(whole, rel=1e-12)

@@ -1,0 +1,393 @@
+"""Experiments: runs, their store, measuring them once, killed or not, and judging what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clickharvest import read_log
+from clickharvest.baselines import click_rates, em
+from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.experiments import Experiment, Plan, Results, Run, experiment_ids, load_experiment
+from clickharvest.experiments.families.corpora import find_corpus, find_data
+from clickharvest.experiments.families.models import (
+    CLICKSHARE,
+    CPBM,
+    CPBM_CONSTANT,
+    CPBM_NETWORK,
+    CTR,
+    EM,
+    PBM,
+    fit_baseline,
+    fit_settings,
+)
+from clickharvest.experiments.families.semi_synthetic import FAMILY, errors, simulate_run
+from clickharvest.experiments.runner.measuring import measure_missing, measure_run
+from clickharvest.experiments.runner.runs import Result
+from clickharvest.experiments.runner.store import Store
+from clickharvest.model.curves import Constant
+from clickharvest.model.propensities import Propensities
+from clickharvest.simulate import Simulation
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+SMALL = {"training_queries": 600, "eta": 0.5, "zeta": 1.0, "queries": 150, "test_queries": 40}
+
+
+def small_run(model: str = CTR, seed: int = 0, **log: Any) -> Run:
+    return Run(FAMILY, "synthetic", seed, SMALL | log, fit_settings(model))
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return simulate_run(small_run().group, None)
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Run], dict[str, Any]]], None]:
+    """Make a function the `measure` of the family `fake`."""
+
+    def make(measure: Callable[[Run], dict[str, Any]]) -> None:
+        module = ModuleType("clickharvest.experiments.fake")
+        module.measure = lambda run, source: measure(run)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    return make
+
+
+class TestRuns:
+    def test_key_follows_content_not_order(self) -> None:
+        one = Run("f", "w", 0, {"a": 1, "b": (1, 2)}, {"model": "PBM"})
+        assert one.key == Run("f", "w", 0, {"b": [1, 2], "a": 1}, {"model": "PBM"}).key
+        others = [Run("f", "w", 1, one.log, one.fit), Run("f", "v", 0, one.log, one.fit), Run("f", "w", 0, one.log, {})]
+        assert len({one, *others}) == 4
+
+    def test_options_of_a_model_are_part_of_what_was_measured(self) -> None:
+        fit = fit_settings(CPBM)
+        other = fit | {"options": fit["options"] | {"penalty": 1.0}}
+        assert Run("f", "w", 0, {}, fit) != Run("f", "w", 0, {}, other)
+
+    def test_group_leaves_out_the_fit(self) -> None:
+        assert small_run(CTR).group == small_run(EM).group != small_run(CTR, seed=1).group
+
+    def test_refused_runs_have_no_values(self) -> None:
+        run = Run("f", "w", 0, {})
+        results = Results([Result(run, {"error": 1.0}), Result(run, {"refused": "no"}), Result(run, {"error": None})])
+        assert results.values("error") == [1.0]
+        assert len(results.refused) == 1
+
+    def test_experiments_share_runs(self) -> None:
+        runs = {name: set(load_experiment(name).runs(Plan())) for name in ("table-pbm", "fig-rank", "fig-data")}
+        assert runs["fig-rank"] < runs["fig-data"]
+        assert {run["model"] for run in runs["table-pbm"] - runs["fig-rank"]} == {CPBM_NETWORK}
+
+    @pytest.mark.parametrize("name", experiment_ids())
+    @pytest.mark.parametrize("quick", [True, False])
+    def test_every_plan_is_json_and_repeatable(self, name: str, quick: bool) -> None:
+        experiment = load_experiment(name)
+        plan = experiment.plan(quick=quick, corpus="synthetic")
+        runs = list(experiment.runs(plan))
+        assert runs == list(experiment.runs(plan))
+        assert json.loads(json.dumps([run.to_dict() for run in runs]))
+        assert experiment.id == name
+
+
+class TestStore:
+    def test_a_broken_file_counts_as_missing(self, tmp_path: Path) -> None:
+        store, run = Store(tmp_path), small_run()
+        store.save(run, {"error": 0.5})
+        assert store.missing([run, run]) == []
+        store.path(run).write_text(store.path(run).read_text()[:-20])
+        assert store.missing([run, run]) == [run]
+
+    def test_a_file_of_another_run_counts_as_missing(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        store.save(small_run(seed=1), {"error": 0.5})
+        store.path(small_run(seed=1)).rename(store.path(small_run(seed=2)))
+        assert store.load(small_run(seed=2)) is None
+
+    def test_nan_is_not_kept(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="JSON"):
+            Store(tmp_path).save(small_run(), {"error": float("nan")})
+        assert list(tmp_path.rglob("*.*")) == []
+
+
+class TestMeasuring:
+    def test_finished_runs_are_not_repeated(self, tmp_path: Path, family: Any) -> None:
+        seen: list[int] = []
+        family(lambda run: seen.append(run.seed) or {"seed": run.seed})
+        runs = [Run("fake", "w", seed, {}) for seed in (0, 1, 1, 2)]
+        ticks: list[tuple[int, int]] = []
+        assert measure_missing(runs[:2], Store(tmp_path), jobs=1) == []
+        assert measure_missing(runs, Store(tmp_path), jobs=1, tick=lambda d, n, _: ticks.append((d, n))) == []
+        assert seen == [0, 1, 2]
+        assert ticks == [(1, 1)]
+
+    def test_a_failure_is_told_and_the_others_are_kept(self, tmp_path: Path, family: Any) -> None:
+        family(lambda run: {"half": 1 / run.seed})
+        runs = [Run("fake", "w", seed, {}) for seed in (0, 2)]
+        failures = measure_missing(runs, Store(tmp_path), jobs=1)
+        assert [(f.run.seed, f.error) for f in failures] == [(0, "ZeroDivisionError: division by zero")]
+        assert Store(tmp_path).missing(runs) == runs[:1]
+
+    def test_a_refusal_is_a_result(self, family: Any) -> None:
+        def refuse(run: Run) -> dict[str, Any]:
+            raise NotIdentifiedError("nothing links position 2 to position 1")
+
+        family(refuse)
+        assert measure_run(Run("fake", "w", 0, {})) == {"refused": "nothing links position 2 to position 1"}
+
+    def test_warnings_are_kept(self, family: Any) -> None:
+        import warnings
+
+        def warn(run: Run) -> dict[str, Any]:
+            warnings.warn("not quite", HarvestWarning, stacklevel=1)
+            return {"error": 1.0}
+
+        family(warn)
+        assert measure_run(Run("fake", "w", 0, {})) == {"error": 1.0, "warnings": ["not quite"]}
+
+    def test_no_jobs(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="--jobs 0"):
+            measure_missing([], Store(tmp_path), jobs=0)
+
+
+class TestErrors:
+    def test_formulas(self, simulation: Simulation) -> None:
+        truth = simulation.test_examination
+        found = Propensities(
+            Constant(tuple(range(1, 11)), 1, 0), {"b": np.full(9, np.log(0.5))}, None, tuple(range(1, 11))
+        )
+        ratio = np.where(np.arange(10) == 0, 1.0, 0.5) / truth
+        numbers = errors(found, simulation)
+        assert numbers["rel_error"] == pytest.approx(np.abs(1 - ratio).mean())
+        assert numbers["rel_error_authors"] == pytest.approx(np.abs(1 - 1 / ratio).mean())
+        assert numbers["abs_log"] == pytest.approx(np.abs(np.log(ratio)).mean())
+        assert numbers["by_position"] == pytest.approx(list(np.abs(1 - ratio).mean(axis=0)))
+
+    def test_positions_without_estimate_leave_no_error(self, simulation: Simulation) -> None:
+        found = Propensities(Constant((1, 2), 1, 0), {"b": np.zeros(1)}, None, tuple(range(1, 11)))
+        numbers = errors(found, simulation)
+        assert numbers["rel_error"] is None
+        assert numbers["unsupported"] == list(range(3, 11))
+        assert numbers["by_position"][2] is None
+
+    @pytest.mark.filterwarnings("ignore::clickharvest.errors.ConvergenceWarning")
+    def test_baselines_without_an_engine_equal_those_with_one(self, simulation: Simulation) -> None:
+        log = read_log(simulation.log)
+        for model, expected in ((CTR, click_rates(log)), (EM, em(log))):
+            np.testing.assert_allclose(fit_baseline(model, simulation).params["b"], expected.params["b"], rtol=1e-6)
+
+    def test_same_seed_same_numbers(self) -> None:
+        before = measure_run(small_run())
+        simulate_run.cache_clear()
+        assert measure_run(small_run()) == before != measure_run(small_run(seed=1))
+
+    def test_letor_corpus_comes_to_the_papers_number_of_queries(self) -> None:
+        path = Path(__file__).resolve().parents[2] / "shared" / "data" / "mq2008.txt.gz"
+        if not path.exists():
+            pytest.skip("the corpus mq2008.txt.gz is not on this machine")
+        run = load_experiment("table-pbm").runs(Plan(world="mq2008"))[0]
+        simulation = simulate_run(run.group, path)
+        assert simulation.served.sum() / 2 == pytest.approx(114_730, rel=0.01)
+        assert measure_run(Run(FAMILY, "mq2008", 0, run.log, fit_settings(CTR)), path)["queries"] == len(
+            simulation.train
+        )
+
+
+def test_measuring_needs_no_engine(tmp_path: Path) -> None:
+    code = f"""
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {{"ibis", "duckdb", "pyarrow", "sklearn", "altair", "typer", "rich", "pandas"}}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocked())
+from clickharvest.experiments import Run, experiment_ids, load_experiment
+from clickharvest.experiments.runner.measuring import measure_missing
+from clickharvest.experiments.runner.store import Store
+for name in experiment_ids():
+    experiment = load_experiment(name)
+    experiment.runs(experiment.plan(quick=True, corpus="synthetic"))
+from clickharvest.experiments.families.models import fit_settings
+runs = [Run({FAMILY!r}, "synthetic", 0, {SMALL!r}, fit_settings(model)) for model in ("CTR", "EM", "PBM")]
+from pathlib import Path
+print(measure_missing(runs, Store(Path({str(tmp_path)!r})), jobs=1))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+KILLED = """
+import sys
+import time
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+import clickharvest.experiments as experiments
+from clickharvest.experiments import Check, Experiment, Headline, Run
+from clickharvest.commands.reproduce import ReproduceOptions, run_reproduce
+
+def measure(run, source):
+    time.sleep(0.2)
+    return {"rel_error": float(np.random.default_rng(run.seed).random())}
+
+
+experiment = Experiment(
+    id="tiny", title="Tiny", claim="None.",
+    runs=lambda plan: [Run("tiny", plan.world, seed, {}) for seed in range(24)],
+    summarise=lambda results: [{"seed": r.run.seed, "RelError": r.numbers["rel_error"]} for r in results],
+    headline=lambda results: [Headline("RelError", 0.5, results.mean("rel_error"), runs=len(results))],
+    checks=lambda results: [Check("there are two dozen", len(results) == 24, f"{len(results)}")],
+)
+module = ModuleType("clickharvest.experiments.tiny")
+module.measure = measure
+module.EXPERIMENT, module.__spec__ = experiment, ModuleSpec(module.__name__, None)
+sys.modules[module.__name__] = module
+experiments.ORDER = ("tiny",)
+if __name__ == "__main__":
+    run_reproduce(["tiny"], ReproduceOptions(results=Path(sys.argv[1]), jobs=int(sys.argv[2])))
+"""
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu"}
+
+
+def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+
+    def command(folder: str, jobs: int) -> list[str]:
+        return [sys.executable, str(script), str(tmp_path / folder), str(jobs)]
+
+    def finished() -> list[Path]:
+        return sorted((tmp_path / "killed" / "synthetic" / "runs").glob("[!.]*.json"))
+
+    process = subprocess.Popen(command("killed", 2), env=environment(), stdout=subprocess.DEVNULL)
+    while len(finished()) < 2 and process.poll() is None:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    time.sleep(1.5)  # its workers end within a second
+    before = {path: path.stat().st_mtime_ns for path in finished()}
+    assert 2 <= len(before) < 24
+    assert not (tmp_path / "killed" / "synthetic" / "tiny.csv").exists()
+    for folder, jobs in (("killed", 2), ("whole", 1)):
+        subprocess.run(command(folder, jobs), env=environment(), check=True, stdout=subprocess.DEVNULL)
+    assert all(path.stat().st_mtime_ns == changed for path, changed in before.items())
+    for name in ("synthetic/tiny.csv", "synthetic/tiny.json", "reproduction.md"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+class TestCorpora:
+    def test_path_is_called_after_its_file(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.txt.gz").touch()
+        assert find_corpus(str(tmp_path / "mine.txt.gz")).name == "mine"
+
+    def test_unknown(self) -> None:
+        with pytest.raises(InputError, match="no corpus nowhere: expected synthetic, mq2007_part"):
+            find_corpus("nowhere")
+
+    def test_data_are_found_above(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "shared" / "data").mkdir(parents=True)
+        (tmp_path / "shared" / "data" / "some.parquet").touch()
+        (tmp_path / "work").mkdir()
+        monkeypatch.chdir(tmp_path / "work")
+        assert find_data("some.parquet") == tmp_path / "shared" / "data" / "some.parquet"
+        assert find_data("other.parquet") is None
+
+
+def results_of(experiment: Experiment, error: Callable[[Run], float], *, quick: bool = False) -> Results:
+    """Make up results: the error of each run, growing with the position."""
+    found = []
+    for run in experiment.runs(experiment.plan(quick=quick, corpus="synthetic")):
+        value = error(run)
+        numbers = dict.fromkeys(("rel_error", "rel_error_authors", "abs_log"), value)
+        by_position = [value * k / 5.5 for k in range(10)]
+        found.append(Result(run, numbers | {"by_position": by_position, "clicks": 10, "curve": "power"}))
+    return Results(found)
+
+
+def as_claimed(run: Run) -> float:
+    """Return an error as the paper and we say it comes out."""
+    jitter = 1 + 0.01 * run.seed
+    few = 1.0 if run["training_queries"] >= 5_000 else 1.2
+    violated = {"trust": 4.0, "cascade": 2.0}.get(run["clicks"], 1.0)
+    zeta = run["zeta"] * 0.02 * jitter
+    base = {PBM: 0.2 + 0.3 * run["eta"], CPBM: 0.11, CPBM_NETWORK: 0.11, CLICKSHARE: 0.02, EM: 0.6, CTR: 0.7}
+    base[CPBM_CONSTANT] = base[CPBM_NETWORK] + zeta
+    return base[run["model"]] * few * violated * jitter
+
+
+def all_wrong(run: Run) -> float:
+    """Return an error that falls where it should rise, and is largest where it should be smallest."""
+    violated = {"trust": 0.5, "cascade": 0.5}.get(run["clicks"], 1.0)
+    more = 1 + run["training_queries"] / 100_000 - 0.4 * run["zeta"]
+    return (
+        {CLICKSHARE: 3.0, CPBM: 2.0, CPBM_NETWORK: 2.0, CPBM_CONSTANT: 2.1 - 0.3 * run["zeta"]}.get(
+            run["model"], 1 - 0.4 * run["eta"]
+        )
+        * violated
+        * more
+    )
+
+
+JUDGED = (
+    "table-pbm",
+    "fig-data",
+    "fig-ctx",
+    "fig-rel",
+    "fig-rank",
+    *(i for i in experiment_ids() if i.startswith("beyond")),
+)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+class TestChecks:
+    def test_pass_where_claims_hold(self, name: str) -> None:
+        experiment = load_experiment(name)
+        for quick in (True, False):
+            checks = experiment.checks(results_of(experiment, as_claimed, quick=quick))
+            assert checks or (quick and name == "fig-rel")
+            assert [c.sentence for c in checks if not c.passed] == []
+
+    def test_fail_where_they_do_not(self, name: str) -> None:
+        experiment = load_experiment(name)
+        results = results_of(experiment, all_wrong)
+        if name == "fig-rank":
+            results = Results(
+                Result(r.run, r.numbers | {"by_position": r.numbers["by_position"][::-1]}) for r in results
+            )
+        checks = experiment.checks(results)
+        assert any(not c.passed for c in checks)
+
+    def test_tables_and_charts(self, name: str) -> None:
+        experiment = load_experiment(name)
+        results = results_of(experiment, as_claimed)
+        rows = experiment.summarise(results)
+        assert len({tuple(row) for row in rows}) == 1
+        assert experiment.headline(results)
+        assert experiment.chart(results).to_dict()["$schema"]
+
+
+def test_runs_without_estimate_are_counted() -> None:
+    experiment = load_experiment("fig-data")
+    results = results_of(experiment, as_claimed)
+    smallest = min(results.settings("training_queries"))
+    lost = {r.run for r in results.where(training_queries=smallest, model=PBM)[:2]}
+    results = Results(Result(r.run, {"refused": "no link"} if r.run in lost else r.numbers) for r in results)
+    row = next(r for r in experiment.summarise(results) if (r["training_queries"], r["model"]) == (smallest, PBM))
+    assert (row["runs"], row["without estimate"]) == (4, 2)

@@ -1,0 +1,178 @@
+"""Roles, the values that columns may hold, and the checks of rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pytest
+
+from clickharvest import read_log
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import ClickLog, identifier, number, same
+from clickharvest.logs.reading import resolve_roles
+from clickharvest.logs.validation import row_checks
+
+LOG: dict[str, Any] = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 0]}
+
+
+def values(log: ClickLog, column: str) -> list[Any]:
+    return log.engine.fetch(log.table.order_by("position").select(column), task="Reading")[column].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "clicks",
+    [
+        [1, 0], [True, False], [1.0, 0.0], ["1", "0"], ["True", "False"], ["TRUE", "false"], [" 1.0", "0 "],
+        [Decimal("1"), Decimal("0")],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_clicks_may_be_numbers_booleans_or_text(clicks: list[Any]) -> None:
+    log = read_log(pa.table(LOG | {"click": clicks}))
+    assert [float(value) for value in values(log, "clicks")] == [1.0, 0.0]
+    assert values(log, "impressions") == [1, 1]
+
+
+@pytest.mark.parametrize("positions", [[1, 2], [1.0, 2.0], ["1", "2"], ["1.0", " 2"], [Decimal("1.0"), Decimal(2)]])
+@pytest.mark.parametrize("base", [0, 1])
+def test_positions_may_be_numbers_or_text_from_0_or_1(positions: list[Any], base: int) -> None:
+    log = read_log(pa.table(LOG | {"position": positions}), position_base=base)
+    assert values(log, "position") == [2 - base, 3 - base]
+
+
+def test_positions_from_0() -> None:
+    table = pa.table(LOG | {"position": [0, 1], "original": [1, 0]})
+    log = read_log(table, position_base=0)
+    assert (values(log, "position"), values(log, "original")) == ([1, 2], [2, 1])
+
+
+def test_aggregated_rows_keep_their_counts() -> None:
+    counted = {name: LOG[name] for name in ("query", "doc", "position")} | {"clicks": [2, 0], "impressions": [5, 1]}
+    log = read_log(pa.table(counted))
+    assert (values(log, "clicks"), values(log, "impressions")) == ([2, 0], [5, 1])
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", 'qu"ote', "größe", "UPPER", "select", "a.b", "1", "`tick`", "{x}"])
+def test_columns_may_bear_any_name(name: str) -> None:
+    renamed = {name if column == "query" else column: rows for column, rows in LOG.items()}
+    assert values(read_log(pa.table(renamed), query=name), "query") == ["q", "q"]
+    log = read_log(pa.table(LOG | {name: ["x", "y"]}), context=[name])
+    assert values(log, name) == ["x", "y"]
+
+
+def test_a_column_may_have_a_role_and_be_context() -> None:
+    log = read_log(pa.table(LOG | {"q": ["q", "q"]}), query="q", context=["q"])
+    assert values(log, "q") == values(log, "query") == ["q", "q"]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [([True, None], "boolean"), ([1, 2], "int64"), ([1.5, None], "float64"), (["a", None], "string"),
+     ([Decimal("1.5"), Decimal(2)], "float64"), (pa.array([1, 2], pa.int8()), "int64"),
+     (pa.array([1, 2], pa.date32()), "string")],
+    ids=str,
+)  # fmt: skip
+def test_contexts_are_booleans_numbers_or_text(column: Any, kind: str) -> None:
+    log = read_log(pa.table(LOG | {"x": column}), context=["x"])
+    assert log.columns["x"].type() == ibis.dtype(kind)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted", "expected"),
+    [
+        ("click", {}, {"click": "click"}),
+        ("clicks impressions", {}, {"clicks": "clicks", "impressions": "impressions"}),
+        ("click clicks impressions", {"click": "click"}, {"click": "click"}),
+        ("click n impressions", {"clicks": "n"}, {"clicks": "n", "impressions": "impressions"}),
+        ("click page arm", {"ranker": "arm"}, {"click": "click", "page": "page", "ranker": "arm"}),
+        ("click page time", {"page": ""}, {"click": "click", "time": "time"}),
+    ],
+)
+def test_roles_default_to_their_names(columns: str, wanted: dict[str, str], expected: dict[str, str]) -> None:
+    required = {"query": "query", "doc": "doc", "position": "position"}
+    assert resolve_roles([*required, *columns.split()], required | wanted) == required | expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted", "message"),
+    [
+        ("query doc", {}, "missing column 'position': found query, doc; name the right one with --position COLUMN"),
+        ("query doc position", {}, "no click column"),
+        ("query doc position clicks", {}, "impressions is missing"),
+        ("query doc position impressions", {}, "clicks is missing"),
+        ("query doc position click clicks", {}, "both click and clicks"),
+        ("query doc position click", {"doc": ""}, "missing column ''"),
+    ],
+)
+def test_roles_that_cannot_be_resolved(columns: str, wanted: dict[str, str], message: str) -> None:
+    required = {"query": "query", "doc": "doc", "position": "position"}
+    with pytest.raises(InputError, match=message):
+        resolve_roles(columns.split(), required | wanted)
+
+
+def test_identifiers_compare_as_the_log_holds_them() -> None:
+    table = ibis.table({"x": "int32", "y": "string"}, name="t")
+    assert identifier(table.x).type().is_integer()
+    assert identifier(table.y).type().is_string()
+    assert identifier(table.y, ibis.dtype("int64")).type() == ibis.dtype("int64")
+    assert identifier(table.x, ibis.dtype("string")).type().is_string()
+
+
+def test_numbers_are_read_from_text() -> None:
+    table = ibis.memtable({"x": ["1", " 2.5 ", "true", "False", "x", "", None]})
+    read = ibis.duckdb.connect().to_pyarrow(number(table.x).name("x")).to_pylist()
+    assert read[:4] == [1.0, 2.5, 1.0, 0.0]
+    assert [value != value for value in read[4:6]] == [True, True]
+    assert read[6] is None
+
+
+def test_an_empty_context_equals_an_empty_context() -> None:
+    left = ibis.memtable(pa.table({"query": ["q"], "device": pa.array([None], "string")}))
+    right = left.view()
+    assert left.inner_join(right, same(left, right, ["query", "device"])).count().execute() == 1
+
+
+def test_a_file_is_never_read_before_its_columns_fit() -> None:
+    """Roles resolve on the schema alone: an unbound table, which cannot run, is refused for its columns."""
+    with pytest.raises(InputError, match="missing column 'doc'"):
+        read_log(ibis.table({"query": "string", "position": "int64"}, name="t"))
+
+
+def test_examples_are_three_at_most_and_short() -> None:
+    many = {name: column * 10 for name, column in LOG.items()} | {"doc": [None] * 20, "query": ["long " * 50] * 20}
+    with pytest.raises(InputError, match="20 of 20 rows are empty") as caught:
+        read_log(pa.table(many))
+    assert str(caught.value).count("(query=") == 3
+    assert len(str(caught.value)) < 500
+
+
+def test_further_kinds_of_problem_are_counted() -> None:
+    with pytest.raises(InputError, match=r"column 'doc': 1 of 2 rows are empty.*\(2 more kinds of problem"):
+        read_log(pa.table(LOG | {"doc": ["a", None], "position": [0, 1], "click": [3, 1]}))
+
+
+def test_a_position_below_base_0_is_told_so() -> None:
+    with pytest.raises(InputError, match="are less than 0") as caught:
+        read_log(pa.table(LOG | {"position": [-1, 0]}), position_base=0)
+    assert "--position-base" not in str(caught.value)
+
+
+def test_a_document_may_be_on_many_pages_but_once_on_each() -> None:
+    table = pa.table(LOG | {"visit": [1, 1], "page": [1, 2]})
+    assert len(values(read_log(table), "page")) == 2
+    with pytest.raises(InputError, match=r"column 'visit': 2 of 2 rows .* such as \(visit=1, doc='a'\)"):
+        read_log(table, page="visit")
+    assert not read_log(pa.table(LOG | {"page": [1, 1]}), page="").has("page")
+
+
+def test_whole_numbers_are_not_checked_for_wholeness() -> None:
+    for positions, checked in (([1, 2], False), (["1", "2"], True)):
+        checks = row_checks(read_log(pa.table(LOG | {"position": positions})))
+        assert ("are not whole numbers" in [check.problem for check in checks]) is checked
+
+
+def test_validation_can_be_left_out() -> None:
+    assert len(values(read_log(pa.table(LOG | {"click": [0, 0]}), validate=False), "clicks")) == 2

@@ -1,0 +1,237 @@
+"""Every source a log may come from gives the same rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ibis
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clickharvest import read_log
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.sources import file_format, open_source, spell_columns
+
+ROWS = {
+    "query": ["shoes", "shoes", 'red, or "blue"', "07"],
+    "doc": ["007", "7", "ü", "2024-01-01"],
+    "position": [1, 2, 1, 3],
+    "click": [1, 0, 0, 1],
+}
+TABLE = pa.table(ROWS)
+
+
+def canonical(log: ClickLog) -> list[tuple[Any, ...]]:
+    t = log.table
+    plain = t.select("query", "doc", *(t[name].cast("int64").name(name) for name in ("position", "clicks")))
+    return sorted(tuple(row.values()) for row in log.engine.fetch(plain, task="Reading").to_pylist())
+
+
+EXPECTED = sorted(zip(*ROWS.values(), strict=True))
+
+
+def csv_text(table: pa.Table, delimiter: str = ",") -> bytes:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, delimiter=delimiter)
+    writer.writerow(table.column_names)
+    writer.writerows(row.values() for row in table.to_pylist())
+    return buffer.getvalue().encode()
+
+
+def jsonl_text(table: pa.Table) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
+    "log.parquet": parquet_bytes,
+    "log.pq": parquet_bytes,
+    "log.csv": csv_text,
+    "semicolons.csv": lambda table: csv_text(table, ";"),
+    "log.tsv": lambda table: csv_text(table, "\t"),
+    "log.jsonl": jsonl_text,
+    "log.ndjson": jsonl_text,
+    "log.csv.gz": lambda table: gzip.compress(csv_text(table)),
+    "log.tsv.gz": lambda table: gzip.compress(csv_text(table, "\t")),
+    "log.jsonl.gz": lambda table: gzip.compress(jsonl_text(table)),
+    "LOG.CSV": csv_text,
+    "a b.csv": csv_text,
+    "it's.csv": csv_text,
+    'qu"ote.jsonl': jsonl_text,
+    "log[1].parquet": parquet_bytes,
+    "st*r?.csv": csv_text,
+    "übung.tsv": lambda table: csv_text(table, "\t"),
+    "2024.01.02.csv": csv_text,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_of_every_format_and_name(name: str, tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    path = tmp_path / name
+    path.write_bytes(WRITERS[name](TABLE))
+    assert canonical(read_log(path, engine=duckdb_engine)) == EXPECTED
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "jsonl", "csv.gz", "jsonl.gz"])
+@pytest.mark.parametrize("where", ["logs", "logs/*.{}", "logs/**/*.{}", "odd [1] *"])
+def test_folders_and_globs(ending: str, where: str, tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    nested = "**" in where or "*." not in where
+    folder = tmp_path / where.partition("/")[0]
+    parts = [folder / f"1.{ending}", (folder / "deep" / "er" if nested else folder) / f"2.{ending}"]
+    for part, rows in zip(parts, (TABLE[:2], TABLE[2:]), strict=True):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(WRITERS[f"log.{ending}"](rows))
+    (folder / "_SUCCESS").touch()
+    assert canonical(read_log(tmp_path / where.format(ending), engine=duckdb_engine)) == EXPECTED
+
+
+def test_files_of_a_folder_may_order_their_columns_differently(tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    (tmp_path / "1.csv").write_bytes(csv_text(TABLE[:2]))
+    (tmp_path / "2.csv").write_bytes(csv_text(TABLE[2:].select(["click", "position", "doc", "query"])))
+    assert canonical(read_log(tmp_path, engine=duckdb_engine)) == EXPECTED
+
+
+def test_hive_partitions_are_columns(tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    for device, rows in (("mobile", TABLE[:2]), ("desktop", TABLE[2:])):
+        folder = tmp_path / f"device={device}"
+        folder.mkdir()
+        pq.write_table(rows, folder / "part.parquet")
+    log = read_log(tmp_path, context=["device"], engine=duckdb_engine)
+    counts = log.engine.fetch(log.table.group_by("device").agg(n=log.table.count()), task="").to_pylist()
+    assert sorted(row["device"] for row in counts) == ["desktop", "mobile"]
+    assert canonical(log) == EXPECTED
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    path = tmp_path / "it's.duckdb"
+    pq.write_table(TABLE, tmp_path / "log.parquet")
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE SCHEMA shop")
+        con.execute(f"CREATE TABLE shop.clicks AS FROM '{tmp_path}/log.parquet'")
+        con.execute("CREATE VIEW seen AS FROM shop.clicks")
+        con.execute('CREATE TABLE "odd ""name" AS FROM shop.clicks')
+    return path
+
+
+@pytest.mark.parametrize("table", ["clicks", "shop.clicks", "seen", "main.seen", 'odd "name'])
+def test_tables_and_views_of_a_duckdb_file(warehouse: Path, table: str, duckdb_engine: DuckDBEngine) -> None:
+    assert canonical(read_log(warehouse, table=table, engine=duckdb_engine)) == EXPECTED
+
+
+def test_the_only_table_of_a_duckdb_file_needs_no_name(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "one.db")) as con:
+        con.register("log", TABLE)
+        con.execute("CREATE TABLE clicks AS FROM log")
+    assert canonical(read_log(tmp_path / "one.db")) == EXPECTED
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "pandas with an index": lambda: pd.DataFrame(ROWS, index=[3, 1, 4, 1]),
+    "pandas with categories": lambda: pd.DataFrame(ROWS).astype({"query": "category", "doc": "category"}),
+    "Polars": lambda: pl.DataFrame(ROWS),
+    "Polars, lazy": lambda: pl.LazyFrame(ROWS),
+    "Polars with categories": lambda: pl.DataFrame(ROWS).with_columns(pl.col("query").cast(pl.Categorical)),
+    "Arrow table": lambda: TABLE,
+    "Arrow batch": lambda: TABLE.to_batches()[0],
+    "Arrow reader": TABLE.to_reader,
+    "DuckDB relation": lambda: duckdb.from_arrow(TABLE),
+    "Ibis memtable": lambda: ibis.memtable(TABLE),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_tables_in_memory(kind: str) -> None:
+    assert canonical(read_log(FRAMES[kind]())) == EXPECTED
+
+
+def test_an_ibis_table_stays_in_its_own_connection() -> None:
+    con = ibis.duckdb.connect()
+    con.con.register("arrow", TABLE)
+    con.con.execute("CREATE TABLE clicks AS FROM arrow")
+    clicks = con.table("clicks")
+    log = read_log(clicks.filter(clicks.position < 3))
+    assert log.engine.backend is con
+    assert canonical(log) == [row for row in EXPECTED if row[2] < 3]
+
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    str.strip
+)
+rows = st.lists(st.tuples(names, names, st.integers(1, 99), st.integers(0, 1)), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.tsv", "log.jsonl", "log.csv.gz", "log.jsonl.gz"])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=rows)
+def test_any_log_reads_the_same_in_every_format(
+    name: str, rows: list[tuple[str, str, int, int]], tmp_path: Path, duckdb_engine: DuckDBEngine
+) -> None:
+    table = pa.table(dict(zip(ROWS, map(list, zip(*rows, strict=True)), strict=True)))
+    path = tmp_path / name
+    path.write_bytes(WRITERS[name](table))
+    assert canonical(read_log(path, engine=duckdb_engine, validate=False)) == sorted(rows)
+
+
+def test_numbers_and_words_mix_in_json_documents(tmp_path: Path) -> None:
+    docs = [7, "x", "2024-01-01"]
+    lines = [{"query": "q", "doc": doc, "position": 1, "click": True} for doc in docs]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert [row[1] for row in canonical(read_log(tmp_path / "log.jsonl"))] == ["2024-01-01", "7", "x"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([1, 2], "cannot read a log from list"),
+        (pl.Series([1]), "the Series cannot be converted"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "the DataFrame cannot be converted"),
+        (pd.DataFrame({"a": [1, "x"]}), "one type"),
+        (pa.table({"Query": ["q"], "query": ["r"]}), "'Query' and 'query' differ at most in upper and lower case"),
+    ],
+)
+def test_what_is_no_table_is_refused(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_source(source)
+
+
+def test_columns_of_a_file_that_differ_in_case_are_told_apart(tmp_path: Path) -> None:
+    """DuckDB renames the second one, so that the first is found by its name and the other never by accident."""
+    both = TABLE.append_column("Query", pa.array(["other"] * 4))
+    pq.write_table(both, tmp_path / "log.parquet")
+    assert canonical(read_log(tmp_path / "log.parquet")) == EXPECTED
+    with pytest.raises(InputError, match="missing context column 'Query': found query, doc, position, click, Query_1"):
+        read_log(tmp_path / "log.parquet", context=["Query"])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.PARQUET", "parquet"), ("s3://b/x.jsonl.zst", "jsonl"), ("csv", None), ("a.gz", None)]
+)
+def test_formats_are_told_by_the_name(name: str, kind: str | None) -> None:
+    assert file_format(name) == kind
+
+
+def test_many_columns_are_spelt_short() -> None:
+    assert spell_columns([]) == "no column"
+    assert spell_columns(["a\nb", "c"]) == "a b, c"
+    assert spell_columns([str(i) for i in range(100)]).endswith("10, 11 and 88 more")

@@ -1,0 +1,157 @@
+"""The same log gives the same interventions on a real local Spark as on DuckDB, row for row."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest.commands import app as cli
+from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+from clickharvest.errors import InputError
+from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
+from clickharvest.harvesting.designs import Design, Rankings, Swap
+from clickharvest.harvesting.interventions import read_interventions
+from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+from clickharvest.logs.reading import read_log
+from clickharvest.simulate import simulate_ab_log
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def ab_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with text, numbers, empty contexts and an original position."""
+    table, _ = simulate_ab_log(pages=1500, queries=25, seed=5)
+    n = table.num_rows
+    length = [None if i % 7 == 0 else i // 10 % 4 / 2 for i in range(n)]
+    table = table.append_column("length", pa.array(length)).append_column("original", table["position"])
+    device = pa.array([None if i // 10 % 11 == 0 else d for i, d in enumerate(table["device"].to_pylist())])
+    table = table.set_column(table.column_names.index("device"), "device", device)
+    path = tmp_path_factory.mktemp("log") / "clicks.parquet"
+    pq.write_table(table.append_column("time", table["page"]), path)
+    return path
+
+
+def rankings_of(path: Path) -> pa.Table:
+    return pq.read_table(path).group_by(["query", "ranker", "doc", "position"]).aggregate([])
+
+
+@pytest.mark.parametrize("unit", ["context", "query"])
+@pytest.mark.parametrize("kind", ["realised", "rankings", "swap"])
+def test_interventions_are_the_same_row_for_row(
+    ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, unit: Any, kind: str
+) -> None:
+    designs: dict[str, Design | None] = {
+        "realised": None,
+        "rankings": Rankings(rankings_of(ab_log)),
+        "swap": Swap.uniform(3),
+    }
+    tables = []
+    for engine in (duckdb_engine, spark_engine):
+        log = read_log(ab_log, context=["device", "length"], engine=engine)
+        tables.append(harvest(log, unit=unit, max_position=8, design=designs[kind]).to_arrow())
+    on_duckdb, on_spark = tables
+    assert on_spark.drop(["exposure"]).equals(on_duckdb.drop(["exposure"]))
+    assert on_spark["exposure"].to_pylist() == pytest.approx(on_duckdb["exposure"].to_pylist(), rel=1e-12)
+
+
+def test_the_real_log_is_the_same_on_both(
+    yandex_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    paths = {}
+    for engine in (duckdb_engine, spark_engine):
+        paths[engine.name] = tmp_path / f"{engine.name}.parquet"
+        harvest_to_parquet(read_log(yandex_log, page="session", engine=engine), paths[engine.name])
+    on_spark = read_interventions(paths["spark"])
+    assert on_spark.to_arrow().equals(read_interventions(paths["duckdb"]).to_arrow(), check_metadata=True)
+    assert (on_spark.clicked().n_units, on_spark.clicked().clicks.sum()) == (404, 39_677)
+
+
+def test_the_diagnosis_is_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:
+    found: list[Diagnosis] = []
+    for engine in (duckdb_engine, spark_engine):
+        log = read_log(ab_log, context=["device", "length"], engine=engine)
+        found.append(diagnose(log, traffic={"a": 1, "b": 1, "c": 1}))
+    on_duckdb, on_spark = found
+    for ours, theirs in zip(on_spark.pairs, on_duckdb.pairs, strict=True):
+        assert asdict(ours) == pytest.approx(asdict(theirs))
+    assert on_spark.segments == on_duckdb.segments
+    assert on_spark.totals == on_duckdb.totals
+    for ours, theirs in zip(on_spark.findings, on_duckdb.findings, strict=True):
+        assert ours.value == pytest.approx(theirs.value)
+        assert ours.p_value == pytest.approx(theirs.p_value)
+        assert replace(ours, value=None, p_value=None) == replace(theirs, value=None, p_value=None)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "jsonl"])
+def test_text_files_read_alike(
+    ending: str, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
+) -> None:
+    rows = [{"query": "q", "doc": "007", "rank": k, "click": k == 1, "length": 1.5 * k} for k in (1, 2)]
+    rows += [{"query": "q", "doc": "7", "rank": k, "click": k == 2, "length": 3.0} for k in (1, 3)]
+    path = tmp_path / f"clicks.{ending}"
+    if ending == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        options = csv.WriteOptions(delimiter="\t" if ending == "tsv" else ",")
+        with pa.output_stream(path, compression="gzip" if ending.endswith("gz") else None) as stream:
+            csv.write_csv(pa.Table.from_pylist(rows), stream, options)
+    on_duckdb, on_spark = (
+        harvest(read_log(path, position="rank", context=["length"], engine=engine), unit="query")
+        for engine in (duckdb_engine, spark_engine)
+    )
+    assert on_spark.to_arrow().equals(on_duckdb.to_arrow())
+    assert on_spark.n_units == 2
+
+
+def test_spark_reads_its_own_tables(ab_log: Path, spark_engine: SparkEngine) -> None:
+    spark_engine.session.read.parquet(str(ab_log)).createOrReplaceTempView("clicks_view")
+    log = read_log("clicks_view", engine=spark_engine)
+    assert harvest(log).to_arrow().equals(harvest(read_log(ab_log)).to_arrow())
+    with pytest.raises(InputError, match="neither a file nor a table"):
+        read_log("no_such_view", engine=spark_engine)
+
+
+def test_dataframes_go_to_spark(ab_log: Path, spark_engine: SparkEngine) -> None:
+    log = read_log(pq.read_table(ab_log), engine=spark_engine)
+    assert harvest(log).to_arrow().equals(harvest(read_log(ab_log)).to_arrow())
+
+
+def test_bad_rows_are_told_alike(tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:
+    (tmp_path / "clicks.csv").write_text("query,doc,position,click\nq,a,first,1\nq,b,2,0\n")
+    messages = []
+    for engine in (duckdb_engine, spark_engine):
+        with pytest.raises(InputError) as raised:
+            read_log(tmp_path / "clicks.csv", engine=engine)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    assert "1 of 2 rows are not whole numbers" in messages[0]
+
+
+def test_the_command_line_on_spark(
+    ab_log: Path,
+    spark_engine: SparkEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "out.parquet"
+    arguments = ["harvest", str(ab_log), "--engine", "spark", "--context", "device", "-o", str(output), "--json"]
+    monkeypatch.setattr(sys, "argv", ["clickharvest", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    on_duckdb = harvest(read_log(ab_log, context=["device"]))
+    assert json.loads(capsys.readouterr().out)["units"] == on_duckdb.n_units
+    assert read_interventions(output).to_arrow().equals(on_duckdb.to_arrow())

@@ -1,0 +1,371 @@
+"""Propensity SVM-Rank: sums over pairs against explicit ones, optima against a brute-force dual solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from sklearn.base import clone
+from sklearn.svm import LinearSVC
+
+from clickharvest.errors import ConvergenceWarning, InputError, NotIdentifiedError
+from clickharvest.rank import (
+    PropensitySVMRank,
+    PropensitySVMRankCV,
+    RankingData,
+    SVMRank,
+    ranking_data,
+)
+from clickharvest.rank.svm import crossvalidation as crossvalidation_module
+from clickharvest.rank.svm import newton as newton_module
+from clickharvest.rank.svm import sheets as sheets_module
+from clickharvest.rank.svm.hinge import Contests
+from clickharvest.rank.svm.newton import DualPoint
+from clickharvest.rank.svm.sheets import Line, Margins
+from clickharvest.rank.svm.svm_rank import click_contests, grade_contests
+
+Array = NDArray[np.float64]
+Pair = tuple[int, int, float]
+
+
+def random_data(
+    seed: int, *, lists: int = 12, most: int = 7, features: int = 4, share: float = 0.4, **more: Any
+) -> RankingData:
+    """Lists of 1 to `most` documents, some clicked several times with different propensities, some never."""
+    random = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(random.integers(1, most + 1, lists))])
+    x = random.normal(size=(starts[-1], features))
+    rows = np.flatnonzero(random.random(starts[-1]) < share)
+    clicked = np.concatenate([rows, random.choice(rows, len(rows) // 2)])
+    propensity = random.choice([1.0, 0.5, 0.2, 0.05, 0.001], len(clicked))
+    return ranking_data(x, starts, clicked, propensity, clicks=random.integers(1, 4, len(clicked)), **more)
+
+
+def click_pairs(data: RankingData, C: float, clip: float) -> Iterator[Pair]:
+    """Spell the definition out: pairs (i, j, cost) of every click record and every other document of its list."""
+    for i, p, clicks in zip(data.clicked, data.propensity, data.clicks, strict=True):
+        k = int(np.searchsorted(data.starts, i, side="right")) - 1
+        for j in range(data.starts[k], data.starts[k + 1]):
+            if j != i:
+                yield int(i), j, C / data.clicks.sum() * clicks / max(p, clip)
+
+
+def objective(w: Array, x: Array, pairs: list[Pair]) -> float:
+    return 0.5 * float(w @ w) + sum(cost * max(0.0, 1 - float(w @ (x[i] - x[j]))) for i, j, cost in pairs)
+
+
+def brute_force(x: Array, pairs: list[Pair]) -> float:
+    """Return the least objective by an established solver that is given every pair; half of them mirrored."""
+    sign = np.where(np.arange(len(pairs)) % 2, 1, -1)
+    differences = np.array([x[i] - x[j] for i, j, _ in pairs]) * sign[:, None]
+    costs = np.array([cost for *_, cost in pairs])
+    svm = LinearSVC(loss="hinge", fit_intercept=False, C=1.0, tol=1e-10, max_iter=5_000_000, random_state=0)
+    return objective(svm.fit(differences, sign, sample_weight=costs).coef_[0], x, pairs)
+
+
+def explicit(contests: Contests) -> list[Pair]:
+    pairs = []
+    for k in range(len(contests)):
+        pool = contests.pool[contests.pool_starts[k] : contests.pool_starts[k + 1]]
+        for a in range(contests.winner_starts[k], contests.winner_starts[k + 1]):
+            pairs += [(contests.winners[a], j, contests.costs[a]) for j in pool if j != contests.winners[a]]
+    return pairs
+
+
+WAYS = {"pair by pair": 1e9, "sorted": 0.0, "some sorted": 1.0}
+
+
+@pytest.mark.parametrize("width", [4.0, 0.3, 0.03])
+@pytest.mark.parametrize("kind", ["clicks", "grades"])
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_are_those_of_the_pairs(width: float, kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
+    random = np.random.default_rng(1)
+    data = random_data(2, lists=120, most=9)
+    n = data.features.shape[0]
+    contests = click_contests(data, 3.0, 0.01)
+    if kind == "grades":
+        contests = grade_contests(random.integers(0, 4, n), data.starts, n, 3.0)
+    scores = random.normal(100, 0.6, n)
+    pairs = explicit(contests)
+    assert contests.n_pairs == len(pairs)
+    i, j = np.array([pair[:2] for pair in pairs]).T
+    c = np.array([cost for *_, cost in pairs])
+    u = 1 - scores[i] + scores[j]
+    alpha = np.clip(u / width, 0, 1)
+    readings = {type(sheet.read(np.append(scores, -np.inf), width)) for sheet in contests.sheets}
+    assert readings == {"pair by pair": {Margins}, "sorted": {Line}, "some sorted": {Margins, Line}}[way]
+    found = contests.slopes(scores, width)
+    assert_allclose(found.exact, np.sum(c * np.maximum(u, 0)))
+    assert_allclose(found.smooth, np.sum(c * (alpha * u - width / 2 * alpha**2)))
+    assert_allclose(found.excess, np.sum(c * (np.maximum(u, 0) - alpha * u)), atol=1e-9)
+    assert_allclose(found.gradient, np.bincount(j, c * alpha, n) - np.bincount(i, c * alpha, n), atol=1e-9)
+    near = (u > 0) & (u < width)
+    v = random.normal(size=n)
+    pull = np.where(near, c / width * (v[i] - v[j]), 0.0)
+    curvature = contests.curvature(scores, width)
+    product = np.zeros(n)
+    product[curvature.rows] = curvature @ v[curvature.rows]
+    assert near.any()
+    assert_allclose(product, np.bincount(i, pull, n) - np.bincount(j, pull, n), atol=1e-9)
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize(("seed", "clip"), [(0, 0.01), (1, 0.3), (2, 0.0)])
+@pytest.mark.parametrize("way", WAYS)
+def test_optimum_equals_brute_force(
+    C: float, seed: int, clip: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
+    data = random_data(seed)
+    x = np.asarray(data.features.matrix)
+    pairs = list(click_pairs(data, C, clip))
+    least = brute_force(x, pairs)
+    ranker = PropensitySVMRank(C=C, clip=clip).fit(data)
+    assert_allclose(objective(ranker.coef_, x, pairs), least, rtol=1e-4)
+    assert_allclose(ranker.objective_, objective(ranker.coef_, x, pairs), rtol=1e-9)
+    assert ranker.gap_ <= 1.01e-4
+    assert ranker.objective_ / (1 + ranker.gap_) <= least * (1 + 1e-12), "the certificate must be a lower bound"
+
+
+def test_the_gap_shrinks_as_asked() -> None:
+    data = random_data(5, lists=40)
+    loose, tight = (PropensitySVMRank(C=10, tol=tol).fit(data) for tol in (1e-2, 1e-6))
+    assert tight.gap_ <= 1.01e-6 < loose.gap_ <= 1.1e-2
+    assert loose.objective_ / (1 + loose.gap_) <= tight.objective_ <= loose.objective_
+
+
+def test_grades_equal_brute_force() -> None:
+    random = np.random.default_rng(3)
+    starts = np.array([0, 6, 7, 12, 18])
+    x, grades = random.normal(size=(18, 3)), random.integers(0, 4, 18)
+    list_of = np.repeat(np.arange(4), np.diff(starts))
+    better = [(i, j) for i in range(18) for j in range(18) if list_of[i] == list_of[j] and grades[i] > grades[j]]
+    n = len({i for i, _ in better})
+    pairs = [(i, j, 2.0 / n) for i, j in better]
+    ranker = SVMRank(C=2.0).fit(x, grades, starts)
+    assert_allclose(objective(ranker.coef_, x, pairs), brute_force(x, pairs), rtol=1e-4)
+
+
+def test_pages_of_one_query_may_share_a_list() -> None:
+    data = random_data(7, lists=6)
+    n_docs, records = data.features.shape[0], len(data.clicked)
+    one_by_one = ranking_data(
+        np.tile(np.asarray(data.features.matrix), (records, 1)),
+        np.concatenate([[0], (data.starts[1:] + n_docs * np.arange(records)[:, None]).ravel()]),
+        data.clicked + n_docs * np.arange(records),
+        data.propensity,
+        clicks=data.clicks,
+    )
+    together, apart = (PropensitySVMRank(tol=1e-6).fit(each) for each in (data, one_by_one))
+    assert_allclose(apart.objective_, together.objective_, rtol=2e-6)
+    assert_allclose(apart.coef_, together.coef_, atol=5e-3)
+
+
+@pytest.mark.parametrize("kind", ["single", "csr", "coo"])
+def test_single_precision_and_sparse_features(kind: str) -> None:
+    data = random_data(8, lists=30)
+    x = np.round(np.asarray(data.features.matrix) * (np.abs(data.features.matrix) > 0.7), 2)
+    given: Any = {"single": x.astype(np.float32), "csr": csr_array(x), "coo": coo_array(x)}[kind]
+    wanted, found = (
+        PropensitySVMRank(C=5).fit(ranking_data(each, data.starts, data.clicked, data.propensity))
+        for each in (x, given)
+    )
+    assert_allclose(found.objective_, wanted.objective_, rtol=2e-4)
+    assert_allclose(found.predict(given), x @ found.coef_, rtol=1e-5, atol=1e-5)
+
+
+def test_a_start_on_an_eighth_of_the_lists_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = random_data(9, lists=600, features=6)
+    monkeypatch.setattr(newton_module, "FEW", 10_000)
+    plain = PropensitySVMRank(C=3, tol=1e-5).fit(data)
+    sizes = []
+
+    def thin(contests: Contests, step: int) -> Any:
+        few, rows = original(contests, step)
+        sizes.append((len(contests), len(few)))
+        assert_allclose(few.costs.sum(), contests.costs.sum(), rtol=0.3)
+        return few, rows
+
+    original = Contests.thin
+    monkeypatch.setattr(newton_module, "FEW", 300)
+    monkeypatch.setattr(Contests, "thin", thin)
+    thinned = PropensitySVMRank(C=3, tol=1e-5).fit(data)
+    assert len(sizes) == 1
+    assert 7 < sizes[0][0] / sizes[0][1] <= 8
+    assert_allclose(thinned.objective_, plain.objective_, rtol=2e-5)
+
+
+@pytest.mark.parametrize("gather", [0, 10**9], ids=["changes only", "all documents"])
+def test_gradients_from_the_slopes_that_changed(gather: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newton_module, "GATHER", gather)
+    data = random_data(11, lists=80)
+    x, contests = np.asarray(data.features.matrix), click_contests(data, 3.0, 0.01)
+    problem = newton_module._Smoothed(data.features, contests)
+    w = np.random.default_rng(0).normal(size=4)
+    for width, t in ((1.0, 1.0), (0.1, 1.0), (0.1, 1.01)):
+        wanted = t * w + x.T @ contests.slopes(x @ (t * w), width).gradient
+        assert_allclose(problem.gradient(problem.at(t * w, width)), wanted, rtol=1e-9)
+
+
+def test_mixtures_of_dual_points() -> None:
+    """The best mixture is at least as good as any on a grid, both ends included."""
+    random = np.random.default_rng(0)
+    inner = 0
+    for _ in range(50):
+        one, other = (DualPoint(random.normal(), random.normal(size=3)) for _ in range(2))
+        shares = np.linspace(0, 1, 101)
+        images = one.image + shares[:, None] * (other.image - one.image)
+        values = one.total + shares * (other.total - one.total) - 0.5 * (images**2).sum(axis=1)
+        assert values.max() - 1e-12 <= one.mixed(other).value <= values.max() + 1e-2
+        inner += 0 < values.argmax() < 100
+    assert inner > 10
+    same = DualPoint(1.0, np.ones(2))
+    assert same.mixed(DualPoint(2.0, np.ones(2))).total == 2.0
+    assert same.mixed(DualPoint(0.5, np.ones(2))).total == 1.0
+
+
+def test_weights_undo_position_bias() -> None:
+    """The logger shows good documents low: counted at face value clicks teach its order, weighted the true one."""
+    random = np.random.default_rng(0)
+    lists, size = 3_000, 6
+    x = random.normal(size=(lists, size, 2))
+    relevance = 1 / (1 + np.exp(-2 * x[:, :, 0]))
+    rank = np.argsort(np.argsort(x[:, :, 0] + 1.5 * x[:, :, 1], axis=1), axis=1)
+    propensity = (1.0 + rank) ** -1.5
+    clicked = np.flatnonzero(random.random((lists, size)) < propensity * relevance)
+    rows, starts = x.reshape(-1, 2), np.arange(lists + 1) * size
+    naive = PropensitySVMRank().fit(ranking_data(rows, starts, clicked)).coef_
+    fair = PropensitySVMRank().fit(ranking_data(rows, starts, clicked, propensity.ravel()[clicked])).coef_
+    assert abs(fair[1]) < 0.15 * fair[0]
+    assert abs(naive[1]) > 0.5 * abs(naive[0])
+
+
+def test_scikit_learn_manners() -> None:
+    ranker = PropensitySVMRank(C=3.0, clip=0.1)
+    assert repr(ranker) == "PropensitySVMRank(C=3.0, clip=0.1)"
+    data = random_data(0)
+    ranker.fit(data)
+    copy = clone(ranker)
+    assert copy.get_params() == ranker.get_params()
+    assert not hasattr(copy, "coef_")
+    assert_allclose(copy.fit(data).coef_, ranker.coef_)
+    assert copy.set_params(C=0.5).C == 0.5
+    assert clone(PropensitySVMRankCV(costs=(1.0,), folds=3)).folds == 3
+    with pytest.raises(InputError, match="no parameter 'D'"):
+        ranker.set_params(D=1)
+    with pytest.raises(InputError, match="not fitted"):
+        clone(ranker).predict([[1.0] * 4])
+    with pytest.raises(InputError, match="3 features: the ranker knows 4"):
+        ranker.predict([[1.0] * 3])
+
+
+def test_too_few_steps_warn() -> None:
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        PropensitySVMRank(C=10, tol=1e-8, max_iter=2).fit(random_data(4))
+
+
+@pytest.mark.parametrize("params", [{"C": 0.0}, {"C": np.nan}, {"clip": -1.0}])
+def test_costs_that_make_no_sense(params: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="expected"):
+        PropensitySVMRank(**params).fit(random_data(0))
+
+
+def test_nothing_to_learn_from() -> None:
+    with pytest.raises(NotIdentifiedError, match="shares its list"):
+        PropensitySVMRank().fit(ranking_data([[1.0], [2.0]], [0, 1, 2], [0, 1]))
+    with pytest.raises(NotIdentifiedError, match="two grades"):
+        SVMRank().fit([[1.0], [2.0]], [1, 1], [0, 2])
+    with pytest.raises(InputError, match="a grade for each document"):
+        SVMRank().fit([[1.0], [2.0]], [1], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": [["a"], ["b"], ["c"]]}, "not numbers"),
+        ({"features": [1.0, 2.0, 3.0]}, "1 dimensions"),
+        ({"features": [[1.0], [np.nan], [0.0]]}, "infinite or no numbers"),
+        ({"starts": [0, 2]}, "rise from 0"),
+        ({"starts": [0, 2.5, 3]}, "whole numbers"),
+        ({"clicked": [3]}, "rows from 0 to 2"),
+        ({"propensity": [0.0]}, "not positive"),
+        ({"propensity": [np.nan]}, "no finite numbers"),
+        ({"propensity": [1.0, 1.0]}, "as many as clicked"),
+        ({"clicks": [-1]}, "negative"),
+        ({"query": ["a"]}, "each of the 2 lists"),
+        ({"impressions": [-1, 1]}, "negative"),
+    ],
+)
+def test_data_that_make_no_sense(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"features": [[1.0], [2.0], [3.0]], "starts": [0, 2, 3], "clicked": [0]}
+    with pytest.raises(InputError, match=message):
+        ranking_data(**given | change)
+
+
+def memorable(lists_per_query: int) -> RankingData:
+    """Queries whose clicked document only they know: a feature of its own, and nothing that other queries share."""
+    queries, size = 40, 4
+    random = np.random.default_rng(0)
+    clicked = random.integers(0, size, queries)
+    block = np.zeros((queries, size, queries * size))
+    block[np.arange(queries)[:, None], np.arange(size), np.arange(queries * size).reshape(queries, size)] = 1.0
+    lists = np.repeat(np.arange(queries), lists_per_query)
+    starts = np.arange(len(lists) + 1) * size
+    return ranking_data(block[lists].reshape(-1, queries * size), starts, starts[:-1] + clicked[lists], query=lists)
+
+
+def test_folds_are_split_by_query() -> None:
+    """Knowing the other lists of a query would put its document first; by query, it is any of four."""
+    ranker = PropensitySVMRankCV(costs=[1.0, 10.0], clips=[0.1], folds=4).fit(memorable(5))
+    assert all(1.9 < candidate.rank < 3.1 for candidate in ranker.candidates_)
+    assert_allclose(ranker.predict(np.eye(160)).reshape(40, 4).argmax(axis=1), memorable(1).clicked % 4)
+
+
+def test_cross_validation_judges_by_held_out_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every candidate's rank is the SNIPS estimate of fits that did not see the query."""
+    random = np.random.default_rng(1)
+    lists, size, folds = 90, 6, 3
+    x = random.normal(size=(lists * size, 3))
+    starts = np.arange(lists + 1) * size
+    clicked = (x[:, 0] + random.gumbel(size=len(x))).reshape(lists, size).argmax(axis=1) + starts[:-1]
+    propensity = random.choice([1.0, 0.3, 0.05], lists)
+    monkeypatch.setattr(crossvalidation_module, "SEARCH_TOL", 1e-7)
+    ticks: list[float] = []
+    ranker = PropensitySVMRankCV(
+        costs=[3.0, 0.01], clips=[0.3, 0.01], folds=folds, seed=5, progress=lambda _, share: ticks.append(share)
+    ).fit(ranking_data(x, starts, clicked, propensity))
+    fold = np.random.default_rng(5).permutation(np.arange(lists) % folds)
+    for candidate in ranker.candidates_:
+        rank = np.zeros(lists)
+        for k in range(folds):
+            seen = np.flatnonzero(fold != k)
+            docs = (starts[seen][:, None] + np.arange(size)).ravel()
+            own = clicked[seen] - starts[seen] + np.arange(len(seen)) * size
+            part = ranking_data(x[docs], np.arange(len(seen) + 1) * size, own, propensity[seen])
+            scores = PropensitySVMRank(C=candidate.C, clip=candidate.clip, tol=1e-7).fit(part).predict(x)
+            higher = scores.reshape(lists, size) >= scores[clicked][:, None]
+            rank = np.where(fold == k, higher.sum(axis=1), rank)
+        weights = 1 / np.maximum(propensity, 0.01)
+        assert_allclose(candidate.rank, (weights @ rank) / weights.sum(), rtol=0.01)
+    best = min(ranker.candidates_, key=lambda candidate: candidate.rank)
+    assert [candidate.chosen for candidate in ranker.candidates_] == [one is best for one in ranker.candidates_]
+    assert (ranker.C_, ranker.clip_) == (best.C, best.clip)
+    assert len(ticks) == 4 * folds
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == 1.0
+
+
+def test_cross_validation_refuses() -> None:
+    data = random_data(0)
+    with pytest.raises(InputError, match="folds of"):
+        PropensitySVMRankCV(folds=50).fit(data)
+    with pytest.raises(InputError, match="choose from"):
+        PropensitySVMRankCV(costs=[]).fit(data)
+    only = PropensitySVMRankCV(costs=[2.0], clips=[0.1]).fit(data)
+    assert (only.C_, only.candidates_) == (2.0, [])

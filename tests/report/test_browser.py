@@ -1,0 +1,341 @@
+"""The report in a real browser: the page's own curves against the model's, its controls, hostile names, downloads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from chromium import Browser, Page, find_chromium
+from clickharvest.baselines import pivot_one
+from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.logs.reading import read_log
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import CURVES, flatten_params, make_curve
+from clickharvest.model.propensities import Propensities
+from clickharvest.report.evidence import Evidence, clipping_table
+from clickharvest.report.page import write_report
+from clickharvest.simulate import simulate_ab_log
+
+CONTEXTS: dict[str, list[Any]] = {
+    "device": ["phone", "desk", "phone", "watch", None, "phone"],
+    "age": [20.5, None, 30.0, 41.0, 55.0, 31.0],
+    "pays": [True, False, False, None, True, False],
+    "width": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+}
+HOSTILE = {
+    "script": "<script>document.title='hacked'</script>",
+    "image": "<img src=x onerror=\"document.title='hacked'\">",
+    "quotes": "\"double\" 'single' `back` \\u003cb\\u003e &lt;b&gt;",
+    "emoji": "🦊👩‍👩‍👧‍👦 fox",
+    "right to left": "עברית \u202eesrever\u202c و العربية",
+    "long": "x" * 300,
+    "formula": "=1+1",
+    "lines": "one\u2028two\n\tthree</script>",
+}
+ALL = [(name, {}) for name in CURVES] + [("mlp", {"width": 0}), ("lowrank", {"rank": 3})]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        told = "Chromium is not installed: scripts/debian-packages installs it"
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+def random_model(name: str, anchor: int = 1, seed: int = 0, table: Any = None, **shape: int) -> Propensities:
+    """A model of positions 1, 2, 4, 7, of which 3 was shown too, with draws around it."""
+    encoder = ContextEncoder.fit(CONTEXTS if table is None else table)
+    curve = make_curve(name, (1, 2, 4, 7), anchor, len(encoder.feature_names), **shape)
+    random = np.random.default_rng(seed)
+    params = {key: value + 0.3 * random.normal(size=np.shape(value)) for key, value in curve.init(random).items()}
+    flat = flatten_params(params)
+    draws = flat + 0.1 * random.normal(size=(80, len(flat)))
+    return Propensities(curve, params, encoder, (1, 2, 3, 4, 7), draws=draws, draws_kind="bootstrap")
+
+
+def show(browser: Browser, folder: Path, model: Propensities, evidence: Evidence | None = None, **view: Any) -> Page:
+    write_report(folder / "report.html", model, evidence)
+    return browser.open((folder / "report.html").as_uri(), **view)
+
+
+def choose(page: Page, column: str, value: Any) -> None:
+    """Set a control as a reader would: a menu by its text, a slider by its share of the way."""
+    found = page.run(
+        f"""(() => {{
+          const named = (c) => c.querySelector('bdi').title === {json.dumps(column)};
+          const label = [...document.querySelectorAll('.control')].find(named);
+          const input = label.querySelector('select, input[type=range]');
+          if (input.tagName === 'SELECT') {{
+            input.selectedIndex = [...input.options].findIndex(o => o.title === {json.dumps(value)});
+            input.dispatchEvent(new Event('change'));
+          }} else {{
+            input.value = 1000 * {json.dumps(value)};
+            input.dispatchEvent(new Event('input'));
+          }}
+          return input.tagName === 'SELECT' ? input.selectedIndex >= 0 : true;
+        }})()"""
+    )
+    assert found, (column, value)
+    page.settle()
+
+
+def read_csv(page: Page, figure: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(page.run(f"clickharvest.csv({figure!r})"))))
+
+
+def assert_equal(rows: list[dict[str, Any]], model: Propensities, contexts: dict[str, list[Any]]) -> None:
+    """Rows of one curve hold what the model predicts; their bands, from rounded draws, to a thousandth of the width."""
+    expected = model.predict(contexts)
+    assert [int(row["position"]) for row in rows] == list(model.shown)
+    for row, p, low, high, known in zip(
+        rows, expected.propensity[0], expected.lower[0], expected.upper[0], expected.supported, strict=True
+    ):
+        if not known:
+            assert row["propensity"] == row["lower"] == row["upper"] == ""
+            continue
+        assert float(row["propensity"]) == pytest.approx(p, rel=1e-9)
+        for name, end in (("lower", low), ("upper", high)):
+            assert float(row[name]) == pytest.approx(end, abs=1e-3 * (high - low) + 1e-12)
+
+
+@pytest.mark.parametrize("anchor", [1, 4])
+@pytest.mark.parametrize(("name", "shape"), ALL)
+def test_the_page_computes_what_the_model_does(
+    name: str, shape: dict[str, int], anchor: int, browser: Browser, tmp_path: Path
+) -> None:
+    model = random_model(name, anchor, seed=len(name), **shape)
+    page = show(browser, tmp_path, model)
+    choose(page, "device", "watch")
+    choose(page, "age", 0.75)
+    choose(page, "pays", "yes")
+    choose(page, "width", 0.0)
+    part = model.encoder.parts[1] if model.encoder else None
+    assert part is not None
+    chosen = {"device": ["watch"], "age": [part.mean + 1.25 * part.sd], "pays": [True]}
+    chosen["width"] = [float(np.mean(CONTEXTS["width"]) - 2.5 * np.std(CONTEXTS["width"]))]
+    rows = read_csv(page, "curves")
+    assert_equal([row for row in rows if row["curve"] == "your context"], model, chosen)
+    random = np.random.default_rng(1)
+    x = np.concatenate([random.normal(size=(6, model.curve.n_features)), np.full((1, model.curve.n_features), 30.0)])
+    found = page.run(f"{x.tolist()}.map(x => clickharvest.predict(x).filter(d => d.p !== null).map(d => d.p))")
+    expected = model.predict_encoded(x)
+    np.testing.assert_allclose(found, expected.propensity[:, expected.supported], rtol=1e-9, atol=1e-300)
+    assert page.complaints() == []
+    page.close()
+
+
+def test_missing_and_unseen_values_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
+    model = random_model("linear")
+    page = show(browser, tmp_path, model)
+    choose(page, "device", "missing")
+    choose(page, "pays", "missing")
+    page.run("document.querySelector('.control .missing input').click()")
+    page.settle()
+    mean = float(np.mean(CONTEXTS["width"]))
+    rows = [row for row in read_csv(page, "curves") if row["curve"] == "your context"]
+    assert_equal(rows, model, {"device": [None], "age": [None], "pays": [None], "width": [mean]})
+    choose(page, "device", "other")
+    rows = [row for row in read_csv(page, "curves") if row["curve"] == "your context"]
+    assert_equal(rows, model, {"device": ["unheard of"], "age": [None], "pays": [None], "width": [mean]})
+    page.close()
+
+
+def test_sliders_change_the_picture_and_the_numbers_shown(browser: Browser, tmp_path: Path) -> None:
+    model = random_model("linear")
+    page = show(browser, tmp_path, model)
+    line = "document.querySelector('#fig-curves path.line').getAttribute('d')"
+    page.run("document.querySelector('#fig-curves details').open = true")
+    cell = "document.querySelector('#fig-curves tbody tr:nth-child(2) td:nth-child(3)').textContent"
+    before = page.run(line)
+    page.settle()
+    typical = float(page.run(cell))
+    choose(page, "age", 0.9)
+    assert page.run(line) != before
+    assert page.run("document.querySelectorAll('#fig-curves path.line').length") == 2
+    shown = float(page.run(cell))
+    assert shown != typical
+    exact = float(read_csv(page, "curves")[1]["propensity"])
+    assert shown == pytest.approx(exact, abs=5e-4)
+    page.run("document.querySelector('#controls > button').click()")
+    page.settle()
+    assert page.run(line) == before
+    page.close()
+
+
+def test_segments_follow_their_menu(browser: Browser, tmp_path: Path) -> None:
+    model = random_model("lowrank")
+    page = show(browser, tmp_path, model)
+    page.run(
+        """(() => { const menu = document.getElementById('segment');
+        menu.selectedIndex = [...menu.options].findIndex(o => o.title === 'device');
+        menu.dispatchEvent(new Event('change')); })()"""
+    )
+    choose(page, "pays", "no")
+    rows = read_csv(page, "segments")
+    assert list(dict.fromkeys(row["curve"] for row in rows)) == ["device = phone", "device = desk", "device = watch"]
+    own = {"device": ["desk"], "pays": [False], "width": [3.5]}
+    part = model.encoder.parts[1] if model.encoder else None
+    assert part is not None
+    assert_equal([row for row in rows if row["curve"] == "device = desk"], model, own | {"age": [part.mean]})
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, Evidence]:
+    """A log whose queries, column names and levels are hostile, with positions 5 and 6 cut off."""
+    table, _ = simulate_ab_log(pages=1_500, queries=40, docs=8, positions=6, seed=4)
+    names = list(HOSTILE.values())
+    query = [f"{name} {HOSTILE['script']}" for name in table["query"].to_pylist()]
+    number = [int(name.split()[1]) for name in table["query"].to_pylist()]
+    position, doc = table["position"].to_pylist(), table["doc"].to_pylist()
+    columns = {
+        "query": pa.array(query),
+        "doc": pa.array([f"{d} low" if k > 4 else d for d, k in zip(doc, position, strict=True)]),
+        "position": table["position"],
+        "click": table["click"],
+        **{name: pa.array([names[(n + i) % 8] for n in number]) for i, name in enumerate(names[:6])},
+    }
+    log = read_log(pa.table(columns), context=names[:6])
+    interventions = harvest(log)
+    encoder = ContextEncoder.fit(interventions.contexts)
+    curve = make_curve("linear", (1, 2, 3, 4), 1, len(encoder.feature_names))
+    params = {"b": -np.log([2.0, 3.0, 4.0]), "W": 0.1 * np.random.default_rng(0).normal(size=(curve.n_features, 3))}
+    model = Propensities(curve, params, encoder, (1, 2, 3, 4, 5, 6))
+    pbm = pivot_one(interventions)
+    evidence = Evidence(
+        name=HOSTILE["script"],
+        diagnosis=diagnose(log),
+        exposure_kind="realised",
+        same_data=None,
+        checks=(),
+        x=encoder.transform(interventions.contexts),
+        spread=np.tile(pbm.predict().propensity, (3, 1)),
+        pbm=pbm,
+        rates=None,
+        clicks=10,
+        left_out=2,
+        clipping=clipping_table(np.array([1.0, 0.1]), np.array([8, 2])),
+        chosen=clipping_table(np.array([1.0, 0.1]), np.array([8, 2]), (0.1,))[0],
+    )
+    return model, evidence
+
+
+def test_hostile_names_are_shown_as_text(
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+) -> None:
+    page = show(browser, tmp_path, *hostile)
+    page.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for i in range(6):
+        page.run(f"document.getElementById('segment').selectedIndex = {i}")
+        page.run("document.getElementById('segment').dispatchEvent(new Event('change'))")
+        page.settle()
+    assert page.complaints() == []
+    assert page.run("document.title") == "How far down do people look?"
+    assert page.run("document.querySelectorAll('img, iframe, object, embed').length") == 0
+    assert page.run("document.querySelectorAll('script').length") == 2
+    assert page.happened("Page.javascriptDialogOpening") == []
+    text = page.run("document.body.textContent")
+    options = page.run("[...document.querySelectorAll('#controls option')].map(o => o.title)")
+    titles = page.run("[...document.querySelectorAll('#controls bdi')].map(b => b.title)")
+    for name in HOSTILE.values():
+        assert name in options
+    for name in list(HOSTILE.values())[:6]:
+        assert name in text
+        assert name in titles
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.size(390, 800)
+    page.settle()
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+
+
+def test_downloads_stand_by_themselves(
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+) -> None:
+    page = show(browser, tmp_path, *hostile)
+    figures = page.run("[...document.querySelectorAll('figure')].map(f => f.id.slice(4))")
+    assert sorted(figures) == sorted(
+        ["curves", "segments", "importance", "overlap", "graph", "effective", "comparison", "clipping"]
+    )
+    for figure in figures:
+        picture = page.run(f"clickharvest.svg({figure!r})")
+        root = ElementTree.fromstring(picture)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(--" not in picture
+        start = "async b => [...new Uint8Array(await b.arrayBuffer())].slice(0, 2000)"
+        image = bytes(page.run(f"clickharvest.png({figure!r}).then({start})"))
+        assert image.startswith(b"\x89PNG")
+        assert len(image) > 1_000
+        assert len(read_csv(page, figure)) > 1
+    importance = page.run("clickharvest.csv('importance')")
+    assert all(cell.lstrip('"')[:1] not in "=+-@" for cell in importance.split("\r\n")[1:] if cell)
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_save_button_gives_the_file(browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]) -> None:
+    page = show(browser, tmp_path, *hostile)
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path), eventsEnabled=True)
+    page.run("document.querySelector('#fig-overlap [data-save=csv]').click()")
+    saved = tmp_path / "clickharvest-overlap.csv"
+    for _ in range(500):
+        page.settle()
+        if saved.exists():
+            break
+    rows = list(csv.DictReader(io.StringIO(saved.read_text(encoding="utf-8-sig"))))
+    pairs = hostile[1].diagnosis.pairs
+    assert [float(row["effective_clicks"]) for row in rows] == pytest.approx([pair.effective_clicks for pair in pairs])
+    page.close()
+
+
+def test_unlinked_positions_are_marked(
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+) -> None:
+    page = show(browser, tmp_path, *hostile)
+    for figure in ("curves", "overlap", "graph", "effective"):
+        marked = page.run(f"[...document.querySelectorAll('#fig-{figure} .bad')].map(t => t.textContent)")
+        assert set(marked) == {"5 ✗", "6 ✗"}, figure
+    page.close()
+
+
+def test_light_and_dark_follow_the_reader(browser: Browser, tmp_path: Path) -> None:
+    paper = "getComputedStyle(document.documentElement).getPropertyValue('--paper')"
+    seen = []
+    for dark in (False, True):
+        page = show(browser, tmp_path, random_model("power"), dark=dark)
+        seen.append([page.run(paper)])
+        page.run("document.getElementById('theme').click()")
+        seen[-1].append(page.run(paper))
+        page.run("document.getElementById('theme').click()")
+        assert page.run(paper) == seen[-1][0]
+        page.close()
+    assert seen[0] == seen[1][::-1]
+    assert seen[0][0] != seen[0][1]
+
+
+def test_complaints_are_noticed(browser: Browser, tmp_path: Path) -> None:
+    """The tests above would fail on a page that errs or asks for something."""
+    (tmp_path / "other.js").write_text("console.error('wrong')")
+    page = "<!doctype html><html data-ready=true><link rel=icon href=data:,><script src=other.js></script></html>"
+    (tmp_path / "bad.html").write_text(page)
+    opened = browser.open((tmp_path / "bad.html").as_uri())
+    assert any("wrong" in complaint for complaint in opened.complaints())
+    assert any(complaint.endswith("other.js") for complaint in opened.complaints())
+    opened.close()
