@@ -111,17 +111,8 @@ BARS = {
 ASKED = ("setting", "protocol", "seed", "model", "options", "queries")
 """Fields of a record that say what was asked for, and tell records apart."""
 
-CORE = (
-    "contexts",
-    "curves",
-    "estimators",
-    "fitting",
-    "identification",
-    "objectives",
-    "optimise",
-    "samples",
-    "selection",
-)
+ROOMS = ("model", "estimation", "simulate")
+"""The rooms whose code the results depend on."""
 
 Record = dict[str, Any]
 Results = dict[str, Record]
@@ -462,7 +453,7 @@ def write_between_markers(path: Path, name: str, text: str) -> None:
 def fingerprint() -> str:
     """Return eight digits that change with the code the results depend on."""
     package = HERE.parent / "src" / "clickharvest"
-    files = [package / f"{name}.py" for name in CORE] + sorted((package / "simulate").glob("*.py"))
+    files = [file for room in ROOMS for file in sorted((package / room).glob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 

@@ -11,8 +11,7 @@ import pytest
 from clickharvest.logs.engines import DuckDBEngine, SparkEngine
 from command_line import Command
 from command_line import run as run_command
-
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from places import SHARED_DATA
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """The notebook runs, cell by cell, and finds the truth it promises to."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "tutorial.py"
+from places import ROOT
+
+NOTEBOOK = ROOT / "notebooks" / "tutorial.py"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

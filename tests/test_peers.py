@@ -6,12 +6,11 @@ import argparse
 import importlib
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+from places import BENCHMARKS
 
 
 def load(name, folder):

@@ -15,8 +15,7 @@ from clickharvest.experiments.runner.page import page_of, spell
 from clickharvest.experiments.runner.publishing import judge, publish
 from clickharvest.experiments.runner.store import Store
 from command_line import run
-
-ROOT = Path(__file__).resolve().parents[1]
+from places import ROOT
 
 
 def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) -> list[Run]:

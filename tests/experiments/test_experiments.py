@@ -38,8 +38,8 @@ from clickharvest.experiments.runner.store import Store
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.simulate import Simulation
+from places import SHARED_DATA, SRC
 
-SRC = Path(__file__).resolve().parents[1] / "src"
 SMALL = {"training_queries": 600, "eta": 0.5, "zeta": 1.0, "queries": 150, "test_queries": 40}
 
 
@@ -193,7 +193,7 @@ class TestErrors:
         assert measure_run(small_run()) == before != measure_run(small_run(seed=1))
 
     def test_letor_corpus_comes_to_the_papers_number_of_queries(self) -> None:
-        path = Path(__file__).resolve().parents[2] / "shared" / "data" / "mq2008.txt.gz"
+        path = SHARED_DATA / "mq2008.txt.gz"
         if not path.exists():
             pytest.skip("the corpus mq2008.txt.gz is not on this machine")
         run = load_experiment("table-pbm").runs(Plan(world="mq2008"))[0]

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,8 @@ from clickharvest.experiments.runner.runs import Result
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.simulate import Simulation
+from places import SRC
 
-SRC = Path(__file__).resolve().parents[1] / "src"
 LOG = {"training_queries": 1_200, "eta": 10.0, "zeta": 1.0, "flat_from": 21, "queries": 300, "test_queries": 100}
 FAST = {"costs": [1.0], "clips": [0.1], "folds": 2, "search_queries": 100, "tol": 1e-2}
 

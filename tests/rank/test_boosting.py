@@ -6,7 +6,6 @@ import importlib
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.rank import boosting
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective, doubly_robust_labels
+from places import BENCHMARKS
 
 lgb = pytest.importorskip("lightgbm", reason="the boost extra is not installed")
 xgb = pytest.importorskip("xgboost", reason="the boost extra is not installed")
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 def demonstration() -> Any:
     """The script behind docs/boosting.md."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+        patch.syspath_prepend(str(BENCHMARKS))
         return importlib.import_module("boosting")
 
 

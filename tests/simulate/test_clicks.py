@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from clickharvest.simulate import (
     synthetic_corpus,
 )
 from clickharvest.simulate.clicks import deal_clicks
+from places import SHARED_DATA
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 GOLDEN_SERVED = [[2, 2, 2, 2, 3, 2, 2, 2, 2, 2, 2, 3], [2, 2, 3, 2, 2, 3, 2, 2, 2, 3, 3, 2]]
 GOLDEN_WEIGHTS = [0.00049, -0.053354, -0.269208]
 CURVE = np.array([[1, 0.8, 0.5, 0.4], [1, 0.5, 0.6, 0.1]])

@@ -219,7 +219,8 @@ def _contexts(model: _Model) -> str:
     positions = [k for k in model.curve.positions if k != model.curve.anchor]
     spread = np.unique(np.linspace(0, len(positions) - 1, min(MOST_COLUMNS, len(positions))).astype(int))
     columns = [model.curve.positions.index(positions[i]) for i in spread]
-    p = np.exp(model.curve.relative(model.params, np.concatenate([x for _, x in kept])))
+    with np.errstate(over="ignore"):
+        p = np.exp(model.curve.relative(model.params, np.concatenate([x for _, x in kept])))
     rows = [[name, *(_number(v, ".3f") for v in row[columns])] for (name, _), row in zip(kept, p, strict=True)]
     if len(varied) > len(kept):
         rows.append([f"… {len(varied) - len(kept)} more", *[""] * len(columns)])

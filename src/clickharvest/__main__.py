@@ -1,0 +1,5 @@
+"""`python -m clickharvest` is `clickharvest`."""
+
+from clickharvest.commands.app import main
+
+main()
