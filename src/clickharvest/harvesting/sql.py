@@ -6,26 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import ibis
-import ibis.backends.sql.compilers as compilers
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
+from clickharvest.logs.ibis_inside import COMPILERS, compile_for
 from clickharvest.logs.sources import file_format, open_source
 
-COMPILERS = {
-    "bigquery": compilers.BigQueryCompiler,
-    "snowflake": compilers.SnowflakeCompiler,
-    "spark": compilers.PySparkCompiler,
-    "duckdb": compilers.DuckDBCompiler,
-    "trino": compilers.TrinoCompiler,
-}
 DIALECTS = tuple(COMPILERS)
-
-
-class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
-    """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
-
-    treat_nan_as_null: bool = False
+"""Dialects that the harvest can be written in."""
 
 
 def to_sql(table: ir.Table, dialect: str) -> str:
@@ -43,10 +31,7 @@ def to_sql(table: ir.Table, dialect: str) -> str:
     """
     if dialect not in COMPILERS:
         raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
-    if dialect == "spark" and ibis.options.pyspark is None:
-        ibis.options.pyspark = _SparkOptions()
-    compiler = COMPILERS[dialect]()
-    return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
+    return compile_for(table, dialect)
 
 
 def unbound_table(source: str, columns: Mapping[str, str], *, table: str | None = None) -> ir.Table:

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
+from clickharvest.logs.ibis_inside import compile_on, sql_types
 from clickharvest.progress import Monitor, silent
 from clickharvest.words import first_line
 
@@ -168,11 +169,9 @@ class DuckDBEngine(Engine):
 
     def _compile(self, table: ir.Table) -> str:
         """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
-        self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
-        mapper = self.backend.compiler.type_mapper
-        types = {name: mapper.to_string(kind) for name, kind in table.schema().items() if not kind.is_null()}
+        types = sql_types(self.backend, table.schema())
         casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
-        return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({self.backend.compile(table)})"
+        return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({compile_on(self.backend, table)})"
 
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
         self.backend.con.execute(f"CREATE TEMP TABLE {name} AS {self._compile(table)}")
@@ -247,8 +246,7 @@ class SparkEngine(Engine):
             return False
 
     def _frame(self, table: ir.Table) -> Any:
-        self.backend._run_pre_execute_hooks(table)  # registers DataFrames the expression reads
-        return self.session.sql(self.backend.compile(table))
+        return self.session.sql(compile_on(self.backend, table))
 
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
         self._frame(table).cache().createOrReplaceTempView(name)

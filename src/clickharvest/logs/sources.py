@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine, sql_literal
+from clickharvest.logs.ibis_inside import sql_types
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Tabl
     if all(types[name].is_string() or types[name].is_boolean() for name in guessed):
         return opened
     # Texts that look like dates, or mix with numbers, stay as they are written.
-    kinds = {name: con.compiler.type_mapper.to_string(kind) for name, kind in types.items()}
+    kinds = sql_types(con, types)
     return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"))
 
 

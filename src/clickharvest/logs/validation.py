@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, ClickLog
+from clickharvest.logs.ibis_inside import column_tested_for_null
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Check:
 
     def count(self, source: ir.Table) -> ir.IntegerScalar:
         """Return how many rows break it; empty ones from the column's count, which Parquet statistics answer."""
-        operation = self.broken.op()
-        if isinstance(operation, ops.IsNull):
-            return source.count() - operation.arg.to_expr().count()
+        column = column_tested_for_null(self.broken)
+        if column is not None:
+            return source.count() - column.count()
         return self.broken.ifelse(1, 0).sum()
 
 

@@ -1,0 +1,56 @@
+"""All that is used of Ibis beyond its documented interface, in one place: what to look at when Ibis changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+COMPILERS = {
+    "bigquery": "BigQueryCompiler",
+    "snowflake": "SnowflakeCompiler",
+    "spark": "PySparkCompiler",
+    "duckdb": "DuckDBCompiler",
+    "trino": "TrinoCompiler",
+}
+"""Ibis's name for the compiler of each dialect."""
+
+
+class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
+    """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
+
+    treat_nan_as_null: bool = False
+
+
+def compile_for(table: ir.Table, dialect: str) -> str:
+    """Return an expression as SQL of a dialect without a connection, which `ibis.to_sql` asks some dialects for."""
+    import ibis.backends.sql.compilers as compilers
+
+    if dialect == "spark" and ibis.options.pyspark is None:
+        ibis.options.pyspark = _SparkOptions()
+    compiler = getattr(compilers, COMPILERS[dialect])()
+    return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
+
+
+def compile_on(backend: Any, table: ir.Table) -> str:
+    """Return an expression as SQL that a backend's own connection runs; DataFrames it reads are registered there."""
+    backend._run_pre_execute_hooks(table)
+    return str(backend.compile(table))
+
+
+def sql_types(backend: Any, types: Mapping[str, Any]) -> dict[str, str]:
+    """Return the backend's SQL names of Ibis data types, those of columns that hold nothing but nulls left out."""
+    mapper = backend.compiler.type_mapper
+    return {name: mapper.to_string(kind) for name, kind in types.items() if not kind.is_null()}
+
+
+def column_tested_for_null(test: ir.BooleanValue) -> ir.Value | None:
+    """Return x of the expression `x.isnull()`, None of any other."""
+    import ibis.expr.operations as ops
+
+    operation = test.op()
+    return operation.arg.to_expr() if isinstance(operation, ops.IsNull) else None
