@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_rows
+from clickharvest.experiments.families.figures import bar_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import bar_chart
 from clickharvest.experiments.runner.runs import Results, Run
 
 PAPER = {PBM: 0.478700, CPBM: 0.169443}
