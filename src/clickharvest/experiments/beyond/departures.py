@@ -93,4 +93,4 @@ def _largest(results: Results) -> Results:
 
 def _errors(results: Results, models: Sequence[str]) -> dict[str, float]:
     largest = _largest(results)
-    return {model: largest.where(model=model).mean("rel_error") for model in models}
+    return {model: largest.where(model=model).typical("rel_error") for model in models}

@@ -40,7 +40,7 @@ def headline(results: Results) -> list[Headline]:
 def checks(results: Results) -> list[Check]:
     """Return: CPBM at most PBM at every η, and the PBM's error grows with η."""
     etas = results.settings("eta")
-    means = {model: [results.where(eta=eta, model=model).mean("rel_error") for eta in etas] for model in MODELS}
+    means = {model: [results.where(eta=eta, model=model).typical("rel_error") for eta in etas] for model in MODELS}
     grown = ", ".join(f"{e:.4f}" for e in means[PBM])
     found = [
         _matches("ClickShare outperforms or matches the PBM at every η", etas, means[CLICKSHARE], means[PBM]),
