@@ -1,7 +1,7 @@
 """Measure experiments where there is no engine: `python3 -m clickharvest.experiments table-pbm --jobs 16`.
 
-Needs NumPy, SciPy, JAX and optax. Results go into a folder, what it holds is not measured again, and `clickharvest
-reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
+Needs NumPy, SciPy, JAX, optax and lazy_loader. Results go into a folder, what it holds is not measured again, and
+`clickharvest reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
 
 `--stamp REASON` measures nothing new: it gives runs that older code has measured the fingerprint of the code as it is
 now, after measuring a few of them again. Exits with 1 where one of these came out otherwise.
@@ -91,13 +91,15 @@ def stamp_kept(experiments: Sequence[Experiment], store: Store, options: argpars
         jobs=options.jobs,
         tick=tell,
     )
+    differing = []
     for one in found:
-        print(f"{one.family}: {one.repeated} runs repeated, {one.stamped} stamped")
+        print(f"{one.family}: {one.repeated} runs repeated, {one.stamped} stamped", flush=True)
         for told in one.differing:
-            print(f"  DIFFERS {told}")
-    if not found:
+            print(f"  DIFFERS {told}", flush=True)
+        differing.append(bool(one.differing))
+    if not differing:
         print("No run is stale: there is nothing to stamp.")
-    return int(any(one.differing for one in found))
+    return int(any(differing))
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:

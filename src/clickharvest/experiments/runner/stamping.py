@@ -54,8 +54,10 @@ def stamp(
     tolerance: float = TOLERANCE,
     jobs: int = 1,
     tick: Tick | None = None,
-) -> list[Stamping]:
+) -> Iterator[Stamping]:
     """Stamp the stale ones of some runs, family by family, if a sample of them comes out as it is kept.
+
+    Each family is done when its `Stamping` is asked for.
 
     Args:
         runs: the runs; those that are missing or current are left alone.
@@ -74,19 +76,23 @@ def stamp(
         raise InputError("--stamp without a reason: say why the numbers have not changed")
     if sample < 1:
         raise InputError(f"--sample {sample}: expected 1 or more")
-    stale = [result for result in store.results(runs) if not is_current(result)]
-    found = []
-    for family in dict.fromkeys(result.run.family for result in stale):
-        own = [result for result in stale if result.run.family == family]
+    stale: dict[str, list[Result]] = {}
+    for result in store.results(runs):
+        if not is_current(result):
+            stale.setdefault(result.run.family, []).append(result)
+
+    def settle(family: str, own: Sequence[Result]) -> Stamping:
         chosen = choose_sample(own, sample)
+        if not chosen:
+            return Stamping(family, 0, 0, ("no run of it is fit to be repeated",))
         differing = tuple(_repeat(chosen, sources, tolerance, jobs, tick))
-        if chosen and not differing:
-            why = f"{reason} ({len(chosen)} of {len(own)} runs repeated, within {tolerance:g})"
-            _keep([replace(result, code=code_of(family), stamped=why) for result in own], store)
-        elif not chosen:
-            differing = ("no run of it is fit to be repeated",)
-        found.append(Stamping(family, 0 if differing else len(own), len(chosen), differing))
-    return found
+        if differing:
+            return Stamping(family, 0, len(chosen), differing)
+        why = f"{reason} ({len(chosen)} of {len(own)} runs repeated, within {tolerance:g})"
+        _keep([replace(result, code=code_of(family), stamped=why) for result in own], store)
+        return Stamping(family, len(own), len(chosen), ())
+
+    return (settle(family, own) for family, own in stale.items())
 
 
 def choose_sample(results: Sequence[Result], count: int) -> list[Result]:
