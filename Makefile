@@ -33,6 +33,7 @@ docs: $(INSTALLED)
 	$(BIN)/mkdocs build --strict
 
 # All experiments of the paper and beyond; finished runs are kept in results/, so it may be interrupted.
+# Runs that other code has measured are repeated.
 reproduce: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --page docs/reproduction.md
 

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clickharvest.experiments import Run, load_experiment
+from clickharvest.experiments import Result, Run, load_experiment, load_experiments
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
-from clickharvest.experiments.runner.page import page_of, spell
+from clickharvest.experiments.runner import measuring
+from clickharvest.experiments.runner.page import OTHER_CODE, page_of
 from clickharvest.experiments.runner.publishing import judge, publish
+from clickharvest.experiments.runner.registry import code_of
+from clickharvest.experiments.runner.spelling import spell
 from clickharvest.experiments.runner.store import Store
 from command_line import run
 from places import ROOT
 
 
-def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) -> list[Run]:
-    """Keep made-up results of table-pbm (and so of fig-rank), so that nothing is left to measure."""
+def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True, code: str | None = None) -> list[Run]:
+    """Keep made-up results of table-pbm (and so of fig-rank), so that nothing is left to measure; of any code."""
     experiment = load_experiment("table-pbm")
     runs = list(experiment.runs(experiment.plan(quick=quick, corpus="synthetic")))
     store = Store(folder / "quick" if quick else folder)
     for one in runs:
         error = errors[one["model"]] * (1 + 0.01 * one.seed)
         numbers: dict[str, Any] = dict.fromkeys(("rel_error", "rel_error_authors", "abs_log"), error)
-        store.save(one, numbers | {"by_position": [error * k / 5 for k in range(10)], "clicks": 9, "curve": "<power>"})
+        numbers |= {"by_position": [error * k / 5 for k in range(10)], "clicks": 9, "curve": "<power>"}
+        store.save(Result(one, numbers, code_of(one.family) if code is None else code))
     return runs
 
 
@@ -80,12 +85,61 @@ def test_full_results_bear_the_bars(tmp_path: Path) -> None:
     assert line.ours_sd == pytest.approx(0.1 * 0.0187, rel=0.01)
 
 
+def test_stale_runs_are_told_and_used_where_they_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_results(tmp_path, GOOD, code="other")
+    for option in ("--keep-stale", "--no-run"):
+        assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path, option) == 0
+        assert "table-pbm: 4 of 4 runs were measured with other code than is here now." in capsys.readouterr().out
+    assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path, "--no-run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"][0]["stale"] == 4
+    page = (tmp_path / "quick" / "reproduction.md").read_text()
+    assert f"4 of 4 runs {OTHER_CODE}; `clickharvest reproduce` measures them again." in page
+    assert f"4 of these 4 runs {OTHER_CODE}." in page
+
+
+def test_stale_runs_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = keep_results(tmp_path, BAD, code="other")
+    asked: list[Run] = []
+    monkeypatch.setattr(measuring, "_measure", lambda missing, *rest: asked.extend(missing) or [])
+    assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path) == 1
+    assert asked == runs
+
+
+def test_without_a_run_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path, "--no-run") == 0
+    assert "table-pbm: 4 runs are missing" in capsys.readouterr().out
+    assert not list(tmp_path.rglob("runs.jsonl"))
+
+
+def test_a_mean_that_one_run_makes_gives_way_to_the_median(tmp_path: Path) -> None:
+    runs = keep_results(tmp_path, GOOD, quick=False)
+    store = Store(tmp_path)
+    spoilt = next(r for r in store.results(runs) if (r.run["model"], r.run.seed) == (CPBM, 5))
+    store.save(replace(spoilt, numbers=spoilt.numbers | {"rel_error": 4e9}))
+    outcome = judge(load_experiment("table-pbm"), store, quick=False, corpus="synthetic")
+    rows = {row["model"]: row for row in outcome.rows}
+    assert (rows[CPBM]["RelError"], rows[CPBM]["sd"]) == (None, None)
+    assert rows[CPBM]["median"] == pytest.approx(0.1025)
+    assert rows[PBM]["RelError"] == pytest.approx(0.4 * 1.025)
+    line = outcome.headlines[1]
+    assert line.what == "RelError, CPBM, median"
+    assert line.ours == pytest.approx(0.1025)
+    assert line.clickshare == pytest.approx(0.02 * 1.025)
+    assert [check.verdict for check in outcome.checks] == ["PASS"] * 5
+    page = page_of(load_experiments(), tmp_path, tmp_path / "page.md", quick=False)
+    assert "4,000,000,000" not in page
+    assert "e+0" not in page
+
+
 def test_unfinished_experiments_are_told_not_judged(tmp_path: Path) -> None:
     runs = keep_results(tmp_path, GOOD, quick=False)
-    Store(tmp_path).path(runs[0]).unlink()
+    store = Store(tmp_path)
+    store.rewrite("synthetic", store.results(runs[1:]))
     outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
     assert (outcome.complete, outcome.missing, outcome.checks) == (False, 1, [])
-    assert "Not finished: 1 of 24 runs are missing." in page_of(tmp_path, tmp_path / "page.md", quick=False)
+    assert "Not finished: 1 of 24 runs are missing." in page_of(
+        load_experiments(), tmp_path, tmp_path / "page.md", quick=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +165,9 @@ def test_what_cannot_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "real-log cannot run: there is no yandex_sessions.parquet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("value", "told"), [("a|b", "a|b"), (0.5, "0.5000"), (1234567.0, "1,234,567"), (7, "7")])
+@pytest.mark.parametrize(
+    ("value", "told"), [("a|b", "a|b"), (0.5, "0.5000"), (1234567.0, "1,234,567"), (7, "7"), (4.1e9, "4.1e+09")]
+)
 def test_spelling(value: str | float, told: str) -> None:
     assert spell(value) == told
 
@@ -124,7 +180,13 @@ def test_pipes_do_not_end_the_cells_of_a_table() -> None:
 
 
 def test_the_page_is_what_the_results_make() -> None:
+    """Whether runs are stale is told as it was when the page was made: code may go on without it."""
     results, page = ROOT / "results", ROOT / "docs" / "reproduction.md"
-    if not page.exists() or not any(results.glob("*/runs/*.json")):
+    if not page.exists() or not any(results.glob("*/runs.jsonl")):
         pytest.skip("there are no full results in this checkout: make them with clickharvest reproduce")
-    assert page.read_text(encoding="utf-8") == page_of(results, page, quick=False)
+    written, made = page.read_text(encoding="utf-8"), page_of(load_experiments(), results, page, quick=False)
+    assert without_stale(written) == without_stale(made)
+
+
+def without_stale(page: str) -> list[str]:
+    return [part for part in page.split("\n\n") if OTHER_CODE not in part]

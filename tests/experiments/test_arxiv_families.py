@@ -17,10 +17,10 @@ from clickharvest.estimation.estimators import CPBM as ContextualModel
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.sample import make_sample
 from clickharvest.experiments import Plan, Results, Run, load_experiment
+from clickharvest.experiments.families import feature_groups
 from clickharvest.experiments.families.arxiv_bands import all_pairs_bands, pooled_pairs, swap_ratio_bands
 from clickharvest.experiments.families.arxiv_curves import FAMILY, SWAP_RATIO, measure
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM
-from clickharvest.experiments.paper import table_max
 from clickharvest.experiments.runner.runs import Result
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -106,17 +106,17 @@ class TestMeasure:
         """With other clicks on the test pages, everything but the test objective stays the same."""
         options = {"model": CLICKSHARE, "features": "ord_in_session", "tolerance": 1e-5}
         options |= {"curves": [{"name": "power"}], "penalties": [1.0, 100.0]}
-        run = Run(table_max.FAMILY, "arxiv", 0, {"queries": 3000}, options)
+        run = Run(feature_groups.FAMILY, "arxiv", 0, {"queries": 3000}, options)
         original = simulate_arxiv(queries=3000)
         altered = original.clicks.copy()
         own = np.flatnonzero(original.pages("ab", "test"))
         altered[own] = np.roll(altered[own], 1, axis=0) & (original.position[own] > 0)
         found = []
         for clicks in (original.clicks, altered):
-            monkeypatch.setattr(table_max, "arxiv_log", lambda run, c=clicks: replace(original, clicks=c))
-            table_max._base.cache_clear()
-            found.append(table_max.measure(run, None))
-        table_max._base.cache_clear()
+            monkeypatch.setattr(feature_groups, "arxiv_log", lambda run, c=clicks: replace(original, clicks=c))
+            feature_groups._base.cache_clear()
+            found.append(feature_groups.measure(run, None))
+        feature_groups._base.cache_clear()
         first, second = found
         assert first["objective"] != second["objective"]
         assert first["penalty"] == second["penalty"]
@@ -125,8 +125,9 @@ class TestMeasure:
     def test_needs_no_engine(self) -> None:
         blocked = "import sys; sys.modules.update(dict.fromkeys(['ibis', 'duckdb', 'pyarrow', 'sklearn', 'altair']))"
         work = (
-            "from clickharvest.experiments import Run\n"
+            "from clickharvest.experiments import Run, load_experiment\n"
             "from clickharvest.experiments.runner.measuring import measure_run\n"
+            "load_experiment('fig-complex')\n"
             "measure_run(Run('arxiv_curves', 'arxiv', 0, {'queries': 4000}, "
             "{'model': 'swap ratio', 'part': 'swap', 'replicates': 3}))"
         )

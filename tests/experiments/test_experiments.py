@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import pytest
 
 from clickharvest import read_log
 from clickharvest.baselines import click_rates, em
-from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.errors import InputError
 from clickharvest.experiments import Experiment, Plan, Results, Run, experiment_ids, load_experiment
 from clickharvest.experiments.families.corpora import find_corpus, find_data
 from clickharvest.experiments.families.models import (
@@ -32,9 +30,8 @@ from clickharvest.experiments.families.models import (
     fit_settings,
 )
 from clickharvest.experiments.families.semi_synthetic import FAMILY, errors, simulate_run
-from clickharvest.experiments.runner.measuring import measure_missing, measure_run
+from clickharvest.experiments.runner.measuring import measure_run
 from clickharvest.experiments.runner.runs import Result
-from clickharvest.experiments.runner.store import Store
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.simulate import Simulation
@@ -50,18 +47,6 @@ def small_run(model: str = CTR, seed: int = 0, **log: Any) -> Run:
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
     return simulate_run(small_run().group, None)
-
-
-@pytest.fixture
-def family(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Run], dict[str, Any]]], None]:
-    """Make a function the `measure` of the family `fake`."""
-
-    def make(measure: Callable[[Run], dict[str, Any]]) -> None:
-        module = ModuleType("clickharvest.experiments.fake")
-        module.measure = lambda run, source: measure(run)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-
-    return make
 
 
 class TestRuns:
@@ -99,66 +84,6 @@ class TestRuns:
         assert runs == list(experiment.runs(plan))
         assert json.loads(json.dumps([run.to_dict() for run in runs]))
         assert experiment.id == name
-
-
-class TestStore:
-    def test_a_broken_file_counts_as_missing(self, tmp_path: Path) -> None:
-        store, run = Store(tmp_path), small_run()
-        store.save(run, {"error": 0.5})
-        assert store.missing([run, run]) == []
-        store.path(run).write_text(store.path(run).read_text()[:-20])
-        assert store.missing([run, run]) == [run]
-
-    def test_a_file_of_another_run_counts_as_missing(self, tmp_path: Path) -> None:
-        store = Store(tmp_path)
-        store.save(small_run(seed=1), {"error": 0.5})
-        store.path(small_run(seed=1)).rename(store.path(small_run(seed=2)))
-        assert store.load(small_run(seed=2)) is None
-
-    def test_nan_is_not_kept(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="JSON"):
-            Store(tmp_path).save(small_run(), {"error": float("nan")})
-        assert list(tmp_path.rglob("*.*")) == []
-
-
-class TestMeasuring:
-    def test_finished_runs_are_not_repeated(self, tmp_path: Path, family: Any) -> None:
-        seen: list[int] = []
-        family(lambda run: seen.append(run.seed) or {"seed": run.seed})
-        runs = [Run("fake", "w", seed, {}) for seed in (0, 1, 1, 2)]
-        ticks: list[tuple[int, int]] = []
-        assert measure_missing(runs[:2], Store(tmp_path), jobs=1) == []
-        assert measure_missing(runs, Store(tmp_path), jobs=1, tick=lambda d, n, _: ticks.append((d, n))) == []
-        assert seen == [0, 1, 2]
-        assert ticks == [(1, 1)]
-
-    def test_a_failure_is_told_and_the_others_are_kept(self, tmp_path: Path, family: Any) -> None:
-        family(lambda run: {"half": 1 / run.seed})
-        runs = [Run("fake", "w", seed, {}) for seed in (0, 2)]
-        failures = measure_missing(runs, Store(tmp_path), jobs=1)
-        assert [(f.run.seed, f.error) for f in failures] == [(0, "ZeroDivisionError: division by zero")]
-        assert Store(tmp_path).missing(runs) == runs[:1]
-
-    def test_a_refusal_is_a_result(self, family: Any) -> None:
-        def refuse(run: Run) -> dict[str, Any]:
-            raise NotIdentifiedError("nothing links position 2 to position 1")
-
-        family(refuse)
-        assert measure_run(Run("fake", "w", 0, {})) == {"refused": "nothing links position 2 to position 1"}
-
-    def test_warnings_are_kept(self, family: Any) -> None:
-        import warnings
-
-        def warn(run: Run) -> dict[str, Any]:
-            warnings.warn("not quite", HarvestWarning, stacklevel=1)
-            return {"error": 1.0}
-
-        family(warn)
-        assert measure_run(Run("fake", "w", 0, {})) == {"error": 1.0, "warnings": ["not quite"]}
-
-    def test_no_jobs(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="--jobs 0"):
-            measure_missing([], Store(tmp_path), jobs=0)
 
 
 class TestErrors:
@@ -204,6 +129,10 @@ class TestErrors:
         )
 
 
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu"}
+
+
 def test_measuring_needs_no_engine(tmp_path: Path) -> None:
     code = f"""
 import sys
@@ -225,71 +154,6 @@ print(measure_missing(runs, Store(Path({str(tmp_path)!r})), jobs=1))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-KILLED = """
-import sys
-import time
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from types import ModuleType
-
-import numpy as np
-
-import clickharvest.experiments as experiments
-from clickharvest.experiments import Check, Experiment, Headline, Run
-from clickharvest.commands.reproduce import ReproduceOptions, run_reproduce
-
-def measure(run, source):
-    time.sleep(0.2)
-    return {"rel_error": float(np.random.default_rng(run.seed).random())}
-
-
-experiment = Experiment(
-    id="tiny", title="Tiny", claim="None.",
-    runs=lambda plan: [Run("tiny", plan.world, seed, {}) for seed in range(24)],
-    summarise=lambda results: [{"seed": r.run.seed, "RelError": r.numbers["rel_error"]} for r in results],
-    headline=lambda results: [Headline("RelError", 0.5, results.mean("rel_error"), runs=len(results))],
-    checks=lambda results: [Check("there are two dozen", len(results) == 24, f"{len(results)}")],
-)
-module = ModuleType("clickharvest.experiments.tiny")
-module.measure = measure
-module.EXPERIMENT, module.__spec__ = experiment, ModuleSpec(module.__name__, None)
-sys.modules[module.__name__] = module
-experiments.ORDER = ("tiny",)
-if __name__ == "__main__":
-    run_reproduce(["tiny"], ReproduceOptions(results=Path(sys.argv[1]), jobs=int(sys.argv[2])))
-"""
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu"}
-
-
-def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path: Path) -> None:
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-
-    def command(folder: str, jobs: int) -> list[str]:
-        return [sys.executable, str(script), str(tmp_path / folder), str(jobs)]
-
-    def finished() -> list[Path]:
-        return sorted((tmp_path / "killed" / "synthetic" / "runs").glob("[!.]*.json"))
-
-    process = subprocess.Popen(command("killed", 2), env=environment(), stdout=subprocess.DEVNULL)
-    while len(finished()) < 2 and process.poll() is None:
-        time.sleep(0.005)
-    process.kill()
-    process.wait()
-    time.sleep(1.5)  # its workers end within a second
-    before = {path: path.stat().st_mtime_ns for path in finished()}
-    assert 2 <= len(before) < 24
-    assert not (tmp_path / "killed" / "synthetic" / "tiny.csv").exists()
-    for folder, jobs in (("killed", 2), ("whole", 1)):
-        subprocess.run(command(folder, jobs), env=environment(), check=True, stdout=subprocess.DEVNULL)
-    assert all(path.stat().st_mtime_ns == changed for path, changed in before.items())
-    for name in ("synthetic/tiny.csv", "synthetic/tiny.json", "reproduction.md"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 class TestCorpora:

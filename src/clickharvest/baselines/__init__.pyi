@@ -1,3 +1,4 @@
+from .cells import Cells as Cells
 from .expectation import em as em
 from .expectation import regression_em as regression_em
 from .generative import generative_cpbm as generative_cpbm

@@ -1,4 +1,4 @@
-"""The command `reproduce`: measure what is missing, then tables, figures, the page, and what holds."""
+"""The command `reproduce`: measure what is missing or stale, then tables, figures, the page, and what holds."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from clickharvest.commands.terminal import screen
 from clickharvest.errors import InputError
-from clickharvest.experiments import Experiment, experiment_ids, load_experiment
-from clickharvest.experiments.families.corpora import SYNTHETIC, find_corpus
-from clickharvest.experiments.runner.experiment import Headline
-from clickharvest.experiments.runner.measuring import Failure, Tick, default_jobs, measure_missing
-from clickharvest.experiments.runner.page import QUICK, page_of, spell
-from clickharvest.experiments.runner.publishing import Outcome, judge, publish
-from clickharvest.experiments.runner.store import Store
-from clickharvest.files import atomic_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from clickharvest.experiments import Experiment, Headline
+    from clickharvest.experiments.families.corpora import CorpusSource
+    from clickharvest.experiments.runner.measuring import Failure, Tick
+    from clickharvest.experiments.runner.publishing import Outcome
+    from clickharvest.experiments.runner.store import Store
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class ReproduceOptions:
 
     corpus: Annotated[
         str, typer.Option("--corpus", metavar="NAME|PATH", help="synthetic, mq2007_part, mq2008 or LETOR files.")
-    ] = SYNTHETIC
+    ] = "synthetic"
     quick: Annotated[bool, typer.Option("--quick", help="Small logs and few seeds; kept apart, in RESULTS/quick.")] = (
         False
     )
@@ -44,6 +40,12 @@ class ReproduceOptions:
     results: Annotated[
         Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; what it holds is not repeated.")
     ] = Path("results")
+    keep_stale: Annotated[
+        bool, typer.Option("--keep-stale", help="Do not repeat runs that other code has measured; they are told.")
+    ] = False
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Measure nothing: tables, figures and the page of the runs that are kept.")
+    ] = False
     page: Annotated[
         Path | None,
         typer.Option(
@@ -61,25 +63,25 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
         InputError: there is no such experiment or corpus.
         typer.Exit: with 1 where a check or a run failed.
     """
+    from clickharvest.experiments import load_experiments
+    from clickharvest.experiments.families.corpora import find_corpus
+    from clickharvest.experiments.runner.page import QUICK, page_of
+    from clickharvest.experiments.runner.publishing import judge, publish
+    from clickharvest.experiments.runner.store import Store
+    from clickharvest.files import atomic_path
+
     source = find_corpus(options.corpus)
     chosen, left_out = _choose(ids, source.name)
     quick, page = options.quick, options.page
-    jobs = default_jobs() if options.jobs is None else options.jobs
     folder = options.results / QUICK if quick else options.results
     _make_folder(folder)
     store = Store(folder)
-    runs = [run for experiment in chosen for run in experiment.runs(experiment.plan(quick=quick, corpus=source.name))]
-    try:
-        with _bar() as tick:
-            failures = measure_missing(runs, store, jobs=jobs, source=source.path, tick=tick)
-    except KeyboardInterrupt as error:
-        print(f"Interrupted; finished runs are kept in {folder}, run again to go on.", file=sys.stderr)
-        raise typer.Exit(130) from error
+    failures = [] if options.no_run else _measure(chosen, store, source, options)
     outcomes = [judge(experiment, store, quick=quick, corpus=source.name) for experiment in chosen]
     publish(outcomes, folder)
     written = folder / "reproduction.md" if page is None else page
     with atomic_path(written) as partial:
-        partial.write_text(page_of(folder, written, quick=quick), encoding="utf-8")
+        partial.write_text(page_of(load_experiments(), folder, written, quick=quick), encoding="utf-8")
     if as_json:
         told = [outcome.to_dict() for outcome in outcomes]
         failed = [{"run": failure.run.to_dict(), "error": failure.error} for failure in failures]
@@ -88,6 +90,23 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
         _print(outcomes, failures, left_out, written)
     if failures or any(not check.passed for outcome in outcomes for check in outcome.checks):
         raise typer.Exit(1)
+
+
+def _measure(
+    chosen: Sequence[Experiment], store: Store, source: CorpusSource, options: ReproduceOptions
+) -> list[Failure]:
+    """Measure what is missing, and what is stale unless it is to be kept."""
+    from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
+
+    plans = [(experiment, experiment.plan(quick=options.quick, corpus=source.name)) for experiment in chosen]
+    runs = [run for experiment, plan in plans for run in experiment.runs(plan)]
+    jobs = default_jobs() if options.jobs is None else options.jobs
+    try:
+        with _bar() as tick:
+            return measure_missing(runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, tick=tick)
+    except KeyboardInterrupt as error:
+        print(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.", file=sys.stderr)
+        raise typer.Exit(130) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -99,6 +118,9 @@ def _make_folder(folder: Path) -> None:
 
 def _choose(ids: Sequence[str], corpus: str) -> tuple[list[Experiment], dict[str, str]]:
     """Return the experiments to run, and why others are left out."""
+    from clickharvest.experiments import experiment_ids, load_experiment
+    from clickharvest.experiments.runner.experiment import SYNTHETIC
+
     wanted = [load_experiment(name) for name in dict.fromkeys(ids or experiment_ids())]
     if not ids and corpus != SYNTHETIC:
         wanted = [experiment for experiment in wanted if experiment.world is None]
@@ -111,6 +133,11 @@ def _choose(ids: Sequence[str], corpus: str) -> tuple[list[Experiment], dict[str
 
 
 def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: dict[str, str], page: Path) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from clickharvest.commands.terminal import screen
+
     console = screen()
     console.print(headline_table(outcomes))
     for outcome in outcomes:
@@ -121,6 +148,9 @@ def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: d
             console.print(line)
         if not outcome.complete:
             console.print(f"{outcome.experiment.id}: {outcome.missing} runs are missing; run again to go on.")
+        if outcome.stale:
+            told = f"{len(outcome.stale)} of {len(outcome.results)} runs were measured with other code than is here now"
+            console.print(f"{outcome.experiment.id}: {told}.")
     for failure in failures:
         console.print(Text(f"FAIL {failure.run}: {failure.error}", style="bold red"))
     for name, reason in left_out.items():
@@ -131,6 +161,8 @@ def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: d
 
 def headline_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the last table: the paper's number beside ours, with the paper's estimator and with ClickShare."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("experiment")
     table.add_column("number")
@@ -143,6 +175,8 @@ def headline_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _cells(line: Headline) -> list[str]:
+    from clickharvest.experiments.runner.spelling import spell
+
     sd = "/".join(spell(value, digits=3) for value in (line.ours_sd, line.clickshare_sd))
     numbers = (spell(value) for value in (line.paper, line.ours, line.clickshare))
     return [line.what, *numbers, str(line.runs), sd if sd != "-/-" else "-"]
@@ -151,6 +185,9 @@ def _cells(line: Headline) -> list[str]:
 @contextmanager
 def _bar() -> Iterator[Tick | None]:
     """Yield a function that shows how many runs are done, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None

@@ -1,27 +1,38 @@
 """The paper, one module per table or figure, and what lies beyond it.
 
-Each experiment is a module of this package with one name, `EXPERIMENT`, an `Experiment`:
+Each experiment is a module of `paper` or `beyond` with one name, `EXPERIMENT`, an `Experiment`:
 
     runs(plan) ──► measure(run, source) ──► results ──► summarise · headline · checks · chart
 
 1. `runs(plan)` lists what is to be measured: frozen `Run`s, each a simulated log (`world`, `log`, `seed`) and what is
    fitted to it (`fit`), in values that JSON can hold. `plan.quick` asks for small ones.
-2. A run names its `family`, a module of this package with a pure function `measure(run, source) -> Numbers` that
-   returns JSON-able numbers; `source` is the file of the corpus, None where the world needs none. It may raise
-   `NotIdentifiedError`: that too is a result, kept as `{"refused": sentence}`. It imports NumPy, SciPy, JAX and optax
-   only, unless the experiment says `needs_engine`.
-3. A measured run is kept in a `Store`, a small file each, under a key made of what was measured. So runs that two
-   experiments have in common are measured once, and a killed run goes on where it was. Runs that differ in `fit` alone
-   are measured one after the other in one process: a family may keep their log in a cache of size one.
+2. A run names its family, in `families` a function `measure(run, source) -> Numbers` under the decorator
+   `@family(name)`, which returns JSON-able numbers; `source` is the file of the corpus, None where the world needs
+   none. It may raise `NotIdentifiedError`: that too is a result, kept as `{"refused": sentence}`. It imports NumPy,
+   SciPy, JAX and optax only, unless the experiment says `needs_engine`.
+3. A measured run is a line of `runs.jsonl` in the folder of its world, under a key made of what was measured. So runs
+   that two experiments have in common are measured once, and a killed run goes on where it was. Runs that differ in
+   `fit` alone are measured one after the other in one process: a family may keep their log in a cache of size one.
+   The line also holds the fingerprint of the code that the family depends on. A run of another fingerprint than the
+   code has now is stale: it still makes tables, which say so, and is measured again by default.
 4. `summarise(results)` returns the rows of the experiment's table, `headline(results)` its lines of the last table,
    `checks(results)` the paper's claims as `Check`s that can fail, `chart(results)` an Altair chart. Each gets
-   `Results`, with `where`, `values`, `mean` and `sd`; refused runs have no values and are counted by `refused`.
+   `Results`, with `where`, `values`, `mean`, `median` and `sd`; refused runs have no values and are counted by
+   `refused`.
 
-A new experiment: a module `fig_new.py` with its `EXPERIMENT`, and its id `fig-new` in `ORDER`. Import Altair inside
-`chart` only. `table_pbm` is the shortest example, `semi_synthetic` the family of the paper's protocol.
+A new experiment: a module `fig_new.py` in `paper` with its `EXPERIMENT`, and its id with that module in `EXPERIMENTS`.
+Import Altair inside `chart` only. `table_pbm` is the shortest example, `semi_synthetic` the family of the paper's
+protocol. Experiments use what the rooms offer to everybody, nothing from inside them.
 
     python3 -m clickharvest.experiments table-pbm --jobs 4 --results results     # measures only, no engine needed
     clickharvest reproduce table-pbm                                             # measures, and tells
+    clickharvest reproduce --no-run --page docs/reproduction.md                  # tells what is kept
+
+Code that was only moved or rewritten, so that its numbers stay, makes runs stale all the same. Then stamp them: a few
+runs of every family and model are measured again, and where they come out as they are kept, all take the fingerprint
+of the code as it is now, with the reason.
+
+    python3 -m clickharvest.experiments --stamp "modules moved into rooms, no arithmetic changed"
 
 Example:
     >>> "table-pbm" in experiment_ids()
@@ -33,7 +44,6 @@ Example:
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 
 from clickharvest.errors import InputError
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan
@@ -50,32 +60,33 @@ __all__ = [
     "Run",
     "experiment_ids",
     "load_experiment",
+    "load_experiments",
 ]
 
-ORDER = (
-    "table-pbm",
-    "fig-data",
-    "fig-ctx",
-    "fig-rel",
-    "fig-rank",
-    "fig-learn",
-    "table-size",
-    "fig-complex",
-    "fig-complexcpbm",
-    "table-max",
-    "beyond-traffic",
-    "beyond-repetition",
-    "beyond-relevance",
-    "beyond-trust",
-    "beyond-cascade",
-    "real-log",
-)
-"""The ids of the experiments: the paper's two tables, then ours."""
+EXPERIMENTS = {
+    "table-pbm": "paper.table_pbm",
+    "fig-data": "paper.fig_data",
+    "fig-ctx": "paper.fig_ctx",
+    "fig-rel": "paper.fig_rel",
+    "fig-rank": "paper.fig_rank",
+    "fig-learn": "paper.fig_learn",
+    "table-size": "paper.table_size",
+    "fig-complex": "paper.fig_complex",
+    "fig-complexcpbm": "paper.fig_complexcpbm",
+    "table-max": "paper.table_max",
+    "beyond-traffic": "beyond.traffic",
+    "beyond-repetition": "beyond.repetition",
+    "beyond-relevance": "beyond.relevance",
+    "beyond-trust": "beyond.trust",
+    "beyond-cascade": "beyond.cascade",
+    "real-log": "beyond.real_log",
+}
+"""The ids of the experiments, in order, with their modules, imported when used: the paper's two tables, then ours."""
 
 
 def experiment_ids() -> tuple[str, ...]:
     """Return the ids of the experiments there are, in order."""
-    return tuple(name for name in ORDER if find_spec(f"{__name__}.{_module(name)}") is not None)
+    return tuple(EXPERIMENTS)
 
 
 def load_experiment(name: str) -> Experiment:
@@ -84,14 +95,12 @@ def load_experiment(name: str) -> Experiment:
     Raises:
         InputError: there is none of that id.
     """
-    if name not in experiment_ids():
-        raise InputError(f"no experiment {name!r}: expected some of {', '.join(experiment_ids())}")
-    experiment: Experiment = import_module(f"{__name__}.{_module(name)}").EXPERIMENT
+    if name not in EXPERIMENTS:
+        raise InputError(f"no experiment {name!r}: expected some of {', '.join(EXPERIMENTS)}")
+    experiment: Experiment = import_module(f"{__name__}.{EXPERIMENTS[name]}").EXPERIMENT
     return experiment
 
 
-def _module(name: str) -> str:
-    """Return the module of an experiment: `beyond-trust` is `beyond.trust`, `fig-data` is `paper.fig_data`."""
-    if name.startswith("beyond-"):
-        return name.replace("-", ".", 1)
-    return f"{'beyond' if name == 'real-log' else 'paper'}.{name.replace('-', '_')}"
+def load_experiments() -> list[Experiment]:
+    """Return all experiments, in order; the families of their runs are then registered."""
+    return [load_experiment(name) for name in EXPERIMENTS]

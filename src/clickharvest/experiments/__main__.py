@@ -1,7 +1,10 @@
 """Measure experiments where there is no engine: `python3 -m clickharvest.experiments table-pbm --jobs 16`.
 
-Needs NumPy, SciPy, JAX and optax. Results go into a folder, what it holds is not measured again, and `clickharvest
-reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
+Needs NumPy, SciPy, JAX, optax and lazy_loader. Results go into a folder, what it holds is not measured again, and
+`clickharvest reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
+
+`--stamp REASON` measures nothing new: it gives runs that older code has measured the fingerprint of the code as it is
+now, after measuring a few of them again. Exits with 1 where one of these came out otherwise.
 """
 
 from __future__ import annotations
@@ -9,15 +12,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from clickharvest.errors import ClickharvestError
-from clickharvest.experiments import experiment_ids, load_experiment
-from clickharvest.experiments.families.corpora import SYNTHETIC, find_corpus
+from clickharvest.errors import ClickharvestError, InputError
+from clickharvest.experiments import Experiment, experiment_ids, load_experiment
+from clickharvest.experiments.families.corpora import find_corpus
+from clickharvest.experiments.runner.experiment import SYNTHETIC
 from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
 from clickharvest.experiments.runner.runs import Run
+from clickharvest.experiments.runner.stamping import TOLERANCE, stamp
 from clickharvest.experiments.runner.store import Store
 
 
@@ -27,27 +33,73 @@ def main(arguments: list[str] | None = None) -> int:
     if options.device != "auto":
         os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[options.device]
     try:
-        corpus = find_corpus(options.corpus)
         experiments = [load_experiment(name) for name in options.ids or experiment_ids()]
-        if corpus.name != SYNTHETIC and not options.ids:
-            experiments = [experiment for experiment in experiments if experiment.world is None]
-        runs: list[Run] = []
-        for experiment in experiments:
-            reason = experiment.unavailable()
-            if experiment.needs_engine and find_spec("ibis") is None:
-                reason = "it needs Ibis and DuckDB"
-            if reason is None:
-                runs += experiment.runs(experiment.plan(quick=options.quick, corpus=corpus.name))
-            else:
-                say(f"{experiment.id} is left out: {reason}")
-        folder = options.results / "quick" if options.quick else options.results
-        failures = measure_missing(runs, Store(folder), jobs=options.jobs, source=corpus.path, tick=tell)
+        store = Store(options.results / "quick" if options.quick else options.results)
+        return (measure if options.stamp is None else stamp_kept)(experiments, store, options)
     except ClickharvestError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def measure(experiments: Sequence[Experiment], store: Store, options: argparse.Namespace) -> int:
+    """Measure the experiments that can run here, on one corpus."""
+    corpus = find_corpus(options.corpus)
+    if corpus.name != SYNTHETIC and not options.ids:
+        experiments = [experiment for experiment in experiments if experiment.world is None]
+    runs: list[Run] = []
+    for experiment in experiments:
+        reason = experiment.unavailable()
+        if experiment.needs_engine and find_spec("ibis") is None:
+            reason = "it needs Ibis and DuckDB"
+        if reason is None:
+            runs += experiment.runs(experiment.plan(quick=options.quick, corpus=corpus.name))
+        else:
+            say(f"{experiment.id} is left out: {reason}")
+    failures = measure_missing(
+        runs, store, jobs=options.jobs, source=corpus.path, keep_stale=options.keep_stale, tick=tell
+    )
     for failure in failures:
         print(f"FAIL: {failure.run}: {failure.error}", file=sys.stderr)
     return int(bool(failures))
+
+
+def stamp_kept(experiments: Sequence[Experiment], store: Store, options: argparse.Namespace) -> int:
+    """Stamp the stale runs of experiments in all worlds of the store whose data are at hand."""
+    sources: dict[str, Path | None] = {experiment.world: None for experiment in experiments if experiment.world}
+    corpora = []
+    for world in store.worlds():
+        if world not in sources:
+            try:
+                sources[world] = find_corpus(world).path
+                corpora.append(world)
+            except InputError as error:
+                say(f"{world} is left out: {error}")
+    runs = [
+        run
+        for experiment in experiments
+        if experiment.unavailable() is None
+        for world in (corpora if experiment.world is None else [experiment.world])
+        for run in experiment.runs(experiment.plan(quick=options.quick, corpus=world))
+    ]
+    found = stamp(
+        runs,
+        store,
+        options.stamp,
+        sources=sources,
+        sample=options.sample,
+        tolerance=options.tolerance,
+        jobs=options.jobs,
+        tick=tell,
+    )
+    differing = []
+    for one in found:
+        print(f"{one.family}: {one.repeated} runs repeated, {one.stamped} stamped", flush=True)
+        for told in one.differing:
+            print(f"  DIFFERS {told}", flush=True)
+        differing.append(bool(one.differing))
+    if not differing:
+        print("No run is stale: there is nothing to stamp.")
+    return int(any(differing))
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
@@ -58,7 +110,17 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small logs and few seeds")
     parser.add_argument("--jobs", type=int, default=default_jobs(), help="processes at work; they share the cores")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    parser.add_argument("--keep-stale", action="store_true", help="do not repeat what other code has measured")
     parser.add_argument("--device", choices=["auto", "cpu", "gpu"], default="auto", help="where JAX computes")
+    parser.add_argument(
+        "--stamp", metavar="REASON", help="give stale runs the fingerprint of the code, if a sample is repeated by it"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=1, help="runs that --stamp repeats, of every family, world and model"
+    )
+    parser.add_argument(
+        "--tolerance", type=float, default=TOLERANCE, help="how much numbers of --stamp may differ; default %(default)g"
+    )
     return parser.parse_args(arguments)
 
 

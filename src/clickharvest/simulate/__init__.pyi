@@ -1,6 +1,7 @@
 from .ab_test import Truth as Truth
 from .ab_test import simulate_ab_log as simulate_ab_log
 from .arxiv import GROUPS as GROUPS
+from .arxiv import PAPER_SIZES as PAPER_SIZES
 from .arxiv import QUERIES as QUERIES
 from .arxiv import SPLITS as SPLITS
 from .arxiv import ArxivSimulation as ArxivSimulation

@@ -7,10 +7,10 @@ from math import isnan
 from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
+from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CTR, EM, PBM
 from clickharvest.experiments.families.semi_synthetic import make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import line_chart
 from clickharvest.experiments.runner.runs import Results, Run
 
 SWEEPS, QUICK_SWEEPS = (1, 10), (10,)
@@ -93,4 +93,4 @@ def _largest(results: Results) -> Results:
 
 def _errors(results: Results, models: Sequence[str]) -> dict[str, float]:
     largest = _largest(results)
-    return {model: largest.where(model=model).mean("rel_error") for model in models}
+    return {model: largest.where(model=model).typical("rel_error") for model in models}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clickharvest.experiments.families.corpora import find_data
-from clickharvest.experiments.families.yandex import DOMINANT, FILE, LOGS, MODELS, OURS, PEERS, WAYS
+from clickharvest.experiments.families.yandex import DOMINANT, FAMILY, FILE, LOGS, MODELS, OURS, PEERS, WAYS
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Result, Results, Run
 
@@ -17,7 +17,7 @@ def runs(plan: Plan) -> list[Run]:
     """Return splits of the log, of all queries and without the dominant one; bands on the first split."""
     splits, replicates = (1, 10) if plan.quick else (20, 200)
     return [
-        Run("yandex", plan.world, split, {"queries": queries}, {"replicates": replicates if split == 0 else 0})
+        Run(FAMILY, plan.world, split, {"queries": queries}, {"replicates": replicates if split == 0 else 0})
         for split in range(splits)
         for queries in LOGS
     ]

@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.errors import NotIdentifiedError
-from clickharvest.estimation.allpairs import AllPairs
-from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.sample import make_sample, supported_positions
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant, make_curve
-from clickharvest.model.propensities import Propensities
+from clickharvest.estimation import AllPairs, Fit, make_sample, supported_positions
+from clickharvest.harvesting import Interventions
+from clickharvest.model import Constant, ContextEncoder, Propensities, make_curve
 
 Array = NDArray[np.float64]
 

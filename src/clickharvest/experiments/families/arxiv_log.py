@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from clickharvest.experiments.runner.experiment import Plan
 from clickharvest.experiments.runner.runs import Run
-from clickharvest.simulate.arxiv import QUERIES, ArxivSimulation, simulate_arxiv
+from clickharvest.simulate import QUERIES, ArxivSimulation, simulate_arxiv
 
 WORLD = "arxiv"
 KINDS = {"complex": True, "simple": False}

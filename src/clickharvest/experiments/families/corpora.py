@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from clickharvest.errors import InputError
-from clickharvest.simulate import Corpus, read_letor, synthetic_corpus
-from clickharvest.simulate.protocol import SPARE
-from clickharvest.simulate.rankers import training_queries
+from clickharvest.experiments.runner.experiment import SYNTHETIC
+from clickharvest.simulate import SPARE, Corpus, read_letor, synthetic_corpus, training_queries
 
-SYNTHETIC = "synthetic"
 KNOWN = {"mq2007_part": "mq2007_part.txt.gz", "mq2008": "mq2008.txt.gz"}
 """Corpora known by name, and their files."""
 WHOLE: dict[str, Any] = {"queries": None, "test_queries": None}

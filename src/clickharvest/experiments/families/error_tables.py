@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM
@@ -12,7 +12,9 @@ from clickharvest.experiments.runner.runs import Results
 
 
 def error_rows(results: Results, *, by: Sequence[str] = (), paper: Mapping[str, float] | None = None) -> list[Row]:
-    """Return one row per setting and model: means over runs, standard deviation, and what was left out.
+    """Return one row per setting and model: mean and median over runs, standard deviation, and what was left out.
+
+    A mean that `is_wild`, and its standard deviation, are left out.
 
     Args:
         results: the results.
@@ -35,9 +37,10 @@ def error_rows(results: Results, *, by: Sequence[str] = (), paper: Mapping[str, 
         rows.append(
             row
             | {
-                "RelError": _number(own.mean("rel_error")),
-                "sd": _number(own.sd("rel_error")),
-                "by the authors' code": _number(own.mean("rel_error_authors")),
+                "RelError": _mean(own, "rel_error"),
+                "sd": _number(nan if own.is_wild("rel_error") else own.sd("rel_error")),
+                "median": _number(own.median("rel_error")),
+                "by the authors' code": _mean(own, "rel_error_authors"),
                 "mean abs log": _number(own.mean("abs_log")),
                 "runs": len(own.values("rel_error")),
                 "without estimate": len(own) - len(own.values("rel_error")),
@@ -57,19 +60,29 @@ def error_headline(
     clickshare: str | None = CLICKSHARE,
     name: str = "rel_error",
 ) -> Headline:
-    """Return a line of the last table: the mean error of the paper's estimator and of ClickShare."""
+    """Return a line of the last table: the mean error of the paper's estimator and of ClickShare.
+
+    Where either mean `is_wild`, both numbers are medians, and the line says so.
+    """
     own = results.where(model=ours)
     other = results.where(model=clickshare) if clickshare is not None else Results()
-    return Headline(what, paper, own.mean(name), other.mean(name), len(own.values(name)), own.sd(name), other.sd(name))
+    runs = len(own.values(name))
+    if own.is_wild(name) or other.is_wild(name):
+        return Headline(f"{what}, median", paper, own.median(name), other.median(name), runs)
+    return Headline(what, paper, own.mean(name), other.mean(name), runs, own.sd(name), other.sd(name))
 
 
 def error_points(results: Results, *, x: str) -> list[dict[str, Any]]:
-    """Return the points of a line chart: mean and standard deviation of RelError by a setting and the model."""
+    """Return the points of a line chart: mean and standard deviation of RelError by a setting and the model.
+
+    Where the mean `is_wild` the point is the median, without a bar.
+    """
     points = []
     for cell in _cells(results, (x,)):
         own = results.where(**cell)
         if own.values("rel_error"):
-            points.append(cell | {"mean": own.mean("rel_error"), "sd": own.sd("rel_error")})
+            sd = nan if own.is_wild("rel_error") else own.sd("rel_error")
+            points.append(cell | {"mean": own.typical("rel_error"), "sd": sd})
     return points
 
 
@@ -84,6 +97,10 @@ def _cells(results: Results, by: Sequence[str]) -> list[dict[str, Any]]:
 def _curves(own: Results) -> str:
     found = [r.numbers["curve"] for r in own if "curve" in r.numbers]
     return ", ".join(f"{curve} × {found.count(curve)}" for curve in dict.fromkeys(found))
+
+
+def _mean(own: Results, name: str) -> float | None:
+    return None if own.is_wild(name) else _number(own.mean(name))
 
 
 def _number(value: float) -> float | None:

@@ -22,16 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.experiments.families.corpora import SYNTHETIC, WHOLE, CorpusSource, load_corpus
+from clickharvest.experiments.families.corpora import WHOLE, CorpusSource, load_corpus
 from clickharvest.experiments.families.models import fit_interventions, fit_settings
 from clickharvest.experiments.families.semi_synthetic import QUERIES, QUICK_QUERIES, QUICK_TEST_QUERIES, TEST_QUERIES
-from clickharvest.experiments.runner.experiment import Plan
+from clickharvest.experiments.runner.experiment import SYNTHETIC, Plan
+from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
-from clickharvest.model.propensities import Propensities
-from clickharvest.rank.data import RankingData, ranking_data
-from clickharvest.rank.metrics import ranking_metrics
-from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
-from clickharvest.rank.svm.svm_rank import PropensitySVMRank
+from clickharvest.model import Propensities
+from clickharvest.rank import PropensitySVMRank, PropensitySVMRankCV, RankingData, ranking_data, ranking_metrics
 from clickharvest.simulate import Simulation, simulate_protocol
 
 FAMILY = "learning"
@@ -42,7 +40,13 @@ LAST = 21
 LEAST = 1e-9
 """Estimates below it, which may be 0 in floating point, count as this; every clip is far above."""
 LEARNERS: dict[str, dict[str, Any]] = {
-    SVM: {"costs": [0.1, 1.0, 10.0, 100.0], "clips": list(CLIPS), "folds": 3, "search_queries": 6_000, "tol": 1e-4},
+    SVM: {
+        "costs": [0.1, 1.0, 10.0, 100.0],
+        "clips": [0.01, 0.03, 0.1, 0.3],
+        "folds": 3,
+        "search_queries": 6_000,
+        "tol": 1e-4,
+    },
     LIGHTGBM: {"rounds": 100, "leaves": 15, "rate": 0.3, "patience": 10, "held_out": 0.2},
 }
 """How each learner learns: SVM-Rank with C and clip by cross-validation on a sample of the queries; LightGBM with
@@ -75,6 +79,7 @@ def make_runs(
     ]
 
 
+@family(FAMILY)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Learn a ranker from the run's clicks and propensities, and return its AvgRank on test queries."""
     simulation = simulate_run(run.group, source)
@@ -151,15 +156,12 @@ def _lightgbm(
     simulation: Simulation, propensity: NDArray[np.float64], fit: Mapping[str, Any], seed: int
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Return the test scores of LightGBM with our objective, and the clip and number of trees."""
-    from clickharvest.rank.learners import BoostSettings, train_lightgbm
+    from clickharvest.rank import BoostSettings, train_ranker
 
-    data = click_data(simulation, propensity)
     settings = BoostSettings(**{name: fit[name] for name in LEARNERS[LIGHTGBM]}, seed=seed)
-    booster, clip = train_lightgbm(data, settings=settings)
-    return np.asarray(booster.predict(simulation.test.features), np.float64), {
-        "clip": clip,
-        "trees": booster.best_iteration,
-    }
+    ranker = train_ranker(click_data(simulation, propensity), LIGHTGBM, settings=settings, seed=seed)
+    chosen = {"clip": ranker.settings["clip"], "trees": ranker.model.best_iteration}
+    return ranker.predict(simulation.test.features), chosen
 
 
 def _estimate(model: str) -> dict[str, Any]:

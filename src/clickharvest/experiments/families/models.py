@@ -10,8 +10,9 @@ import numpy as np
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
-    from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.model.propensities import Propensities
+    from clickharvest.baselines import Cells
+    from clickharvest.harvesting import Interventions
+    from clickharvest.model import Propensities
     from clickharvest.simulate import Simulation
 
 PBM, CPBM, CLICKSHARE, EM, CTR = "PBM", "CPBM AllPairs", "ClickShare", "EM", "CTR"
@@ -60,9 +61,11 @@ def fit_settings(model: str) -> dict[str, Any]:
 
 def fit_interventions(fit: Mapping[str, Any], interventions: Interventions, seed: int) -> Propensities:
     """Fit one of `ESTIMATORS`, as settings tell, without intervals."""
-    from clickharvest.estimation import estimators
+    from clickharvest.estimation import CPBM as ContextualModel
+    from clickharvest.estimation import PBM as PositionModel
 
-    make: type[estimators.PBM | estimators.CPBM] = getattr(estimators, fit["estimator"])
+    estimators: dict[str, type[PositionModel | ContextualModel]] = {"PBM": PositionModel, "CPBM": ContextualModel}
+    make = estimators[fit["estimator"]]
     return make(**fit["options"], intervals=None, seed=seed).fit(interventions).propensities_
 
 
@@ -75,9 +78,9 @@ def fit_baseline(model: str, simulation: Simulation) -> Propensities:
     return {EM: em, CTR: click_rates}[model](simulated_cells(simulation))
 
 
-def simulated_cells(simulation: Simulation) -> Any:
+def simulated_cells(simulation: Simulation) -> Cells:
     """Return the cells of a simulated log, counted by document and position as `count_cells` counts a log."""
-    from clickharvest.baselines.cells import Cells
+    from clickharvest.baselines import Cells
 
     shown = (simulation.shown >= 0) & (simulation.served[:, :, None] > 0)
     _, _, place = np.nonzero(shown)

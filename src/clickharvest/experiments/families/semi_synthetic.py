@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from clickharvest.experiments.families.corpora import SYNTHETIC, WHOLE, CorpusSource, load_corpus
+from clickharvest.experiments.families.corpora import WHOLE, CorpusSource, load_corpus
 from clickharvest.experiments.families.models import BASELINES, fit_baseline, fit_interventions, fit_settings
-from clickharvest.experiments.runner.experiment import Plan
+from clickharvest.experiments.runner.experiment import SYNTHETIC, Plan
+from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Results, Run
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.propensities import Propensities
+from clickharvest.harvesting import Interventions
+from clickharvest.model import Propensities
 from clickharvest.simulate import Simulation, simulate_protocol
 
 FAMILY = "semi_synthetic"
@@ -71,6 +72,7 @@ def is_judged(results: Results) -> bool:
     return bool(max(results.settings("training_queries")) >= JUDGED_FROM)
 
 
+@family(FAMILY)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit the run's model to its log, and compare with the truth on test contexts."""
     simulation = simulate_run(run.group, source)

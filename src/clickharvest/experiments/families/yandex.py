@@ -22,15 +22,17 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.experiments.families.corpora import find_data
+from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clickharvest.baselines.cells import Cells
-    from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.model.propensities import Propensities
+    from clickharvest.baselines import Cells
+    from clickharvest.harvesting import Interventions
+    from clickharvest.model import Propensities
 
+FAMILY = "yandex"
 FILE = "yandex_sessions.parquet"
 DOMINANT = "9982_0"
 """The query with a large part of all sessions."""
@@ -44,6 +46,7 @@ LEVEL = 0.95
 Curves = dict[str, NDArray[np.float64]]
 
 
+@family(FAMILY, engine=True)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit every estimator to both halves, score it on the other, and draw its band on the whole log."""
     import pyarrow.compute as pc
@@ -98,7 +101,7 @@ def fit_all(rows: pa.Table) -> tuple[Interventions, Curves]:
 
 def score(curves: Curves, interventions: Interventions) -> dict[str, float]:
     """Return Σ C log π / Σ C of every curve, at the positions that all of them speak of."""
-    from clickharvest.estimation.sample import make_sample
+    from clickharvest.estimation import make_sample
 
     known = np.all([np.isfinite(curve) for curve in curves.values()], axis=0)
     sample = make_sample(interventions, tuple(int(k) for k in np.flatnonzero(known) + 1))
@@ -151,7 +154,7 @@ def draw_bands(rows: pa.Table, interventions: Interventions, replicates: int, se
 
 def count_by_query(rows: pa.Table) -> tuple[NDArray[Any], Cells]:
     """Return the query of every cell of a log, and the cells."""
-    from clickharvest.baselines.cells import Cells
+    from clickharvest.baselines import Cells
 
     counts = rows.group_by(["query", "doc", "position"], use_threads=False).aggregate(
         [("click", "sum"), ("click", "count")]

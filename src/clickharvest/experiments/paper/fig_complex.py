@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from clickharvest.experiments.families.arxiv_curves import SWAP_RATIO, curve_chart, curve_of, curve_rows, curve_runs
+from clickharvest.experiments.families.arxiv_curves import SWAP_RATIO, curve_runs
 from clickharvest.experiments.families.arxiv_log import WORLD
+from clickharvest.experiments.families.curve_tables import curve_chart, curve_of, curve_rows
 from clickharvest.experiments.families.models import CLICKSHARE
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run

@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
+from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import line_chart
 from clickharvest.experiments.runner.runs import Results, Run
 
 ETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -40,7 +40,7 @@ def headline(results: Results) -> list[Headline]:
 def checks(results: Results) -> list[Check]:
     """Return: CPBM at most PBM at every η, and the PBM's error grows with η."""
     etas = results.settings("eta")
-    means = {model: [results.where(eta=eta, model=model).mean("rel_error") for eta in etas] for model in MODELS}
+    means = {model: [results.where(eta=eta, model=model).typical("rel_error") for eta in etas] for model in MODELS}
     grown = ", ".join(f"{e:.4f}" for e in means[PBM])
     found = [
         _matches("ClickShare outperforms or matches the PBM at every η", etas, means[CLICKSHARE], means[PBM]),

@@ -6,11 +6,12 @@ from math import isnan
 from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
+from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import line_chart
 from clickharvest.experiments.runner.runs import Results, Run
+from clickharvest.experiments.runner.spelling import spell
 
 SWEEPS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10)
 QUICK_SWEEPS = (2, 10)
@@ -42,7 +43,7 @@ def checks(results: Results) -> list[Check]:
     """Return: CPBM below PBM at every size, the error falls with data, and is flat from half a sweep."""
     sizes = results.settings("training_queries")
     means = {
-        model: [results.where(training_queries=size, model=model).mean("rel_error") for size in sizes]
+        model: [results.where(training_queries=size, model=model).typical("rel_error") for size in sizes]
         for model in MODELS
     }
     found = [
@@ -67,14 +68,14 @@ def checks(results: Results) -> list[Check]:
 
 def _falls(model: str, errors: list[float], sizes: list[int]) -> Check:
     first = next((i for i, error in enumerate(errors) if not isnan(error)), 0)
-    told = f"from {errors[first]:.4f} at {sizes[first]:,} to {errors[-1]:.4f} at {sizes[-1]:,}"
+    told = f"from {spell(errors[first])} at {sizes[first]:,} to {errors[-1]:.4f} at {sizes[-1]:,}"
     return Check(f"the error of {model} falls as data grow", errors[-1] < errors[first], told)
 
 
 def _below(high: list[float], low: list[float], sizes: list[int], claim: str) -> Check:
     """Compare two models where both have an error; where either has none, that is told."""
     known = [i for i in range(len(sizes)) if not isnan(high[i]) and not isnan(low[i])]
-    above = [f"{sizes[i]:,} ({low[i]:.4f} against {high[i]:.4f})" for i in known if low[i] >= high[i]]
+    above = [f"{sizes[i]:,} ({spell(low[i])} against {spell(high[i])})" for i in known if low[i] >= high[i]]
     told = f"not at {', '.join(above)}" if above else f"at {len(known)} of {len(sizes)} sizes"
     return Check(
         claim, bool(known) and not above, told + ("" if len(known) == len(sizes) else "; no error at the others")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from clickharvest.experiments.families.figures import bar_chart, line_chart
 from clickharvest.experiments.families.learning import LIGHTGBM, NAIVE, SVM, TRUE, make_runs
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import bar_chart, line_chart
 from clickharvest.experiments.runner.runs import Result, Results, Run
 
 ETA = 10.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
 from clickharvest.experiments.families.semi_synthetic import POSITIONS, is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import line_chart
 from clickharvest.experiments.runner.runs import Results, Run
 
 MODELS = (PBM, CPBM, CLICKSHARE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CPBM_CONSTANT, CPBM_NETWORK
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import line_chart
 from clickharvest.experiments.runner.runs import Result, Results, Run
 
 ZETAS = (0.0, 0.5, 1.0)

@@ -8,28 +8,19 @@ features tell of relevance; that of ClickShare is free of relevance, and rewards
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from clickharvest.experiments.families.arxiv_log import WORLD, arxiv_log, log_settings
+from clickharvest.experiments.families.arxiv_log import WORLD, log_settings
+from clickharvest.experiments.families.feature_groups import ALL, FAMILY, FEATURES, NOTHING, WIDTH
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.runs import Numbers, Results, Run
-from clickharvest.model.contexts import ContextEncoder
-from clickharvest.simulate.arxiv import GROUPS, QUERIES, SPLITS
+from clickharvest.experiments.runner.runs import Results, Run
+from clickharvest.simulate import QUERIES
 
-FAMILY = "table_max"
 SEEDS = {CPBM: 1, CLICKSHARE: 3}
 """Logs by model: AllPairs has one as in the paper, for it takes long where every query has a context of its own."""
 QUICK_QUERIES = {CPBM: 5_000, CLICKSHARE: QUERIES}
 """By model: ClickShare's test part holds clicks alone, and takes little time."""
-NOTHING, ALL = "PBM", "all"
-FEATURES: dict[str, tuple[str, ...]] = {NOTHING: (), **{group: (group,) for group in GROUPS}, ALL: GROUPS}
 PAPER = {
     NOTHING: -13926.18,
     "category": -12622.96,
@@ -39,7 +30,6 @@ PAPER = {
     "result_dist": -12901.94,
     ALL: -12306.52,
 }
-WIDTH = 8
 OBJECTIVES: dict[str, dict[str, Any]] = {
     CPBM: {"curves": [{"name": "mlp", "width": WIDTH}], "penalties": [10.0, 100.0], "tolerance": 1e-3},
     CLICKSHARE: {
@@ -65,69 +55,6 @@ def runs(plan: Plan) -> list[Run]:
         for seed in range(1 if plan.quick else SEEDS[model])
         for name in ((NOTHING, ALL) if plan.quick else FEATURES)
     ]
-
-
-def measure(run: Run, source: Path | None) -> Numbers:
-    """Fit the candidates to the training part, take the best on the validation part, and try it on the test part."""
-    from clickharvest.estimation.allpairs import AllPairs
-    from clickharvest.estimation.clickshare import ClickShare
-    from clickharvest.estimation.loss import Fit
-    from clickharvest.model.curves import make_curve
-
-    features = FEATURES[run["features"]]
-    sample = _sample(run, features)
-    d = sample.x.shape[1]
-    train, validation, test = np.eye(len(SPLITS))
-    if run["model"] == CPBM:
-        objective: Any = AllPairs(sample, relevance="mlp" if features else "constant", width=WIDTH)
-    else:
-        objective = ClickShare(sample)
-    best: Numbers = {"validation": -np.inf}
-    for shape in run["curves"] if features else [{"name": "constant"}]:
-        fit = Fit(make_curve(positions=sample.positions, anchor=1, n_features=d, **shape), objective, sample)
-        penalties = np.array(run["penalties"] if features else [0.0])
-        fit.part = count = len(penalties)
-        start = np.repeat(fit.starts(1, run.seed), count, axis=0)
-        found = fit.solve(start, np.tile(train, (count, 1)), penalties, tolerance=run["tolerance"])
-        judged = fit.held_out(found.params, np.tile(validation, (count, 1)))
-        one = int(np.nanargmax(judged))
-        if judged[one] > best["validation"]:
-            best = {
-                "validation": float(judged[one]),
-                "objective": float(fit.held_out(found.params[one : one + 1], test[None])[0]),
-                "curve": " ".join(str(value) for value in shape.values()),
-                "penalty": float(penalties[one]),
-                "status": str(found.status[one]),
-            }
-    return best
-
-
-def _sample(run: Run, features: tuple[str, ...]) -> Any:
-    """Return the A/B interventions as a sample whose three clusters are the parts of the split."""
-    simulation = arxiv_log(run)
-    query, base = _base(run)
-    clusters = simulation.split[query].astype(np.int64)
-    if not features:
-        return replace(base, cluster=clusters, n_clusters=len(SPLITS))
-    columns = simulation.features(*features)
-    known = simulation.pages("ab", "train")
-    encoder = ContextEncoder.fit({name: values[known] for name, values in columns.items()})
-    pages, page = np.unique(query, return_inverse=True)
-    encoded = encoder.transform({name: values[pages] for name, values in columns.items()})
-    x, code = np.unique(encoded, axis=0, return_inverse=True)
-    return replace(base, x=x, context=code[page], cluster=clusters, n_clusters=len(SPLITS))
-
-
-@lru_cache(maxsize=1)
-def _base(run: Run) -> tuple[NDArray[np.int64], Any]:
-    """Return the query of every row, and the rows as a sample without context; positions as the training part has."""
-    from clickharvest.estimation.sample import make_sample, supported_positions
-
-    simulation = arxiv_log(run)
-    positions = supported_positions(simulation.interventions(split="train"), 1)
-    interventions = simulation.interventions()
-    sample = make_sample(interventions, positions)
-    return np.unique(interventions.query)[sample.cluster], sample
 
 
 def gains(results: Results, model: str) -> dict[str, float]:

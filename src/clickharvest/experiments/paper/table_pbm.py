@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_rows
+from clickharvest.experiments.families.figures import bar_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.figures import bar_chart
 from clickharvest.experiments.runner.runs import Results, Run
 
 PAPER = {PBM: 0.478700, CPBM: 0.169443}
@@ -28,7 +28,7 @@ def summarise(results: Results) -> list[Row]:
 
 def headline(results: Results) -> list[Headline]:
     """Return the errors, and by how much the CPBM reduces them."""
-    by_model = {model: results.where(model=model).mean("rel_error") for model in MODELS}
+    by_model = {model: results.where(model=model).typical("rel_error") for model in MODELS}
     reduction = {model: 1 - by_model[model] / by_model[PBM] for model in (CPBM, CLICKSHARE)}
     return [
         error_headline("RelError, PBM", results, paper=PAPER[PBM], ours=PBM, clickshare=None),
@@ -39,7 +39,7 @@ def headline(results: Results) -> list[Headline]:
 
 def checks(results: Results) -> list[Check]:
     """Return the paper's claim and our bars on it; in quick plans, what holds of ClickShare."""
-    pbm, cpbm, ours = (results.where(model=model).mean("rel_error") for model in (PBM, CPBM, CLICKSHARE))
+    pbm, cpbm, ours = (results.where(model=model).typical("rel_error") for model in (PBM, CPBM, CLICKSHARE))
     found = f"PBM {pbm:.4f}, CPBM {cpbm:.4f}, ClickShare {ours:.4f}"
     halved = Check("ClickShare has at most half of the PBM's error", ours <= pbm / 2, found)
     if not is_judged(results):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from clickharvest.experiments.families.arxiv_log import KINDS, WORLD, arxiv_log, log_settings
+from clickharvest.experiments.families.arxiv_log import WORLD, log_settings
+from clickharvest.experiments.families.log_sizes import FAMILY
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
-from clickharvest.experiments.runner.runs import Numbers, Results, Run
-from clickharvest.simulate.arxiv import PAPER_SIZES, QUERIES
+from clickharvest.experiments.runner.runs import Results, Run
+from clickharvest.simulate import PAPER_SIZES, QUERIES
 
-FAMILY = "table_size"
 QUICK_QUERIES, SEEDS = QUERIES, 6
 TOLERANCE = 0.05
 """How far the number of clicks may be from the paper's, as a share of it."""
@@ -19,17 +17,6 @@ def runs(plan: Plan) -> list[Run]:
     """Return logs of full size, they take seconds."""
     log = log_settings(plan, QUICK_QUERIES)
     return [Run(FAMILY, plan.world, seed, log) for seed in range(1 if plan.quick else SEEDS)]
-
-
-def measure(run: Run, source: Path | None) -> Numbers:
-    """Count queries and clicks by kind and part."""
-    simulation = arxiv_log(run)
-    numbers: Numbers = {}
-    for kind, part in PAPER_SIZES:
-        own = simulation.pages(part) & (simulation.is_complex == KINDS[kind])
-        numbers[f"{kind}_{part}_queries"] = int(own.sum())
-        numbers[f"{kind}_{part}_clicks"] = int(simulation.clicks[own].sum())
-    return numbers
 
 
 def summarise(results: Results) -> list[Row]:

@@ -9,6 +9,9 @@ from typing import Any
 
 from clickharvest.experiments.runner.runs import Results, Run
 
+SYNTHETIC = "synthetic"
+"""The world whose corpus is made up."""
+
 Row = dict[str, str | int | float | None]
 """One row of a table, by column."""
 
@@ -24,7 +27,7 @@ class Plan:
     """
 
     quick: bool = False
-    world: str = "synthetic"
+    world: str = SYNTHETIC
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Measuring: what is missing in a store, in several processes, each result kept as soon as it is there."""
+"""Measuring: what a store lacks or holds of other code, in several processes, each result kept once it is there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.experiments.runner.runs import REFUSED, Numbers, Run
+from clickharvest.experiments.runner.registry import Measure, code_of, find_family, is_current
+from clickharvest.experiments.runner.runs import REFUSED, Numbers, Result, Run
 from clickharvest.experiments.runner.store import Store
 
 MOST_JOBS = 8
@@ -22,16 +22,6 @@ MOST_JOBS = 8
 
 Tick = Callable[[int, int, str], None]
 """Called with the runs done, those there are to do, and what was done last."""
-
-
-FAMILIES = {
-    name: f"clickharvest.experiments.{room}.{name}"
-    for room, names in {
-        "families": ("semi_synthetic", "arxiv_curves", "learning", "yandex"),
-        "paper": ("table_max", "table_size"),
-    }.items()
-    for name in names
-}
 
 
 @dataclass(frozen=True)
@@ -48,9 +38,15 @@ def default_jobs() -> int:
 
 
 def measure_missing(
-    runs: Sequence[Run], store: Store, *, jobs: int, source: Path | None = None, tick: Tick | None = None
+    runs: Sequence[Run],
+    store: Store,
+    *,
+    jobs: int,
+    source: Path | None = None,
+    keep_stale: bool = False,
+    tick: Tick | None = None,
 ) -> list[Failure]:
-    """Measure the runs that a store lacks, and keep their numbers in it.
+    """Measure the runs that a store lacks, and those that other code has measured, and keep their numbers in it.
 
     Runs on the same log go to one process. Each process gets its share of the cores. One job measures in this
     process.
@@ -60,6 +56,7 @@ def measure_missing(
         store: where results are kept.
         jobs: number of processes.
         source: the file of the corpus, None where the world needs none.
+        keep_stale: leave out too what other code has measured.
         tick: told of progress.
 
     Returns:
@@ -67,10 +64,22 @@ def measure_missing(
     """
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: expected 1 or more")
-    missing = store.missing(runs)
+    missing = store.missing(runs) if keep_stale else _to_measure(runs, store)
+    failures = _measure(missing, store, jobs, source, tick)
+    store.tidy(run.world for run in missing)
+    return failures
+
+
+def _to_measure(runs: Sequence[Run], store: Store) -> list[Run]:
+    found = ((run, store.find(run)) for run in dict.fromkeys(runs))
+    return [run for run, kept in found if kept is None or not is_current(kept)]
+
+
+def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | None, tick: Tick | None) -> list[Failure]:
     groups: dict[str, list[Run]] = {}
     for run in missing:
         groups.setdefault(run.group, []).append(run)
+    how = {name: (find_family(name).measure, code_of(name)) for name in {run.family for run in missing}}
     failures: list[Failure] = []
     done = 0
 
@@ -83,14 +92,14 @@ def measure_missing(
 
     if jobs == 1 or len(groups) <= 1:
         for group in groups.values():
-            note(measure_group(group, store, source), group)
+            note(measure_group(group, *how[group[0].family], store, source), group)
         return failures
     _share_machine(min(jobs, len(groups)))
     with ProcessPoolExecutor(
         min(jobs, len(groups)), mp_context=get_context("spawn"), initializer=_follow, initargs=(os.getpid(),)
     ) as pool:
         work: dict[Future[list[Failure]], list[Run]] = {
-            pool.submit(measure_group, group, store, source): group for group in groups.values()
+            pool.submit(measure_group, group, *how[group[0].family], store, source): group for group in groups.values()
         }
         try:
             for future in as_completed(work):
@@ -103,13 +112,23 @@ def measure_missing(
     return failures
 
 
-def measure_group(group: Sequence[Run], store: Store, source: Path | None) -> list[Failure]:
-    """Measure runs one after the other, and keep each as soon as it is there; return those that failed."""
+def measure_group(
+    group: Sequence[Run], measure: Measure, code: str, store: Store, source: Path | None
+) -> list[Failure]:
+    """Measure runs of one family one after the other, and keep each as soon as it is there; return those that failed.
+
+    Args:
+        group: the runs.
+        measure: the function of their family, which another process finds by its module and name.
+        code: the fingerprint of the family, taken when the command began.
+        store: where results are kept.
+        source: the file of the corpus.
+    """
     failures = []
     for run in group:
         begin = time.perf_counter()
         try:
-            store.save(run, measure_run(run, source))
+            store.save(Result(run, measure_run(run, source, measure), code))
         except InputError:
             raise
         except Exception as error:
@@ -119,13 +138,13 @@ def measure_group(group: Sequence[Run], store: Store, source: Path | None) -> li
     return failures
 
 
-def measure_run(run: Run, source: Path | None = None) -> Numbers:
-    """Measure a run with its family; a refusal is a result, and fits that did not converge are told."""
-    family = import_module(FAMILIES[run.family])
+def measure_run(run: Run, source: Path | None = None, measure: Measure | None = None) -> Numbers:
+    """Measure a run, by default with its family; a refusal is a result, and fits that did not converge are told."""
+    measure = measure or find_family(run.family).measure
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            numbers: Numbers = family.measure(run, source)
+            numbers: Numbers = measure(run, source)
         except NotIdentifiedError as error:
             numbers = {REFUSED: str(error)}
     told = sorted({str(w.message) for w in caught if w.category.__module__.startswith("clickharvest")})

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from math import isnan
 from pathlib import Path
 
-from clickharvest.experiments import experiment_ids, load_experiment
-from clickharvest.experiments.families.corpora import SYNTHETIC
-from clickharvest.experiments.runner.experiment import Headline, Row
+from clickharvest.experiments.runner.experiment import SYNTHETIC, Experiment, Headline, Row
 from clickharvest.experiments.runner.publishing import Outcome, judge
+from clickharvest.experiments.runner.spelling import spell
 from clickharvest.experiments.runner.store import Store
 
 QUICK = "quick"
 """The folder of quick results, inside the folder of results."""
 MOST_ROWS = 60
+OTHER_CODE = "were measured with other code than that which is here now"
 
 INTRODUCTION = """\
 # The paper, reproduced
@@ -32,6 +31,9 @@ by hand.
   divides by the estimate; that figure stands beside it for parity. RelError rewards underestimation, so the mean
   |log(p̂/p)| is told too. **sd** is over runs, each with rankers, contexts and clicks of its own, and a corpus where
   that is synthetic.
+- Numbers are means over runs, and tables have the **median** beside them. A mean of more than ten times the median is
+  made by one or two runs and says nothing of the others: it is left out with its standard deviation, and checks and
+  figures use the median instead.
 - The paper's corpus, Yahoo's, may not be passed on. Ours are a **synthetic** corpus of its size and manner, and public
   LETOR corpora where they are at hand. Absolute numbers depend on the corpus, so the claims are what is compared; they
   are checks that can fail, and those that do are listed first.
@@ -39,16 +41,14 @@ by hand.
 """
 
 
-def find_outcomes(folder: Path, *, quick: bool) -> list[Outcome]:
+def find_outcomes(experiments: Sequence[Experiment], folder: Path, *, quick: bool) -> list[Outcome]:
     """Return what the results in a folder come to, complete or not, by experiment and then by world."""
     store = Store(folder)
-    worlds = sorted((p.name for p in folder.glob("*") if (p / "runs").is_dir()), key=lambda w: (w != SYNTHETIC, w))
+    own_worlds = {experiment.world for experiment in experiments}
+    corpora = sorted(set(store.worlds()) - own_worlds, key=lambda world: (world != SYNTHETIC, world))
     found = []
-    for name in experiment_ids():
-        experiment = load_experiment(name)
-        for world in [experiment.world] if experiment.world is not None else worlds:
-            if experiment.world is None and not _is_corpus(world):
-                continue
+    for experiment in experiments:
+        for world in corpora if experiment.world is None else [experiment.world]:
             outcome = judge(experiment, store, quick=quick, corpus=world)
             if outcome.results:
                 found.append(outcome)
@@ -75,30 +75,20 @@ def make_page(outcomes: Sequence[Outcome], figures: Path) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def spell(value: str | int | float | None, *, digits: int = 4) -> str:
-    """Return a number for people: `digits` decimals for fractions, thousands separated, a dash for none.
-
-    Example:
-        >>> spell(0.16944), spell(114730), spell(None), spell(float("nan")), spell("power × 6")
-        ('0.1694', '114,730', '-', '-', 'power × 6')
-    """
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:,.0f}"
-    return value if isinstance(value, str) else f"{value:,}"
-
-
-def page_of(folder: Path, page: Path, *, quick: bool) -> str:
-    """Return the page that stands for a folder of results, with links as `page` needs them."""
+def page_of(experiments: Sequence[Experiment], folder: Path, page: Path, *, quick: bool) -> str:
+    """Return the page that tells of experiments by a folder of results, with links as `page` needs them."""
     figures = Path(os.path.relpath(folder.resolve(), page.resolve().parent))
-    return make_page(find_outcomes(folder, quick=quick), figures)
+    return make_page(find_outcomes(experiments, folder, quick=quick), figures)
 
 
 def _overview(done: Sequence[Outcome]) -> list[str]:
     failed = [(o, check) for o in done for check in o.checks if not check.passed]
     total = sum(len(outcome.checks) for outcome in done)
     parts = ["## What holds and what does not", f"{total - len(failed)} of {total} checks pass."]
+    if stale := {result.run for outcome in done for result in outcome.stale}:
+        runs = {result.run for outcome in done for result in outcome.results}
+        again = "`clickharvest reproduce` measures them again"
+        parts.append(f"{len(stale):,} of {len(runs):,} runs {OTHER_CODE}; {again}.")
     if failed:
         told = [
             f"- **FAIL** {o.experiment.id}, {o.world}: {check.claim}. {_sentence(check.sentence)}"
@@ -119,6 +109,8 @@ def _section(outcome: Outcome, figures: Path) -> list[str]:
             f"Not finished: {outcome.missing} of {outcome.missing + len(outcome.results)} runs are missing.",
         ]
     parts = [f"### {world}"]
+    if outcome.stale:
+        parts.append(f"{len(outcome.stale):,} of these {len(outcome.results):,} runs {OTHER_CODE}.")
     if outcome.experiment.chart.__name__ != "no_chart":
         parts.append(f"![{outcome.experiment.title}, {world}]({(figures / world / f'{name}.png').as_posix()})")
     parts.append(_markdown(outcome.rows[:MOST_ROWS]))
@@ -165,7 +157,3 @@ def _row(cells: Iterable[str]) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def _is_corpus(world: str) -> bool:
-    return all(load_experiment(name).world != world for name in experiment_ids())

@@ -12,12 +12,14 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from html import escape
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Row
+from clickharvest.experiments.runner.registry import is_current
 from clickharvest.experiments.runner.runs import Results
 from clickharvest.experiments.runner.store import Store
 from clickharvest.files import atomic_path
@@ -50,6 +52,11 @@ class Outcome:
         """Whether every run has a result."""
         return self.missing == 0
 
+    @cached_property
+    def stale(self) -> Results:
+        """The results that were measured with other code than that which is here now."""
+        return Results(result for result in self.results if not is_current(result))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON holds it."""
         told = {
@@ -57,6 +64,7 @@ class Outcome:
             "world": self.world,
             "runs": len(self.results),
             "missing": self.missing,
+            "stale": len(self.stale),
             "refused": len(self.results.refused),
             "rows": self.rows,
             "headline": [asdict(line) for line in self.headlines],

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import nan
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 Numbers = dict[str, Any]
@@ -17,14 +17,17 @@ Numbers = dict[str, Any]
 REFUSED = "refused"
 """The entry of a run that an estimator refused, with the reason."""
 
+WILD = 10.0
+"""A mean of more than this many medians is that of a few runs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """One log and what is fitted to it. Runs of equal content are equal.
 
     Attributes:
-        family: the module of this package whose `measure` measures it.
-        world: where the log comes from, such as `"synthetic"`, `"mq2007_part"` or `"arxiv"`; the folder of its result.
+        family: the name under which the function that measures it is registered.
+        world: where the log comes from, such as `"synthetic"`, `"mq2007_part"` or `"arxiv"`; the folder of its results.
         seed: seed of all randomness.
         log: the settings of the log.
         fit: what is fitted to it, and how.
@@ -47,7 +50,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """What tells a run apart; also the name of its file."""
+        """What tells a run apart."""
         digest = hashlib.sha256(_canonical(self.to_dict()).encode()).hexdigest()
         return f"{self.family}-{digest[:16]}"
 
@@ -78,10 +81,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """A run and its numbers."""
+    """A run and its numbers.
+
+    Attributes:
+        run: what was measured.
+        numbers: what came out.
+        code: fingerprint of the code that the numbers depend on; None where it is not known.
+        stamped: why that is the fingerprint of newer code than the run was measured with; None where it is not.
+    """
 
     run: Run
     numbers: Numbers
+    code: str | None = None
+    stamped: str | None = None
 
 
 class Results(tuple[Result, ...]):
@@ -112,6 +124,26 @@ class Results(tuple[Result, ...]):
         """Return the mean over runs, NaN without any."""
         values = self.values(name)
         return fmean(values) if values else nan
+
+    def median(self, name: str) -> float:
+        """Return the median over runs, NaN without any."""
+        values = self.values(name)
+        return median(values) if values else nan
+
+    def is_wild(self, name: str) -> bool:
+        """Return whether a few runs make the mean, which then says nothing: it exceeds ten times the median."""
+        return abs(self.mean(name)) > WILD * abs(self.median(name))
+
+    def typical(self, name: str) -> float:
+        """Return the mean over runs, or the median where the mean `is_wild`.
+
+        Example:
+            >>> errors = [Result(Run("f", "w", seed, {}), {"error": e}) for seed, e in enumerate((0.1, 0.3, 0.2))]
+            >>> spoilt = Result(Run("f", "w", 3, {}), {"error": 4e9})
+            >>> round(Results(errors).typical("error"), 3), round(Results([*errors, spoilt]).typical("error"), 3)
+            (0.2, 0.25)
+        """
+        return self.median(name) if self.is_wild(name) else self.mean(name)
 
     def sd(self, name: str) -> float:
         """Return the standard deviation over runs (n − 1), NaN with fewer than two."""
