@@ -44,9 +44,9 @@ def model_of(provenance: Provenance | None, **info: Any) -> Propensities:
 
 def test_what_is_recorded_here_and_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
-    found = record_provenance("PBM", {"seed": np.int64(3), "costs": (1, np.inf), "kinds": None, "progress": print})
+    found = record_provenance("PBM", {"seed": np.int64(3), "costs": (1, np.inf), "kinds": None, "other": print})
     assert found.made == "2026-01-01T00:00:00Z"
-    assert found.parameters == {"seed": 3, "costs": [1, "inf"], "kinds": None}
+    assert found.parameters == {"seed": 3, "costs": [1, "inf"], "kinds": None, "other": "builtin_function_or_method"}
     assert found.command is None
     assert found.versions["clickharvest"] == __version__
     assert found.versions["python"] == platform.python_version()

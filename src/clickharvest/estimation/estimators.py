@@ -130,6 +130,7 @@ class _Estimator(Parameterised):
             "seed": self.seed,
             "data": data_fingerprint(interventions),
         }
+        settings = {name: value for name, value in self.get_params().items() if name != "progress"}
         self.propensities_ = Propensities(
             curve=fit.curve,
             params=fit.params(flat)["curve"],
@@ -138,7 +139,7 @@ class _Estimator(Parameterised):
             draws=None if draws is None else draws[:, : _curve_size(fit, flat)],
             draws_kind=None if draws is None else self.intervals,
             info=info,
-            provenance=record_provenance(type(self).__name__, self.get_params(), device=jax.default_backend()),
+            provenance=record_provenance(type(self).__name__, settings, device=jax.default_backend()),
         )
 
     def _fit_choice(self, choice: _Choice, weights: Array) -> tuple[Array, Status]:

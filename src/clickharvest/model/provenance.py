@@ -36,7 +36,7 @@ class Provenance:
         versions: of clickharvest, Python, and the libraries that were loaded when the model was made: DuckDB and Ibis
             are among them where that process harvested.
         estimator: the class or function that made it.
-        parameters: the constructor's parameters as JSON holds them; None where they are not known.
+        parameters: the constructor's parameters, kept as JSON holds them; None where they are not known.
         device: what JAX computed on: `"cpu"`, `"gpu"`; None where it was not used.
         made: when, in UTC, such as `"2026-01-31T12:00:00Z"`; None leaves it untold.
         command: the words typed after `clickharvest`, where a command made it.
@@ -70,6 +70,8 @@ class Provenance:
         ):
             if not is_valid:
                 raise InputError(f"provenance has {name} {short(getattr(self, name))}; expected {expected}")
+        if self.parameters is not None:
+            object.__setattr__(self, "parameters", _plain(self.parameters))
 
     def with_command(self, words: Sequence[str]) -> Self:
         """Return the same, made by these words after `clickharvest`; secrets in addresses are left out.
@@ -125,22 +127,21 @@ def record_provenance(
 
     Args:
         estimator: the class or function that makes the model.
-        parameters: the constructor's parameters. Callables, such as a progress bar, are no settings and are left out.
+        parameters: the constructor's parameters.
         device: what JAX computes on.
 
     Raises:
         InputError: `SOURCE_DATE_EPOCH` is not a number of seconds.
 
     Example:
-        >>> record_provenance("PBM", {"seed": 3, "progress": print}).parameters
-        {'seed': 3}
+        >>> made = record_provenance("PBM", {"seed": 3})
+        >>> made.estimator, made.parameters, made.versions["clickharvest"] == __version__
+        ('PBM', {'seed': 3}, True)
     """
     versions = {"clickharvest": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         if version := getattr(sys.modules.get(name), "__version__", None):
             versions[name] = str(version)
-    if parameters is not None:
-        parameters = {name: _setting(value) for name, value in parameters.items() if not callable(value)}
     return Provenance(versions, estimator, parameters, device, _now())
 
 
@@ -153,14 +154,14 @@ def _now() -> str:
     return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _setting(value: Any) -> Any:
-    """Return a parameter as JSON holds it; what JSON cannot hold is told by its text or its class."""
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it; what JSON cannot hold is told by its text or its class."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _setting(part) for key, part in value.items()}
+        return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_setting(part) for part in value]
+        return [_plain(part) for part in value]
     if isinstance(value, float):
         return float(value) if np.isfinite(value) else str(value)
     if isinstance(value, str):

@@ -105,9 +105,7 @@ def _check_whole(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
     if found > FORMAT:
         raise InputError(f"{path} has the format {str(found)[:20]}, this version reads {FORMAT}; upgrade clickharvest")
     if told is None and found == WITHOUT_DIGEST:
-        sentence = (
-            f"{path} is an older file (format {found}): it has no digest to show damage, and its origin is unknown"
-        )
-        warnings.warn(f"{sentence}; fit again for a file with both", OlderFileWarning, stacklevel=4)
+        lacks = "it has no digest that would show damage, and does not tell its origin"
+        warnings.warn(f"{path} is an older file (format {found}): {lacks}; fit again", OlderFileWarning, stacklevel=4)
     elif told != digest(header, tensors):
         raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
