@@ -13,6 +13,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as TheirNotFittedError
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr, get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -157,6 +158,12 @@ def test_parameter_grids_go_by_clone_and_set_params() -> None:
         "CPBM(curve='power', penalty=1.0, intervals=None)",
         "CPBM(curve='power', penalty=2.0, intervals=None)",
     ]
+
+
+def test_one_may_be_the_last_step_of_a_pipeline() -> None:
+    steps = make_pipeline(PBM(intervals=None)).set_params(pbm__seed=4).fit(interventions())
+    alone = PBM(intervals=None, seed=4).fit(interventions())
+    assert np.array_equal(steps.predict(None).propensity, alone.predict().propensity)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -2,8 +2,9 @@
 
 What a constructor takes is kept as it is, told by `get_params` and `repr`, changed by `set_params`; `fit` checks it,
 learns, and returns the object itself; what it learned ends in an underscore. Where scikit-learn is installed, its
-`clone`, `check_is_fitted`, `get_tags` and `ParameterGrid` work on such objects. Its pipelines and its `GridSearchCV` do
-not: they split and pass on arrays of rows, while `fit` takes interventions or lists, to be split by query.
+`clone`, `check_is_fitted`, `get_tags` and `ParameterGrid` work on such objects, and one may be the last step of a
+`Pipeline`. Its `GridSearchCV` and `cross_val_score` do not: they split arrays by row, while interventions and lists are
+to be split by query, as `CPBM` and `PropensitySVMRankCV` do themselves.
 """
 
 from __future__ import annotations

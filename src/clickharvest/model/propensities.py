@@ -39,8 +39,8 @@ CELLS = 20_000_000
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 LARGEST = 1e6
-"""Largest parameter in absolute value. Features are of size 1 and log propensities below 700, or they overflow: no fit
-comes near, so that more is damage or a forgery."""
+"""Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
+more is damage, or a forgery."""
 
 
 @dataclass(frozen=True, eq=False)
