@@ -34,7 +34,7 @@ class NotIdentifiedError(ClickharvestError):
 
 
 class ClickharvestWarning(UserWarning):
-    """Base of everything the library warns of."""
+    """Base of the library's warnings; the command line prints each once, as one line on standard error."""
 
 
 class HarvestWarning(ClickharvestWarning):
