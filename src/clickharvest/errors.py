@@ -17,6 +17,10 @@ class InputError(ClickharvestError, ValueError):
     exit_code = 2
 
 
+class NotFittedError(InputError, AttributeError):
+    """What `fit` learns was asked for before `fit`; like scikit-learn's error, a ValueError and an AttributeError."""
+
+
 class EngineError(ClickharvestError, RuntimeError):
     """The engine (DuckDB, Spark) is missing, misconfigured or failed while running a valid query."""
 
@@ -29,9 +33,17 @@ class NotIdentifiedError(ClickharvestError):
     exit_code = 3
 
 
-class HarvestWarning(UserWarning):
+class ClickharvestWarning(UserWarning):
+    """Base of the library's warnings; the command line prints each once, as one line on standard error."""
+
+
+class HarvestWarning(ClickharvestWarning):
     """Part of the log was left out or looks unlike what the options say; the result is still valid."""
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(ClickharvestWarning):
     """A fit did not reach its optimum; the message says what to try."""
+
+
+class OlderFileWarning(ClickharvestWarning):
+    """A file of an older format was read: it is used as it is, and tells less than newer ones."""

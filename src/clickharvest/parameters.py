@@ -1,11 +1,18 @@
-"""scikit-learn's manners of parameters: what a constructor takes is kept, told and changed by name."""
+"""scikit-learn's manners, without scikit-learn: parameters by name, and one error before `fit`.
+
+What a constructor takes is kept as it is, told by `get_params` and `repr`, changed by `set_params`; `fit` checks it,
+learns, and returns the object itself; what it learned ends in an underscore. Where scikit-learn is installed, its
+`clone`, `check_is_fitted`, `get_tags` and `ParameterGrid` work on such objects, and one may be the last step of a
+`Pipeline`. Its `GridSearchCV` and `cross_val_score` do not: they split arrays by row, while interventions and lists are
+to be split by query, as `CPBM` and `PropensitySVMRankCV` do themselves.
+"""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from clickharvest.errors import InputError
+from clickharvest.errors import InputError, NotFittedError
 
 
 class Parameterised:
@@ -17,21 +24,52 @@ class Parameterised:
         ...         self.cost, self.seed = cost, seed
         >>> Learner(cost=3.0).set_params(seed=0)
         Learner(cost=3.0)
+        >>> Learner().coef_
+        Traceback (most recent call last):
+        ...
+        clickharvest.errors.NotFittedError: this Learner is not fitted yet, so it has no coef_: call fit first
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters."""
+        """Return the constructor's parameters; `deep` changes nothing, as none holds another such object."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Set constructor parameters and return the object itself."""
+        """Set constructor parameters and return the object itself; with an unknown name, none is set."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}: expected {', '.join(known)}")
         for name, value in params.items():
-            if name not in self.get_params():
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}: {', '.join(self.get_params())}")
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        # Texts are compared, because == of arrays is an array.
+        changed = [
+            f"{name}={value!r}" for name, value in self.get_params().items() if repr(value) != repr(defaults[name])
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(_is_learned(name) for name in vars(self))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        inputs = InputTags(two_d_array=False)
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), no_validation=True, input_tags=inputs)
+
+    if not TYPE_CHECKING:  # for a type checker, every name would be an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Tell what is wrong where something that `fit` learns is asked for before."""
+            kind = type(self).__name__
+            if _is_learned(name) and not self.__sklearn_is_fitted__():
+                raise NotFittedError(f"this {kind} is not fitted yet, so it has no {name}: call fit first")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+def _is_learned(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import CPBM, PBM
@@ -138,17 +137,6 @@ def test_cut_positions_are_never_given_a_number(interventions: Interventions) ->
     assert np.isnan(found.lower[0, 3:]).all()
     with pytest.raises(NotIdentifiedError):
         PBM(anchor=9).fit(cut)
-
-
-def test_scikit_learn_manners() -> None:
-    model = CPBM(curve="linear", penalty=3.0, seed=7)
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    assert repr(copy) == "CPBM(curve='linear', penalty=3.0, seed=7)"
-    assert copy.set_params(seed=1).seed == 1
-    assert "not fitted yet" in str(copy)
-    with pytest.raises(InputError, match="no parameter 'depth'"):
-        model.set_params(depth=2)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from clickharvest.baselines.cells import Array, Cells, count_cells, read_feature
 from clickharvest.errors import ConvergenceWarning
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import record_provenance
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -187,6 +188,7 @@ def _alternate(
         shown=cells.shown,
         info=info
         | {"clicks": int(cells.clicks.sum()), "status": status, "log_likelihood": values[-1], "trace": values},
+        provenance=record_provenance(info["estimator"]),
     )
 
 

@@ -17,6 +17,7 @@ from clickharvest.estimation.optimise import Rows, minimise
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import record_provenance
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -130,7 +131,14 @@ def generative_cpbm(
         "clicks": int(scale),
         "log_likelihood": penalty * float(_tamed(examination, params, np)) - scale * float(found.value[0]),
     }
-    return Propensities(curve=examination, params=params["curve"], encoder=encoder, shown=cells.shown, info=info)
+    return Propensities(
+        curve=examination,
+        params=params["curve"],
+        encoder=encoder,
+        shown=cells.shown,
+        info=info,
+        provenance=record_provenance("generative_cpbm", device=jax.default_backend()),
+    )
 
 
 def _tamed(curve: Curve, params: dict[str, Params], xp: Any) -> Any:

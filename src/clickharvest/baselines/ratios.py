@@ -19,6 +19,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import record_provenance
 from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
@@ -222,4 +223,11 @@ def _result(ratios: dict[int, float], anchor: int, shown: Any, info: dict[str, A
         )
     supported = tuple(sorted(int(k) for k in ratios))
     b = np.log([float(ratios[k]) for k in supported if k != anchor])
-    return Propensities(curve=Constant(supported, anchor, 0), params={"b": b}, encoder=None, shown=positions, info=info)
+    return Propensities(
+        curve=Constant(supported, anchor, 0),
+        params={"b": b},
+        encoder=None,
+        shown=positions,
+        info=info,
+        provenance=record_provenance(info["estimator"]),
+    )

@@ -28,7 +28,7 @@ from clickharvest.commands.simulate import SimulateOptions, SimulatorName, run_s
 from clickharvest.commands.terminal import print_diagnosis
 from clickharvest.commands.weigh import WeighOptions, run_weigh
 from clickharvest.diagnosis.diagnosing import diagnose
-from clickharvest.errors import ClickharvestError, HarvestWarning, InputError
+from clickharvest.errors import ClickharvestError, ClickharvestWarning, InputError
 from clickharvest.harvesting.collecting import harvest as harvest_in_memory
 from clickharvest.harvesting.collecting import harvest_table, harvest_to_parquet
 from clickharvest.harvesting.interventions import is_interventions, read_interventions
@@ -395,5 +395,5 @@ def _run() -> int:
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    if issubclass(category, HarvestWarning):
+    if issubclass(category, ClickharvestWarning):
         print(f"Warning: {message}", file=sys.stderr)

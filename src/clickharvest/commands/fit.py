@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -152,7 +153,9 @@ def run_fit(interventions: Interventions, options: FitOptions, output: Path, anc
         model = options.estimator(with_context, anchor, report).fit(interventions)
     findings = check_model(interventions, anchor=anchor, seed=options.seed)
     checks = [asdict(finding) for finding in findings]
-    propensities = replace(model.propensities_, info=dict(model.propensities_.info) | {"checks": checks})
+    found = model.propensities_
+    origin = found.provenance and found.provenance.with_command(sys.argv[1:])
+    propensities = replace(found, info=dict(found.info) | {"checks": checks}, provenance=origin)
     propensities.save(output)
     run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
     if as_json:

@@ -20,7 +20,7 @@ from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.sources import open_source
 from clickharvest.model.prediction import RESULTS
 from clickharvest.model.propensities import Propensities, load_propensities
-from clickharvest.model.summary import describe_model, gaps
+from clickharvest.model.summary import describe_model, gaps, origin
 from clickharvest.progress import Monitor, silent
 from clickharvest.words import clean_text, first_line
 
@@ -32,9 +32,9 @@ MOST_COLUMNS = 3
 
 
 def print_model(model: Path, *, as_json: bool = False) -> None:
-    """Print what a model is: `clickharvest show MODEL`."""
+    """Print what a model is and where it comes from: `clickharvest show MODEL`."""
     loaded = load_propensities(model)
-    print(json.dumps(describe_model(loaded), indent=2) if as_json else loaded)
+    print(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
 
 
 def score_contexts(

@@ -76,7 +76,7 @@ def run_report(
         level=level,
         name=model.name,
         made=f"{today.day} {today:%B %Y}",
-        commands=rerun_commands(loaded, str(model), log, units, str(output)) if log.source else {},
+        commands=rerun_commands(str(model), log, units, str(output)) if log.source else {},
     )
     if as_json:
         print(json.dumps({"file": str(output), "bytes": size, "log": log.source or None}))
@@ -86,36 +86,21 @@ def run_report(
         print("It says nothing of the log: add --log LOG for what the log identifies.")
 
 
-def rerun_commands(
-    model: Propensities, path: str, log: ReportLogOptions, units: HarvestOptions, output: str
-) -> dict[str, str]:
-    """Return the commands that make the model, the report and the weights, by their names.
-
-    There is none for `fit` where a model was made in a way that options do not tell: by AllPairs, or from Python with
-    another shape of the curve.
+def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, output: str) -> dict[str, str]:
+    """Return the commands that make the report and the weights of a model, by their names.
 
     Example:
-        >>> import numpy as np
-        >>> from clickharvest.model.curves import make_curve
-        >>> model = Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.zeros(1)}, None, (1, 2),
-        ...     info={"estimator": "PBM", "objective": "clickshare", "seed": 3})
         >>> log = ReportLogOptions("my log.csv", query="q")
-        >>> for command in rerun_commands(model, "m.safetensors", log, HarvestOptions(), "r.html").values():
+        >>> for command in rerun_commands("m.safetensors", log, HarvestOptions(), "r.html").values():
         ...     print(command)
-        clickharvest fit 'my log.csv' --query q --curve constant --intervals none --seed 3 -o m.safetensors
         clickharvest report m.safetensors --log 'my log.csv' --query q -o r.html
         clickharvest weigh 'my log.csv' m.safetensors --query q --clip auto -o weighted.parquet
     """
     roles, harvest = _flags(log), _flags(units)
-    fit = _fit_flags(model)
-    commands = {
-        "fit": None if fit is None else ["fit", log.source, *roles, *harvest, *fit, "-o", path],
-        "report": ["report", path, "--log", log.source, *roles, *harvest, "-o", output],
-        "weigh": ["weigh", log.source, path, *roles, "--clip", "auto", "-o", "weighted.parquet"],
-    }
-    if is_interventions(log.source):
-        del commands["weigh"]
-    return {name: shlex.join(["clickharvest", *words]) for name, words in commands.items() if words is not None}
+    commands = {"report": ["report", path, "--log", log.source, *roles, *harvest, "-o", output]}
+    if not is_interventions(log.source):
+        commands["weigh"] = ["weigh", log.source, path, *roles, "--clip", "auto", "-o", "weighted.parquet"]
+    return {name: shlex.join(["clickharvest", *words]) for name, words in commands.items()}
 
 
 def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions, monitor: Monitor) -> Evidence:
@@ -138,26 +123,3 @@ def _flags(options: Any) -> list[str]:
         text = ",".join(value) if isinstance(value, list) else str(value.value if isinstance(value, Enum) else value)
         words += [f"--{field.name.replace('_', '-')}", text]
     return words
-
-
-def _fit_flags(model: Propensities) -> list[str] | None:
-    info, words = model.info, []
-    if info.get("objective") != "clickshare":
-        return None
-    selection, penalty = info.get("selection", []), info.get("penalty", 0)
-    if not isinstance(selection, list) or not isinstance(penalty, int | float):
-        return None
-    tried = {str(candidate["curve"]) for candidate in selection if isinstance(candidate, dict) and "curve" in candidate}
-    if len(tried) < 2:
-        if len(model.curve.spec) > 1:
-            return None
-        words += ["--curve", model.curve.name]
-        if not tried and model.encoder is not None:
-            words += ["--penalty", f"{penalty:g}"]
-    if model.curve.anchor != 1:
-        words += ["--anchor", str(model.curve.anchor)]
-    if model.draws_kind != "bootstrap":
-        words += ["--intervals", model.draws_kind or "none"]
-    elif model.draws is not None and len(model.draws) != 1_000:
-        words += ["--bootstrap", str(len(model.draws))]
-    return words + (["--seed", str(info["seed"])] if info.get("seed") else [])

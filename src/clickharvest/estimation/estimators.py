@@ -1,7 +1,7 @@
 """Estimators: PBM and CPBM, with scikit-learn manners.
 
 Parameters go into the constructor and are kept as they are; `fit` learns, what it learned ends in an underscore, and
-`propensities_` is the result to use, save and share.
+`propensities_` is the result to use, save and share. `parameters` tells what of scikit-learn works on them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +30,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, make_curve
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 
 Intervals = Literal["bootstrap", "sandwich"]
@@ -79,7 +81,11 @@ class _Estimator(Parameterised):
         return str(self.propensities_) if hasattr(self, "propensities_") else f"{self!r}, not fitted yet"
 
     def predict(self, contexts: Any = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
-        """Return the propensities of contexts with their intervals, see `Propensities.predict`."""
+        """Return the propensities of contexts with their intervals, see `Propensities.predict`.
+
+        Raises:
+            NotFittedError: `fit` was not called yet.
+        """
         return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
 
     def _make_objective(self, sample: Sample, relevance: Relevance = "constant") -> Objective:
@@ -124,6 +130,7 @@ class _Estimator(Parameterised):
             "seed": self.seed,
             "data": data_fingerprint(interventions),
         }
+        settings = {name: value for name, value in self.get_params().items() if name != "progress"}
         self.propensities_ = Propensities(
             curve=fit.curve,
             params=fit.params(flat)["curve"],
@@ -132,6 +139,7 @@ class _Estimator(Parameterised):
             draws=None if draws is None else draws[:, : _curve_size(fit, flat)],
             draws_kind=None if draws is None else self.intervals,
             info=info,
+            provenance=record_provenance(type(self).__name__, settings, device=jax.default_backend()),
         )
 
     def _fit_choice(self, choice: _Choice, weights: Array) -> tuple[Array, Status]:

@@ -17,3 +17,5 @@ from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities
 from .propensities import data_fingerprint as data_fingerprint
 from .propensities import load_propensities as load_propensities
+from .provenance import Provenance as Provenance
+from .provenance import record_provenance as record_provenance

@@ -3,7 +3,7 @@
 `Propensities` holds a curve, its parameters and draws of them that tell how uncertain they are. `predict` gives
 p_k(x) / p_anchor(x) with intervals for any contexts; `save` and `load_propensities` keep it in one safetensors file,
 which can hold numbers and JSON but no code. This module needs NumPy and safetensors alone, so a model scores where
-neither JAX nor an engine is installed.
+neither JAX nor an engine is installed. What a file holds and how damage shows is the business of `storage`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path
 from clickharvest.model.contexts import ContextEncoder, Table
 from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
+from clickharvest.model.provenance import Provenance
+from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import summarise
-from clickharvest.words import first_line
+from clickharvest.words import clean_text, first_line
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
 
 DrawsKind = Literal["bootstrap", "sandwich"]
 
-FORMAT = 1
-"""Version of the file format; a file of a later one is refused."""
 CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
+LARGEST = 1e6
+"""Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
+more is damage, or a forgery."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,8 @@ class Propensities:
         shown: every position in the data, ascending, supported or not.
         draws: parameter vectors in the order of `curves.flatten_params`, float32 [B, n], B ≥ 2.
         draws_kind: what they are: `"bootstrap"` replicates, or draws of the `"sandwich"` normal distribution.
-        info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, versions, …
+        info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, …
+        provenance: where it comes from; None where nothing tells.
 
     Example:
         Three draws of log p_2 / p_1, whose standard deviation is 0.1; nothing links position 3.
@@ -72,6 +75,7 @@ class Propensities:
     draws: NDArray[np.float32] | None = None
     draws_kind: DrawsKind | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance | None = None
 
     def __post_init__(self) -> None:
         _check_curve(self.curve, self.encoder, self.shown)
@@ -159,15 +163,13 @@ class Propensities:
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file, whole or not at all; the same model gives the same bytes.
 
-        Tensors: `params/NAME`, and `draws` where there are any. Everything else is JSON in the metadata.
+        Tensors: `params/NAME`, float64, and `draws`, float32, where there are any. Everything else is JSON in the
+        metadata, see `storage`.
         """
-        from safetensors.numpy import save_file
-
-        tensors = {f"params/{name}": value for name, value in self.params.items()}
+        tensors: dict[str, NDArray[Any]] = {f"params/{name}": value for name, value in self.params.items()}
         if self.draws is not None:
             tensors["draws"] = self.draws
         header = {
-            "format": FORMAT,
             "curve": self.curve.spec,
             "positions": [int(k) for k in self.curve.positions],
             "anchor": int(self.curve.anchor),
@@ -176,57 +178,55 @@ class Propensities:
             "shown": list(self.shown),
             "draws_kind": self.draws_kind,
             "info": self.info,
+            "provenance": None if self.provenance is None else self.provenance.to_dict(),
         }
-        with atomic_path(Path(path)) as partial:
-            save_file(tensors, partial, metadata={"clickharvest": json.dumps(header)})
+        write_file(Path(path), header, tensors)
 
 
 def load_propensities(path: str | Path) -> Propensities:
     """Read what `Propensities.save` wrote.
 
+    Files of older formats load too, with an `OlderFileWarning`.
+
     Raises:
         InputError: the file is not such a model, is damaged, or was written by a later version.
     """
-    from safetensors import safe_open
-
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file {path}: expected a model, as clickharvest fit writes it")
+    header, tensors = read_file(Path(path))
     try:
-        with safe_open(path, framework="numpy") as file:
-            saved = (file.metadata() or {}).get("clickharvest")
-            tensors = {} if saved is None else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:  # safetensors raises a class of its own, OSError, TypeError, …
-        raise InputError(f"{path} cannot be read as a safetensors file: {first_line(error)}") from error
-    if saved is None:
-        raise InputError(f"{path} is a safetensors file, but no model of clickharvest: expected one that fit wrote")
-    try:
-        return _from_header(json.loads(saved), tensors)
+        return _from_header(header, tensors)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
 
 
-def _from_header(header: Any, tensors: Mapping[str, NDArray[Any]]) -> Propensities:
-    if not isinstance(header, dict) or type(header.get("format")) is not int:
-        raise InputError("its header is not that of a model; fit again")
-    if header["format"] != FORMAT:
-        raise InputError(f"it has the format {header['format']}, this version reads {FORMAT}; upgrade clickharvest")
+def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
     shape = dict(header["curve"])
     name = shape.pop("name")
     if not isinstance(name, str) or not shape.keys() <= {"rank", "width"}:
         raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
+    _check_types(tensors)
     encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
+    origin = None if header["format"] == WITHOUT_DIGEST else header["provenance"]
     return Propensities(
         make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
-        {name.removeprefix("params/"): value for name, value in tensors.items() if name.startswith("params/")},
+        {name.removeprefix("params/"): value for name, value in tensors.items() if name != "draws"},
         encoder,
         tuple(header["shown"]),
         tensors.get("draws"),
         header["draws_kind"],
         header["info"],
+        None if origin is None else Provenance.from_dict(origin),
     )
+
+
+def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
+    for name, array in tensors.items():
+        if name != "draws" and not name.startswith("params/"):
+            raise InputError(f"it has a tensor {clean_text(name)!r}; expected params/… and draws")
+        expected = np.dtype(np.float32 if name == "draws" else np.float64)
+        if array.dtype != expected:
+            raise InputError(f"its tensor {clean_text(name)!r} holds {array.dtype}; expected {expected}")
 
 
 def data_fingerprint(interventions: Interventions) -> str:
@@ -316,6 +316,8 @@ def _checked_params(curve: Curve, params: Params) -> dict[str, NDArray[np.float6
     arrays = {name: np.array(params[name], dtype=np.float64, order="C") for name in sorted(params)}
     if not all(np.isfinite(value).all() for value in arrays.values()):
         raise InputError(f"parameters of the curve {curve.name!r} are not finite: the fit failed")
+    if (largest := max((np.abs(value).max(initial=0) for value in arrays.values()), default=0)) > LARGEST:
+        raise InputError(f"parameters of the curve {curve.name!r} reach {largest:.2g}; expected {LARGEST:g} at most")
     return arrays
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
+from clickharvest.model.provenance import Provenance
 from clickharvest.words import clean_text, spell_positions
 
 WIDTH = 80
@@ -20,6 +21,9 @@ MOST_POSITIONS = 25
 MOST_LEVELS = 6
 MOST_CONTEXTS = 15
 MOST_COLUMNS = 7
+MOST_WORDS = 4_000
+"""Characters shown of one thing that a file tells of its origin."""
+UNTOLD = "The model does not tell where it comes from: an older version wrote its file, or it was put together by hand."
 
 
 class _Model(Protocol):
@@ -41,6 +45,8 @@ class _Model(Protocol):
     def draws_kind(self) -> str | None: ...
     @property
     def info(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Provenance | None: ...
     def predict_encoded(self, x: Any) -> Prediction: ...
 
 
@@ -83,6 +89,31 @@ def gaps(model: _Model) -> str:
     return f"No estimate at {which}: nothing links {'them' if several else 'it'} to position {model.curve.anchor}."
 
 
+def origin(model: _Model) -> str:
+    """Return what a model tells of where it comes from, as `clickharvest show` prints it below the summary.
+
+    A command stands on one line, however long, so that it can be copied.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> from clickharvest.model.propensities import Propensities
+        >>> told = Provenance({"clickharvest": "1.0"}, "PBM", made="2026-01-31T12:00:00Z", command=("fit", "log.csv"))
+        >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+        >>> print(origin(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), provenance=told)))
+        Made: 2026-01-31 12:00:00 UTC
+        Made with: clickharvest 1.0
+        Made by: PBM
+        Command: clickharvest fit log.csv
+    """
+    data = model.info.get("data")
+    rows = [] if model.provenance is None else model.provenance.rows()
+    told = [f"Data (SHA-256): {clean_text(data, 64)}"] if isinstance(data, str) else []
+    for label, text in rows:
+        line = f"{label}: {clean_text(text, MOST_WORDS)}"
+        told.append(line if label == "Command" else _wrap(line))
+    return "\n".join(told if rows else [*told, _wrap(UNTOLD)])
+
+
 def describe_model(model: _Model) -> dict[str, Any]:
     """Return what a model says of itself, as JSON holds it."""
     encoder = model.encoder
@@ -99,6 +130,7 @@ def describe_model(model: _Model) -> dict[str, Any]:
         "parameters": {name: value.tolist() for name, value in model.params.items()},
         "typical_context": prediction_records(typical),
         "info": dict(model.info),
+        "provenance": None if model.provenance is None else model.provenance.to_dict(),
     }
 
 

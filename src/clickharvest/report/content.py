@@ -7,18 +7,15 @@ page's script draws from. Both hold the user's strings as they are; escaping the
 from __future__ import annotations
 
 import math
-import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from clickharvest import __version__
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import gaps
+from clickharvest.model.summary import UNTOLD, gaps
 from clickharvest.report.answer import answer
 from clickharvest.report.evidence import Evidence, kept_checks
 from clickharvest.report.importance import Importance, rank_columns
@@ -26,7 +23,6 @@ from clickharvest.report.packing import pack_model
 from clickharvest.report.values import ColumnValues, column_values
 from clickharvest.words import spell_positions
 
-LIBRARIES = ("numpy", "jax", "duckdb", "ibis-framework")
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
 WORDS = {"ok": "fine", "note": "good to know", "warning": "warning", "blocking": "blocking"}
@@ -47,7 +43,7 @@ def make_content(
         evidence: what the log adds; None leaves its sections with the command that would fill them.
         level: level of the intervals.
         name: the model's file.
-        commands: the commands that make the model, the report and the weights, as far as they are known.
+        commands: the commands that make the report and the weights, as far as they are known.
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
@@ -79,7 +75,8 @@ def make_content(
         "example": _example(columns),
         "selection": _selection(model.info.get("selection")),
         "settings": _settings(model, evidence, level),
-        "commands": [commands[key] for key in ("fit", "report") if key in commands],
+        "made_by": model.provenance and model.provenance.command_line,
+        "again": commands.get("report"),
         "weigh": commands.get("weigh", f"clickharvest weigh {log} {shlex.quote(name)} --clip auto -o weighted.parquet"),
     }
     data = {
@@ -263,19 +260,16 @@ def _settings(model: Propensities, evidence: Evidence | None, level: float) -> l
         ("The fit", info.get("status")),
         ("Data (SHA-256)", info.get("data")),
         ("Log read here", evidence.name if evidence else "none"),
-        ("Versions", f"clickharvest {__version__}, Python {platform.python_version()}, {_versions()}"),
+        *_origin(model),
     ]
     return [(key, str(value)) for key, value in rows if value not in (None, "")]
 
 
-def _versions() -> str:
-    found = []
-    for library in LIBRARIES:
-        try:
-            found.append(f"{library} {version(library)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
+def _origin(model: Propensities) -> list[tuple[str, str]]:
+    """Return what the model tells of where it comes from; its command stands above the table."""
+    if model.provenance is None:
+        return [("Origin", UNTOLD)]
+    return [(label, text) for label, text in model.provenance.rows() if label != "Command"]
 
 
 def _number(value: Any) -> float | None:

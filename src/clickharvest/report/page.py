@@ -46,8 +46,8 @@ def write_report(
         level: level of the intervals.
         name: the model's file name.
         made: when the report was made; nothing is said of it by default, so that equal input gives equal bytes.
-        commands: the commands that make the model, the report and the weights again, by the names `fit`, `report`
-            and `weigh`.
+        commands: the commands that make the report and the weights again, by the names `report` and `weigh`; how the
+            model was made is its own to tell.
 
     Raises:
         InputError: the file cannot be written, or the level is not between 0 and 1.

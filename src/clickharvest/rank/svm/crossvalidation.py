@@ -107,9 +107,9 @@ class PropensitySVMRankCV(LinearRanker):
             check_costs(C, min(self.clips))
         judged = self._judge(data) if len(self.costs) * len(self.clips) > 1 else []
         best = min(judged, key=lambda one: one.rank, default=RankCandidate(self.costs[0], self.clips[0], 0.0, 0.0))
+        final = PropensitySVMRank(C=best.C, clip=best.clip, tol=self.tol, max_iter=self.max_iter).fit(data)
         self.candidates_ = [replace(one, chosen=one is best) for one in judged]
         self.C_, self.clip_ = best.C, best.clip
-        final = PropensitySVMRank(C=best.C, clip=best.clip, tol=self.tol, max_iter=self.max_iter).fit(data)
         self.coef_, self.objective_, self.gap_ = final.coef_, final.objective_, final.gap_
         self.n_iter_, self.n_features_in_ = final.n_iter_, final.n_features_in_
         return self

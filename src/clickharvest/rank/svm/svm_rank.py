@@ -50,14 +50,14 @@ class LinearRanker(Parameterised):
         """Return the scores w·f of documents, higher is better, [n].
 
         Raises:
-            InputError: the ranker is not fitted, or the features are not those it was fitted to.
+            NotFittedError: the ranker is not fitted.
+            InputError: the features are not those it was fitted to.
         """
-        if not hasattr(self, "coef_"):
-            raise InputError(f"{self!r} is not fitted yet: call fit first")
+        coef = self.coef_
         x = features if isinstance(features, Features) else Features.of(features)
-        if x.shape[1] != self.n_features_in_:
-            raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {self.n_features_in_:,}")
-        return x.times(self.coef_)
+        if x.shape[1] != len(coef):
+            raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {len(coef):,}")
+        return x.times(coef)
 
     def _keep(self, solution: HingeSolution) -> None:
         self.coef_, self.objective_, self.n_iter_ = solution.w, solution.objective, solution.steps
@@ -145,6 +145,11 @@ class SVMRank(LinearRanker):
         refuse_none(contests, "no list has documents of two grades")
         self._keep(minimise_hinge(x, contests, tol=self.tol, max_steps=self.max_iter))
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.input_tags.two_d_array = tags.input_tags.sparse = True
+        return tags
 
 
 def grade_contests(grades: Any, starts: Index, n_docs: int, C: float) -> Contests:

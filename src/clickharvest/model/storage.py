@@ -1,0 +1,111 @@
+"""Model files: arrays and JSON in one safetensors file, and a digest that tells when either was damaged.
+
+Nothing in such a file can run. The metadata hold one key, `clickharvest` (safetensors writes several in any order, and
+equal models shall give equal bytes): a JSON object with, beside what the model tells of itself,
+
+- `format`: the version of the format;
+- `sha256`: SHA-256 over the other keys, sorted, and over all tensors, their names, types, shapes and bytes.
+
+The digest shows accidents: a flipped bit, a copy that broke off, an edit by hand. It is no signature: whoever writes a
+file can compute it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError, OlderFileWarning
+from clickharvest.files import atomic_path
+from clickharvest.words import first_line
+
+FORMAT = 2
+"""Version of the file format; a file of a later one is refused."""
+WITHOUT_DIGEST = 1
+"""The format before files had a digest and told where they come from."""
+KEY = "clickharvest"
+
+Tensors = Mapping[str, NDArray[Any]]
+
+
+def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
+    """Write a header and tensors, whole or not at all; equal input gives equal bytes.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "model.safetensors"
+        >>> write_file(path, {"anchor": 1}, {"b": np.zeros(2)})
+        >>> read_file(path)
+        ({'format': 2, 'anchor': 1}, {'b': array([0., 0.])})
+    """
+    from safetensors.numpy import save_file
+
+    whole = {"format": FORMAT} | dict(header)
+    text = json.dumps(whole | {"sha256": digest(whole, tensors)})
+    with atomic_path(path) as partial:
+        save_file(dict(tensors), partial, metadata={KEY: text})
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the header and the tensors of a file, once its digest is found right.
+
+    Raises:
+        InputError: the file is not one of a model, is damaged, or was written by a later version.
+    """
+    from safetensors import safe_open
+
+    if not path.is_file():
+        raise InputError(f"no file {path}: expected a model, as clickharvest fit writes it")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(KEY)
+            tensors = {} if text is None else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors raises a class of its own, OSError, TypeError, …
+        raise InputError(f"{path} cannot be read as a safetensors file: {first_line(error)}") from error
+    if text is None:
+        raise InputError(f"{path} is a safetensors file, but no model of clickharvest: expected one that fit wrote")
+    try:
+        header = json.loads(text)
+        if not isinstance(header, dict) or type(header.get("format")) is not int:
+            raise InputError(f"{path} cannot be used: its header is not that of a model; fit again")
+        _check_whole(path, header, tensors)
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: its header is no JSON; copy it again, or fit again") from error
+    return header, tensors
+
+
+def digest(header: Mapping[str, Any], tensors: Tensors) -> str:
+    """Return the SHA-256 of a header and tensors, however either is ordered.
+
+    Example:
+        >>> b = np.array([0.0])
+        >>> digest({"anchor": 1}, {"b": b}) == digest({"anchor": 1}, {"b": -b})
+        False
+    """
+    named = sorted(tensors.items())
+    shapes = [[name, array.dtype.name, array.shape] for name, array in named]
+    found = hashlib.sha256(json.dumps([header, shapes], sort_keys=True).encode())
+    for _, array in named:
+        found.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
+    return found.hexdigest()
+
+
+def _check_whole(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
+    """Compare a header and tensors with their digest, which is taken out of the header."""
+    found, told = header["format"], header.pop("sha256", None)
+    if found > FORMAT:
+        raise InputError(f"{path} has the format {str(found)[:20]}, this version reads {FORMAT}; upgrade clickharvest")
+    if told is None and found == WITHOUT_DIGEST:
+        lacks = "it has no digest that would show damage, and does not tell its origin"
+        warnings.warn(f"{path} is an older file (format {found}): {lacks}; fit again", OlderFileWarning, stacklevel=4)
+    elif told != digest(header, tensors):
+        raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
