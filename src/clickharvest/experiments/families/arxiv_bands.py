@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.errors import NotIdentifiedError
-from clickharvest.estimation.allpairs import AllPairs
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.sample import make_sample, supported_positions
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder

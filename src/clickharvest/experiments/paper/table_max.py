@@ -69,9 +69,9 @@ def runs(plan: Plan) -> list[Run]:
 
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit the candidates to the training part, take the best on the validation part, and try it on the test part."""
-    from clickharvest.estimation.allpairs import AllPairs
-    from clickharvest.estimation.clickshare import ClickShare
     from clickharvest.estimation.loss import Fit
+    from clickharvest.estimation.objectives.allpairs import AllPairs
+    from clickharvest.estimation.objectives.clickshare import ClickShare
     from clickharvest.model.curves import make_curve
 
     features = FEATURES[run["features"]]
