@@ -79,4 +79,5 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def _place(thing: object) -> tuple[str, str]:
+    """Return the module and the name that a class or function was defined under."""
     return getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")

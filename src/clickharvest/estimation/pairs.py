@@ -5,13 +5,15 @@ weightings and relevance models can be listed where JAX is not loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.sample import Sample
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
 

@@ -15,6 +15,7 @@ from clickharvest.model.curves.base import (
     make_curve,
     unflatten_params,
 )
+from clickharvest.model.curves.lines import Constant, Linear, LowRank, Power
 from clickharvest.model.curves.networks import (
     MLP,
     Position,
@@ -24,7 +25,6 @@ from clickharvest.model.curves.networks import (
     log_sigmoid,
     sigmoid_layers,
 )
-from clickharvest.model.curves.shapes import Constant, Linear, LowRank, Power
 
 __all__ = [
     "CURVES",

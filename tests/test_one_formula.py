@@ -1,0 +1,273 @@
+"""One formula once: a curve, an objective and a log format, each defined here alone, are taken through everything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chromium import Browser, find_chromium
+from clickharvest.errors import InputError
+from clickharvest.estimation import CPBM, OBJECTIVES, PBM, ClickShare, Objective, make_sample
+from clickharvest.estimation import objectives as objectives_folder
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.logs import formats as formats_folder
+from clickharvest.logs.formats import FORMATS
+from clickharvest.logs.reading import read_log
+from clickharvest.model.curves import CURVES, Curve, Params, make_curve
+from clickharvest.model.onnx import export_onnx
+from clickharvest.model.propensities import load_propensities
+from clickharvest.report.page import write_report
+from clickharvest.simulate import simulate_ab_log
+from command_line import Command
+
+
+@pytest.fixture(scope="module")
+def log() -> pa.Table:
+    return simulate_ab_log(pages=3_000, positions=6, seed=1)[0]
+
+
+@pytest.fixture(scope="module")
+def interventions(log: pa.Table) -> Interventions:
+    return harvest(read_log(log, context=["device"]))
+
+
+@pytest.fixture
+def bends(monkeypatch: pytest.MonkeyPatch) -> type[Curve]:
+    """A curve with a shape parameter of its own, which uses most of what a program can do."""
+    monkeypatch.setattr(CURVES, "things", dict(CURVES.things))
+
+    @dataclass(frozen=True)
+    class Bends(Curve):
+        """log p_k(x) = −softplus(a + x·w) · Σ_m s_m φ_m(k): a sum of bends, falling or rising."""
+
+        bends: int = field(default=3, metadata={"least": 2})
+        name: ClassVar[str] = "bends"
+
+        def init(self, random: np.random.Generator) -> Params:
+            return {
+                "a": np.ones(1),
+                "w": np.zeros((self.n_features, 1)),
+                "s": np.linspace(0.5, 1.0, self.bends),
+                "V": 0.1 * random.normal(size=(self.bends, self.n_features)),
+            }
+
+        def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
+            k = np.log(np.array(self.positions, dtype=np.float64))
+            knots = np.linspace(0.0, k[-1] * 0.9, self.bends)
+            # One column per bend: how far each position lies beyond it.
+            beyond = np.maximum(k - knots[:, None], 0.0)
+            steep = xp.logaddexp(x @ params["w"] + params["a"], 0.0)
+            mixed = xp.tanh(x @ params["V"].T) + params["s"][None, :]
+            scaled = mixed / xp.sqrt(1.0 + xp.sum(xp.square(mixed), axis=-1, keepdims=True))
+            columns = [scaled[:, m : m + 1] * beyond[m] for m in range(self.bends)]
+            fall = xp.concatenate([column[..., :1] for column in columns] + [sum(columns)[:, 1:]], axis=-1)
+            return -steep * xp.abs(fall[:, self.bends - 1 :]) ** 1.5
+
+        def penalty(self, params: Params, xp: Any = np) -> Any:
+            return (xp.sum(params["w"] ** 2) + xp.sum(params["V"] ** 2)) / 2
+
+    return Bends
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("Chromium is not installed: scripts/debian-packages installs it")
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+def test_a_curve_is_one_class(
+    bends: type[Curve], interventions: Interventions, browser: Browser, tmp_path: Path
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    shape = {"bends": 4}
+    fitted = CPBM(curve="bends", shape=shape, penalty=1.0, intervals="sandwich", replicates=50).fit(interventions)
+    model = fitted.propensities_
+    assert model.curve.spec == {"name": "bends", "bends": 4}
+    model.save(tmp_path / "model.safetensors")
+    loaded = load_propensities(tmp_path / "model.safetensors")
+    assert loaded.curve == bends((1, 2, 3, 4, 5, 6), 1, model.curve.n_features, 4)
+    assert loaded.encoder is not None
+
+    contexts = {"device": ["desktop", "mobile"]}
+    expected = loaded.predict(contexts).propensity
+    x = loaded.encoder.transform(contexts)
+    np.testing.assert_array_equal(expected, fitted.predict(contexts).propensity)
+    assert np.ptp(expected, axis=0).max() > 0.01  # the curve does depend on context
+
+    export_onnx(loaded, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(None, {"x": x.astype(np.float32)})[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+    write_report(tmp_path / "report.html", loaded)
+    page = browser.open((tmp_path / "report.html").as_uri())
+    on_page = page.run(f"{json.dumps(x.tolist())}.map(x => clickharvest.predict(x).map(row => row.p))")
+    np.testing.assert_allclose(on_page, expected, rtol=1e-9)
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_curve_is_offered_on_the_command_line(bends: type[Curve], log: pa.Table, run: Command) -> None:
+    pq.write_table(log, "log.parquet")
+    code, out, _ = run("fit --help")
+    assert code == 0
+    assert "bends" in out
+    options = "--context device --curve bends --shape bends=2 --penalty 1 --intervals none"
+    code, out, err = run(f"fit log.parquet {options} -o model.safetensors")
+    assert (code, err) == (0, "")
+    assert "curve bends (bends 2)" in out
+    assert load_propensities("model.safetensors").curve.spec == {"name": "bends", "bends": 2}
+    code, _, err = run(f"fit log.parquet {options.replace('bends=2', 'knots=2')} -o other.safetensors")
+    assert (code, err) == (2, "Error: the curve 'bends' takes no knots: its shape is bends\n")
+    code, _, err = run(f"fit log.parquet {options.replace('bends=2', 'bends=1')} -o other.safetensors")
+    assert (code, err) == (2, "Error: the curve 'bends' has the bends 1: expected an integer of 2 or more\n")
+
+
+def test_a_file_of_an_unknown_curve_says_what_to_import(
+    bends: type[Curve], interventions: Interventions, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    CPBM(curve="bends", penalty=1.0, intervals=None).fit(interventions).propensities_.save(path)
+    del CURVES.things["bends"]
+    with pytest.raises(InputError, match="no curve 'bends': expected one of constant, .*once the module that defines"):
+        load_propensities(path)
+
+
+def test_a_name_belongs_to_one_class(bends: type[Curve]) -> None:
+    with pytest.raises(InputError, match=r"the curve 'bends' is .*Bends already: choose another name"):
+        type("Other", (bends,), {"name": "bends"})
+    nameless = type("Nameless", (bends,), {})
+    assert nameless not in CURVES.values()
+
+
+def test_a_shape_without_default_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CURVES, "things", dict(CURVES.things))
+    needy = dataclass(frozen=True)(type("Needy", (Curve,), {"name": "needy", "__annotations__": {"size": int}}))
+    assert [parameter.name for parameter in needy.shape_fields()] == ["size"]
+    with pytest.raises(InputError, match="the curve 'needy' needs size"):
+        make_curve("needy", (1, 2), 1, 0)
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Add a folder to a package: files written there are files of the package."""
+
+    def extend(package: ModuleType, registry: Any) -> Path:
+        path = tmp_path_factory.mktemp("more")
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(path)])
+        monkeypatch.setattr(registry, "things", dict(registry.things))
+        return path
+
+    before = set(sys.modules)
+    yield extend
+    for name in set(sys.modules) - before:
+        if name.startswith((objectives_folder.__name__, formats_folder.__name__)):
+            del sys.modules[name]
+
+
+HALVES = '''
+from clickharvest.estimation.objectives.clickshare import ClickShare
+
+
+class Halves(ClickShare):
+    """ClickShare, all of it times a half: the same optimum without a penalty."""
+
+    name = "halves"
+
+    def __init__(self, sample, *, weighting="paper"):
+        super().__init__(sample)
+        self.weighting = weighting
+
+    @property
+    def about(self):
+        return {"weighting": self.weighting}
+
+    def log_likelihood(self, *arguments):
+        return super().log_likelihood(*arguments) / 2
+'''
+
+
+def test_an_objective_is_one_file(
+    folder: Any, interventions: Interventions, log: pa.Table, run: Command, tmp_path: Path
+) -> None:
+    (folder(objectives_folder, OBJECTIVES) / "halves.py").write_text(HALVES)
+    assert "halves" in list(OBJECTIVES)
+    settings: dict[str, Any] = {"curve": "power", "intervals": None}
+    model = CPBM(objective="halves", penalty=0.5, weighting="min", **settings).fit(interventions).propensities_
+    assert (model.info["objective"], model.info["weighting"]) == ("halves", "min")  # the option that it declares
+    same = CPBM(penalty=1.0, **settings).fit(interventions).propensities_
+    np.testing.assert_allclose(model.params["w"], same.params["w"], atol=1e-3)
+    assert model.info["log_likelihood"] == pytest.approx(same.info["log_likelihood"] / 2, rel=1e-4)
+
+    pq.write_table(log, "log.parquet")
+    options = "--context device --curve power --penalty 0.5 --objective halves --intervals none"
+    code, out, err = run(f"fit log.parquet {options} -o model.safetensors")
+    assert (code, err) == (0, "")
+    assert "objective halves" in out
+    np.testing.assert_allclose(load_propensities("model.safetensors").params["w"], model.params["w"], atol=1e-6)
+    code, _, err = run("fit log.parquet --objective thirds -o model.safetensors")
+    assert code == 2
+    assert "'thirds' is not one of 'allpairs', 'clickshare', 'halves'" in err
+
+
+def test_objectives_are_equal_by_value_and_found_by_name(interventions: Interventions) -> None:
+    assert OBJECTIVES["clickshare"] is ClickShare
+    assert all(issubclass(kind, Objective) for kind in OBJECTIVES.values())
+    sample = make_sample(interventions, (1, 2, 3, 4, 5, 6))
+    assert ClickShare(sample) == ClickShare(sample)
+    with pytest.raises(InputError, match="no objective 'thirds': expected one of allpairs, clickshare"):
+        PBM(objective="thirds").fit(interventions)
+
+
+SHOP = '''
+import ibis
+
+from clickharvest.logs.formats import log_format
+from clickharvest.logs.reading import read_log
+from clickharvest.logs.sources import open_source
+
+
+@log_format("shop")
+def read_shop(source, *, devices, ranker=None, context=(), position_base=1, engine=None):
+    """The shop's own tracker: slots from 0, and a second table with the device of each session."""
+    shown, engine = open_source(source, engine)
+    sessions, engine = open_source(devices, engine)
+    joined = shown.inner_join(sessions, "session")
+    return read_log(joined, query="words", doc="sku", position="slot", click="bought", page="session", ranker=ranker,
+                    context=context, position_base=0, engine=engine)
+'''
+
+
+def test_a_log_format_is_one_file(folder: Any, log: pa.Table, run: Command) -> None:
+    (folder(formats_folder, FORMATS) / "shop.py").write_text(SHOP)
+    names = {"query": "words", "doc": "sku", "position": "slot", "click": "bought", "page": "session"}
+    shop = log.rename_columns([names.get(name, name) for name in log.column_names])
+    slot = shop.column_names.index("slot")
+    sessions = shop.select(["session", "device"]).group_by(["session", "device"]).aggregate([])
+    moved = shop.drop_columns(["device"]).set_column(slot, "slot", pa.compute.subtract(shop["slot"], 1))
+    pq.write_table(log, "log.parquet")
+    pq.write_table(moved, "shop.parquet")
+    pq.write_table(sessions, "sessions.parquet")
+    code, expected, _ = run("check log.parquet --context device --json")
+    assert code == 0
+    code, found, err = run("check shop.parquet --format shop --inputs devices=sessions.parquet --context device --json")
+    assert (code, err) == (0, "")
+    assert json.loads(found) == json.loads(expected)
+    assert "shop" in run("harvest --help")[1]
+    code, _, err = run("check shop.parquet --format shop --query words --inputs devices=sessions.parquet")
+    assert (code, err) == (2, "Error: --query does not go with the format shop: it fixes its columns\n")
