@@ -24,9 +24,11 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs import formats as formats_folder
 from clickharvest.logs.formats import FORMATS
 from clickharvest.logs.reading import read_log
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, Curve, Params, make_curve
 from clickharvest.model.onnx import export_onnx
-from clickharvest.model.propensities import load_propensities
+from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.trace import ALONG, BINARY, UNARY, trace_curve
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
@@ -44,40 +46,64 @@ def interventions(log: pa.Table) -> Interventions:
 
 @pytest.fixture
 def bends(monkeypatch: pytest.MonkeyPatch) -> type[Curve]:
-    """A curve with a shape parameter of its own, which uses most of what a program can do."""
+    """A curve with a shape parameter of its own."""
     monkeypatch.setattr(CURVES, "things", dict(CURVES.things))
 
     @dataclass(frozen=True)
     class Bends(Curve):
-        """log p_k(x) = −softplus(a + x·w) · Σ_m s_m φ_m(k): a sum of bends, falling or rising."""
+        """Straight lines in log k, each steeper than the last: log p_k(x) = −Σ_m softplus(s_m + x·V_m) (log k − κ_m)₊."""
 
         bends: int = field(default=3, metadata={"least": 2})
         name: ClassVar[str] = "bends"
 
         def init(self, random: np.random.Generator) -> Params:
-            return {
-                "a": np.ones(1),
-                "w": np.zeros((self.n_features, 1)),
-                "s": np.linspace(0.5, 1.0, self.bends),
-                "V": 0.1 * random.normal(size=(self.bends, self.n_features)),
-            }
+            return {"s": np.zeros(self.bends), "V": np.zeros((self.n_features, self.bends))}
 
         def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
-            k = np.log(np.array(self.positions, dtype=np.float64))
-            knots = np.linspace(0.0, k[-1] * 0.9, self.bends)
-            # One column per bend: how far each position lies beyond it.
-            beyond = np.maximum(k - knots[:, None], 0.0)
-            steep = xp.logaddexp(x @ params["w"] + params["a"], 0.0)
-            mixed = xp.tanh(x @ params["V"].T) + params["s"][None, :]
-            scaled = mixed / xp.sqrt(1.0 + xp.sum(xp.square(mixed), axis=-1, keepdims=True))
-            columns = [scaled[:, m : m + 1] * beyond[m] for m in range(self.bends)]
-            fall = xp.concatenate([column[..., :1] for column in columns] + [sum(columns)[:, 1:]], axis=-1)
-            return -steep * xp.abs(fall[:, self.bends - 1 :]) ** 1.5
+            log_k = np.log(np.array(self.positions, dtype=np.float64))
+            beyond = np.maximum(log_k - np.linspace(0.0, log_k[-2], self.bends)[:, None], 0.0)
+            return -xp.logaddexp(x @ params["V"] + params["s"], 0.0) @ beyond
 
         def penalty(self, params: Params, xp: Any = np) -> Any:
-            return (xp.sum(params["w"] ** 2) + xp.sum(params["V"] ** 2)) / 2
+            return (xp.sum(params["s"] ** 2) + xp.sum(params["V"] ** 2)) / 2
 
     return Bends
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> Curve:
+    """A curve that uses all that a program can do, senselessly."""
+    monkeypatch.setattr(CURVES, "things", dict(CURVES.things))
+
+    @dataclass(frozen=True)
+    class Everything(Curve):
+        name: ClassVar[str] = "everything"
+
+        def init(self, random: np.random.Generator) -> Params:
+            k, d = len(self.positions), self.n_features
+            return {"M": random.normal(size=(k, d)), "v": random.normal(size=d), "s": random.normal(size=(2, k))}
+
+        def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
+            rows = x @ params["M"].T + params["s"][1]
+            one = (x @ params["v"])[:, None]
+            flat = xp.exp(-xp.abs(rows)) + xp.log1p(rows**2) - 0.1 * xp.expm1(xp.minimum(rows, 1.0))
+            sums = xp.cumsum(xp.tanh(rows), axis=-1) / xp.sqrt(1.0 + xp.sum(xp.square(rows), axis=1, keepdims=True))
+            top = xp.max(rows, axis=-1)[:, None] + xp.sum(rows, axis=-1, keepdims=True) * one
+            ends = xp.concatenate([rows[:, -2:], xp.ones_like(rows[..., 1:2]), xp.zeros_like(one)], axis=-1)
+            wide = xp.maximum(params["s"][0:1, :-1] - 1, 2 - xp.log(xp.abs(rows[:, 1:]) + 1.0))
+            mixed = xp.concatenate([top, wide], axis=1) * np.arange(1.0, len(self.positions) + 1) + (one - 3.0) / 2
+            return (
+                flat
+                + 0.1 * sums
+                + ends * xp.logaddexp(mixed, rows)
+                - 1.5 / (1.0 + xp.exp(mixed))
+                + (params["v"] @ params["v"])
+            )
+
+        def penalty(self, params: Params, xp: Any = np) -> Any:
+            return 0.0
+
+    return Everything((1, 2, 4, 7), 2, 3)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +148,30 @@ def test_a_curve_is_one_class(
     page.close()
 
 
+def test_every_operation_is_the_same_everywhere(everything: Curve, browser: Browser, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    encoder = ContextEncoder.fit({"a": [0.0, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
+    random = np.random.default_rng(0)
+    model = Propensities(everything, everything.init(random), encoder, everything.positions)
+    x = random.normal(size=(5, 3)).astype(np.float32).astype(np.float64)
+    x[0] = 0.0
+    expected = everything.relative(model.params, x)
+    program = trace_curve(everything)
+    assert {step.op for step in program.steps} >= {*UNARY, *BINARY, *ALONG, "matmul", "slice", "squeeze", "expand"}
+    assert {step.op for step in program.steps} >= {"transpose", "concatenate", "full_like", "constant", "parameter"}
+    np.testing.assert_allclose(program.run(model.params, x), expected, rtol=1e-13, atol=1e-13)
+
+    export_onnx(model, tmp_path / "model.onnx")
+    found = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"x": x.astype(np.float32)})[0]
+    np.testing.assert_allclose(np.log(found), expected, rtol=1e-5, atol=1e-5)
+
+    write_report(tmp_path / "report.html", model)
+    page = browser.open((tmp_path / "report.html").as_uri())
+    on_page = page.run(f"{json.dumps(x.tolist())}.map(x => clickharvest.predict(x).map(row => row.p))")
+    np.testing.assert_allclose(np.log(on_page), expected, rtol=1e-9, atol=1e-9)
+    page.close()
+
+
 def test_a_curve_is_offered_on_the_command_line(bends: type[Curve], log: pa.Table, run: Command) -> None:
     pq.write_table(log, "log.parquet")
     code, out, _ = run("fit --help")
@@ -144,7 +194,7 @@ def test_a_file_of_an_unknown_curve_says_what_to_import(
     path = tmp_path / "model.safetensors"
     CPBM(curve="bends", penalty=1.0, intervals=None).fit(interventions).propensities_.save(path)
     del CURVES.things["bends"]
-    with pytest.raises(InputError, match="no curve 'bends': expected one of constant, .*once the module that defines"):
+    with pytest.raises(InputError, match=r"no curve 'bends': expected one of constant, .*once the module that defines"):
         load_propensities(path)
 
 
