@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.allpairs import pair_entries
 from clickharvest.estimation.estimators import CPBM
-from clickharvest.estimation.free_allpairs import FreeAllPairs
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.allpairs import FreeAllPairs
+from clickharvest.estimation.pairs import pair_entries
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve
 from clickharvest.simulate import simulate_protocol

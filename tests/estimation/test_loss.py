@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation import loss as fitting
-from clickharvest.estimation.allpairs import AllPairs
-from clickharvest.estimation.clickshare import ClickShare
 from clickharvest.estimation.loss import Fit, flatten, rounded_up
+from clickharvest.estimation.objectives.allpairs import AllPairs
+from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve

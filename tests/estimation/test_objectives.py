@@ -15,11 +15,11 @@ import pytest
 
 from clickharvest.baselines.generative import log1mexp
 from clickharvest.errors import InputError
-from clickharvest.estimation import objective as objectives
-from clickharvest.estimation.allpairs import AllPairs
-from clickharvest.estimation.clickshare import ClickShare
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.objective import chunked_sum
+from clickharvest.estimation.objectives import base as objectives
+from clickharvest.estimation.objectives.allpairs import AllPairs
+from clickharvest.estimation.objectives.base import chunked_sum
+from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import CURVES, make_curve
 

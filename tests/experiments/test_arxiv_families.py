@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from clickharvest.baselines import swap_ratio
-from clickharvest.estimation.allpairs import AllPairs
 from clickharvest.estimation.estimators import CPBM as ContextualModel
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.sample import make_sample
 from clickharvest.experiments import Plan, Results, Run, load_experiment
 from clickharvest.experiments.families import feature_groups

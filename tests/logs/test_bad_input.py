@@ -211,13 +211,19 @@ OPTIONS = [
     case("bad log, good output", "harvest log.csv -o out.parquet", "missing column", files={"log.csv": "a,b\n1,2\n"}),
     case("unknown dialect", "harvest log.parquet --emit-sql oracle", "no SQL dialect 'oracle'", files=GOOD),
     case("sql of missing file", "harvest nothing.csv --emit-sql duckdb", "no file matches nothing.csv"),
-    case("sql of UBI", "harvest e.csv --ubi-queries q.csv --emit-sql duckdb", "--ubi-queries"),
+    case("sql of UBI", "harvest e.csv --ubi-queries q.csv --emit-sql duckdb", "does not go with the format ubi"),
+    case("inputs without format", "check log.parquet --inputs queries=q.csv", "goes with --format", files=GOOD),
+    case("inputs twice", "check e.csv --format ubi --inputs queries=a --inputs queries=b", "every name once"),
+    case("unknown input", "check e.csv --format ubi --inputs sessions=s.csv", "no input 'sessions': expected queries"),
+    case("missing input", "check e.csv --format ubi", "the format ubi needs queries"),
+    case("unknown format", "check e.csv --format aol", "'aol' is not one of 'ubi'"),
     case("demo into a file", "demo -o log.parquet", "log.parquet", files=GOOD),
 ]  # fmt: skip
 
 UBI = [
-    case("UBI with a role", "check e.csv --ubi-queries q.csv --query q", "--query does not go with --ubi-queries"),
-    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "--table does not go with --ubi-queries"),
+    case("UBI with a role", "check e.csv --ubi-queries q.csv --query q", "--query does not go with the format ubi"),
+    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "--table does not go with the format ubi"),
+    case("UBI named, a role", "check e.csv --format ubi --inputs queries=q.csv --doc d", "--doc does not go with"),
     case("UBI queries missing", "check e.csv --ubi-queries q.csv", "no file matches q.csv",
          files={"e.csv": UBI_EVENTS}),
     case("UBI without impressions", "check e.csv --ubi-queries q.csv", "no impressions among the events",

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from clickharvest.baselines.cells import Array, count_cells, read_features
 from clickharvest.errors import ConvergenceWarning, InputError
-from clickharvest.estimation.objective import Data, chunked_sum
+from clickharvest.estimation.objectives.base import Data, chunked_sum
 from clickharvest.estimation.optimise import Rows, minimise
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers

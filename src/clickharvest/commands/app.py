@@ -286,8 +286,10 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
 
 
 def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
-    if log.ubi_queries is not None:
-        raise InputError("--emit-sql does not go with --ubi-queries: name a table of the click log's columns")
+    if log.export is not None:
+        raise InputError(
+            f"--emit-sql does not go with the format {log.export[0]}: name a table of a click log's columns"
+        )
     columns = {role: role for role in ("query", "doc", "position")} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"

@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
+from clickharvest.commands.options import parse_words
 from clickharvest.commands.terminal import finding_line, screen
 from clickharvest.errors import InputError
 from clickharvest.estimation.estimators import CPBM, PBM
@@ -25,43 +27,6 @@ from clickharvest.model.summary import describe_model
 from clickharvest.report.tracking import log_to_mlflow
 
 MODEL = "The model"
-
-
-class ObjectiveName(StrEnum):
-    """What a fit maximises."""
-
-    clickshare = "clickshare"
-    allpairs = "allpairs"
-
-
-class RelevanceName(StrEnum):
-    """The relevance models of AllPairs."""
-
-    auto = "auto"
-    constant = "constant"
-    mlp = "mlp"
-    free = "free"
-
-
-class WeightingName(StrEnum):
-    """The weights of AllPairs."""
-
-    paper = "paper"
-    min = "min"
-    harmonic = "harmonic"
-
-
-class CurveName(StrEnum):
-    """The examination curves, or their selection."""
-
-    auto = "auto"
-    constant = "constant"
-    power = "power"
-    linear = "linear"
-    lowrank = "lowrank"
-    mlp = "mlp"
-    recurrent = "recurrent"
-    position = "position"
 
 
 class IntervalName(StrEnum):
@@ -82,18 +47,29 @@ class TrackerName(StrEnum):
 class FitOptions:
     """Which model to fit, and how."""
 
-    objective: Annotated[
-        ObjectiveName, typer.Option("--objective", help="What the fit maximises.", rich_help_panel=MODEL)
-    ] = ObjectiveName.clickshare
+    objective: Annotated[str, choice("--objective", objective_names, help="What the fit maximises.", panel=MODEL)] = (
+        "clickshare"
+    )
     curve: Annotated[
-        CurveName,
-        typer.Option(
+        str,
+        choice(
             "--curve",
+            curve_names,
             help="How examination depends on position and context; auto chooses by cross-validation. "
             "Without context columns it is constant.",
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
-    ] = CurveName.auto
+    ] = "auto"
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME=N,…",
+            help="Shape parameters of the curve, such as rank=2 of lowrank or width=8 of mlp.",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None
     penalty: Annotated[
         float | None,
         typer.Option(
@@ -102,11 +78,11 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
     relevance: Annotated[
-        RelevanceName, typer.Option("--relevance", help="Relevance model of AllPairs.", rich_help_panel=MODEL)
-    ] = RelevanceName.constant
+        str, choice("--relevance", relevance_names, help="Relevance model of AllPairs.", panel=MODEL)
+    ] = "constant"
     weighting: Annotated[
-        WeightingName, typer.Option("--weighting", help="Weights of units in AllPairs.", rich_help_panel=MODEL)
-    ] = WeightingName.paper
+        str, choice("--weighting", weighting_names, help="Weights of units in AllPairs.", panel=MODEL)
+    ] = "paper"
     intervals: Annotated[
         IntervalName, typer.Option("--intervals", help="Error bars, by query.", rich_help_panel=MODEL)
     ] = IntervalName.bootstrap
@@ -132,24 +108,36 @@ class FitOptions:
         if self.intervals is not IntervalName.none:
             intervals = "bootstrap" if self.intervals is IntervalName.bootstrap else "sandwich"
         if not with_context:
-            if self.curve not in (CurveName.auto, CurveName.constant):
+            if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
+            if self.shape is not None:
+                raise InputError(f"--shape {self.shape}: the constant curve has no shape; name context and a curve")
             return PBM(
-                objective=self.objective.value, anchor=anchor, weighting=self.weighting.value, intervals=intervals,
+                objective=self.objective, anchor=anchor, weighting=self.weighting, intervals=intervals,
                 replicates=self.bootstrap, seed=self.seed, progress=progress,
             )  # fmt: skip
         return CPBM(
-            curve=self.curve.value, objective=self.objective.value, anchor=anchor,
-            penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance.value,
-            weighting=self.weighting.value, intervals=intervals, replicates=self.bootstrap, seed=self.seed,
+            curve=self.curve, shape=self.curve_shape, objective=self.objective, anchor=anchor,
+            penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance,
+            weighting=self.weighting, intervals=intervals, replicates=self.bootstrap, seed=self.seed,
             progress=progress,
         )  # fmt: skip
+
+    @property
+    def curve_shape(self) -> dict[str, int] | None:
+        """The shape of the curve, if given."""
+        if self.shape is None:
+            return None
+        words = parse_words(self.shape, "--shape")
+        if bad := [f"{name}={value}" for name, value in words.items() if not value.isdecimal()]:
+            raise InputError(f"--shape {bad[0]}: expected an integer, as in rank=2")
+        return {name: int(value) for name, value in words.items()}
 
 
 def run_fit(interventions: Interventions, options: FitOptions, output: Path, anchor: int, as_json: bool) -> None:
     """Fit, save the model, and print what it found."""
     with _bars() as report:
-        with_context = bool(interventions.contexts) and options.curve is not CurveName.constant
+        with_context = bool(interventions.contexts) and options.curve != "constant"
         model = options.estimator(with_context, anchor, report).fit(interventions)
     findings = check_model(interventions, anchor=anchor, seed=options.seed)
     checks = [asdict(finding) for finding in findings]

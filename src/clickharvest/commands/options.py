@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,11 +19,12 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Design, Rankings, Swap
 from clickharvest.logs.click_log import ROLES, ClickLog
 from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
-from clickharvest.logs.formats.ubi import read_ubi
+from clickharvest.logs.formats import read_format
 from clickharvest.logs.reading import read_log
 from clickharvest.progress import Monitor
 
@@ -94,12 +96,26 @@ class LogOptions:
         str | None,
         typer.Option("--table", help="Table of a DuckDB file.", rich_help_panel=COLUMNS, show_default=False),
     ] = None
+    format: Annotated[
+        str | None,
+        choice("--format", format_names, help="LOG is a known export.", panel=COLUMNS, show_default=False),
+    ] = None
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            metavar="NAME=FILE,…",
+            help="What else the format of LOG is read from.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
     ubi_queries: Annotated[
         str | None,
         typer.Option(
             "--ubi-queries",
             metavar="FILE",
-            help="LOG holds OpenSearch UBI events; FILE their queries.",
+            help="LOG holds OpenSearch UBI events; FILE their queries: --format ubi --inputs queries=FILE.",
             rich_help_panel=COLUMNS,
             show_default=False,
         ),
@@ -152,12 +168,23 @@ class LogOptions:
             "position_base": self.position_base,
             "engine": engine,
         }
-        if self.ubi_queries is None:
+        if self.export is None:
             return read_log(self.source, table=self.table, **self.columns, **shared)
-        fixed = sorted(self.columns.keys() - {"ranker"}) + (["table"] if self.table is not None else [])
-        if fixed:
-            raise InputError(f"--{fixed[0]} does not go with --ubi-queries: UBI fixes its columns")
-        return read_ubi(self.ubi_queries, self.source, ranker=self.ranker, **shared)
+        name, inputs = self.export
+        named = self.columns | ({} if self.table is None else {"table": self.table})
+        return read_format(name, self.source, columns=named, inputs=inputs, **shared)
+
+    @property
+    def export(self) -> tuple[str, dict[str, str]] | None:
+        """The known export that the log is, with its own inputs; None for a table of columns."""
+        inputs = parse_words(",".join(self.inputs or ()), "--inputs") if self.inputs else {}
+        if self.ubi_queries is not None:
+            if self.format not in (None, "ubi"):
+                raise InputError(f"--ubi-queries does not go with --format {self.format}: it is an input of ubi")
+            return "ubi", {"queries": self.ubi_queries, **inputs}
+        if self.format is None and inputs:
+            raise InputError("--inputs goes with --format: name the format of LOG")
+        return None if self.format is None else (self.format, inputs)
 
 
 @dataclass(frozen=True)
@@ -236,6 +263,22 @@ class HarvestOptions:
         except ValueError as error:
             raise InputError(f"--swap {self.swap}: expected a number of ranks, or 1=.5,2=.3,…") from error
         return Swap(probabilities, rankings)
+
+
+def parse_words(text: str, option: str) -> dict[str, str]:
+    """Return the words of `a=x,b=y`; a comma that no name follows is part of a word.
+
+    Example:
+        >>> parse_words("a=my,file.csv, b=2", "--inputs")
+        {'a': 'my,file.csv', 'b': '2'}
+    """
+    words: dict[str, str] = {}
+    for part in re.split(r",(?=\s*[^,=]+=)", text):
+        name, separator, value = (word.strip() for word in part.partition("="))
+        if not separator or not name or not value or name in words:
+            raise InputError(f"{option} {text}: expected name=value,name=value,… with every name once")
+        words[name] = value
+    return words
 
 
 def parse_shares(text: str, option: str) -> dict[str, float]:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from clickharvest.commands.choices import choice, learner_names
 from clickharvest.commands.options import LogOptions
 from clickharvest.commands.terminal import screen
 from clickharvest.errors import InputError
@@ -30,9 +30,10 @@ from clickharvest.rank.comparison import (
     take_lists,
 )
 from clickharvest.rank.data import RankingData
+from clickharvest.rank.endings import LEARNERS
 from clickharvest.rank.estimates import Estimate
 from clickharvest.rank.features import Array
-from clickharvest.rank.learners import LEARNERS, TrainedRanker, train_ranker
+from clickharvest.rank.learners import TrainedRanker, train_ranker
 from clickharvest.rank.metrics import ranking_metrics
 from clickharvest.rank.tables import read_clicks, read_grades
 
@@ -40,14 +41,6 @@ RANKER = "The ranker"
 JUDGED = ("avg_rank", "ndcg@10", "map")
 TEST_CLIP = 0.01
 """Least propensity of held-out clicks, whatever the ranker was trained with."""
-
-
-class LearnerName(StrEnum):
-    """What learns the ranker."""
-
-    svm = "svm"
-    lightgbm = "lightgbm"
-    xgboost = "xgboost"
 
 
 @dataclass(frozen=True)
@@ -65,9 +58,8 @@ class RankOptions:
         ),
     ] = None
     learner: Annotated[
-        LearnerName,
-        typer.Option("--learner", help="Propensity SVM-Rank, or boosted trees.", rich_help_panel=RANKER),
-    ] = LearnerName.svm
+        str, choice("--learner", learner_names, help="Propensity SVM-Rank, or boosted trees.", panel=RANKER)
+    ] = "svm"
     clip: Annotated[
         str,
         typer.Option(
@@ -120,7 +112,7 @@ class RankOptions:
             )
         if not 0 < self.level < 1:
             raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
-        if self.learner is not LearnerName.svm and self.cost != "auto":
+        if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
         return output
 
@@ -168,7 +160,7 @@ def run_rank(
     rankers[NEW].save(target)
     told = {
         "file": str(target),
-        "learner": str(options.learner),
+        "learner": options.learner,
         **rankers[NEW].settings,
         "features": len(clicks.features),
         "train": _size(train),

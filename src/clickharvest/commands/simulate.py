@@ -22,12 +22,19 @@ import typer
 from numpy.typing import NDArray
 
 from clickharvest import __version__
+from clickharvest.commands.choices import (
+    Names,
+    choice,
+    click_model_names,
+    deployment_names,
+    examination_names,
+    repetition_names,
+)
 from clickharvest.commands.terminal import screen
 from clickharvest.errors import InputError
 from clickharvest.progress import Monitor, silent
-from clickharvest.simulate import CLICK_MODELS, EXAMINATIONS, read_letor, simulate_ab_log, simulate_protocol
+from clickharvest.simulate import read_letor, simulate_ab_log, simulate_protocol
 from clickharvest.simulate.arxiv import simulate_arxiv
-from clickharvest.simulate.protocol import DEPLOYMENTS, REPETITIONS
 from clickharvest.words import first_line
 
 LOG, SWAP, RANKINGS, TRUTH, SETTINGS = (
@@ -56,6 +63,10 @@ def _option(flag: str, help: str, metavar: str | None = None, panel: str | None 
     return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel, show_default=False)
 
 
+def _choice(flag: str, names: Names, help: str) -> Any:
+    return choice(flag, names, help=help, panel=PROTOCOL, show_default=False)
+
+
 @dataclass(frozen=True)
 class SimulateOptions:
     """What to simulate; an option that is None has the simulator's own default."""
@@ -81,11 +92,9 @@ class SimulateOptions:
         None
     )
     examination: Annotated[
-        str | None, _option("--examination", f"The true curve: {', '.join(EXAMINATIONS)} (default: power).", "NAME")
+        str | None, _choice("--examination", examination_names, "The true curve (default: power).")
     ] = None
-    clicks: Annotated[
-        str | None, _option("--clicks", f"The click model: {', '.join(CLICK_MODELS)} (default: pbm).", "NAME")
-    ] = None
+    clicks: Annotated[str | None, _choice("--clicks", click_model_names, "The click model (default: pbm).")] = None
     noise: Annotated[
         float | None, _option("--noise", "Clicks on irrelevant results that are examined (default: 0.1).")
     ] = None
@@ -93,11 +102,9 @@ class SimulateOptions:
         str | None, _option("--traffic", "Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
     ] = None
     repetition: Annotated[
-        str | None, _option("--repetition", f"How queries repeat: {', '.join(REPETITIONS)} (default: even).", "NAME")
+        str | None, _choice("--repetition", repetition_names, "How queries repeat (default: even).")
     ] = None
-    deployment: Annotated[
-        str | None, _option("--deployment", f"Of the rankers: {', '.join(DEPLOYMENTS)} (default: ab).", "NAME")
-    ] = None
+    deployment: Annotated[str | None, _choice("--deployment", deployment_names, "Of the rankers (default: ab).")] = None
     rows: Annotated[
         bool, typer.Option("--rows", help="One log row per display, not counts.", rich_help_panel=PROTOCOL)
     ] = False

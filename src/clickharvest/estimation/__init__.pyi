@@ -1,11 +1,12 @@
-from .allpairs import AllPairs as AllPairs
-from .clickshare import ClickShare as ClickShare
 from .estimators import CPBM as CPBM
 from .estimators import PBM as PBM
-from .free_allpairs import FreeAllPairs as FreeAllPairs
 from .loss import Fit as Fit
 from .model_checks import check_model as check_model
-from .objective import Objective as Objective
+from .objectives import OBJECTIVES as OBJECTIVES
+from .objectives.allpairs import AllPairs as AllPairs
+from .objectives.allpairs import FreeAllPairs as FreeAllPairs
+from .objectives.base import Objective as Objective
+from .objectives.clickshare import ClickShare as ClickShare
 from .sample import Sample as Sample
 from .sample import make_sample as make_sample
 from .sample import supported_positions as supported_positions

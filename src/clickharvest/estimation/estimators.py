@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
-from clickharvest.estimation.allpairs import AllPairs, Weighting
-from clickharvest.estimation.clickshare import ClickShare
-from clickharvest.estimation.free_allpairs import FreeAllPairs
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.objective import Objective
+from clickharvest.estimation.objectives import OBJECTIVES
+from clickharvest.estimation.objectives.base import Objective
+from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
@@ -34,7 +33,6 @@ from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 
 Intervals = Literal["bootstrap", "sandwich"]
-Relevance = Literal["auto", "constant", "mlp", "free"]
 Progress = Callable[[str, float], None]
 Array = NDArray[np.float64]
 
@@ -47,10 +45,8 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries."""
-AUTO_RELEVANCE: tuple[Relevance, ...] = ("constant", "mlp", "free")
-"""The relevance models that `relevance="auto"` tries."""
 ASIDE = 5
-"""One in so many queries is kept aside to choose a relevance model."""
+"""One in so many queries is kept aside to choose between alternatives of an objective."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,6 @@ class _Estimator(Parameterised):
 
     objective: str
     anchor: int
-    weighting: Weighting
-    width: int | None
     starts: int
     intervals: Intervals | None
     replicates: int
@@ -88,17 +82,11 @@ class _Estimator(Parameterised):
         """
         return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
 
-    def _make_objective(self, sample: Sample, relevance: Relevance = "constant") -> Objective:
-        if self.objective == "clickshare":
-            return ClickShare(sample)
-        if self.objective != "allpairs":
-            raise InputError(f"no objective {self.objective!r}: expected clickshare or allpairs")
-        if relevance == "free":
-            return FreeAllPairs(sample, weighting=self.weighting)
-        if relevance not in ("constant", "mlp"):
-            raise InputError(f"no relevance model {relevance!r}: expected auto, constant, mlp or free")
-        width = {} if self.width is None else {"width": self.width}
-        return AllPairs(sample, relevance=relevance, weighting=self.weighting, **width)
+    def _objectives(self, sample: Sample) -> Mapping[str, Objective]:
+        """Return the objective, or those to choose from, made with the options that it declares and that are given."""
+        kind = OBJECTIVES.find(self.objective)
+        options = {name: value for name in kind.options() if (value := getattr(self, name, None)) is not None}
+        return kind.alternatives(sample, **options)
 
     def _tick(self, task: str) -> Callable[[float], None] | None:
         return None if self.progress is None else lambda share: self.progress and self.progress(task, share)
@@ -195,7 +183,7 @@ class PBM(_Estimator):
         *,
         objective: str = "clickshare",
         anchor: int = 1,
-        weighting: Weighting = "paper",
+        weighting: str = "paper",
         intervals: Intervals | None = "bootstrap",
         replicates: int = 1_000,
         seed: int = 0,
@@ -204,7 +192,6 @@ class PBM(_Estimator):
         self.objective, self.anchor, self.weighting = objective, anchor, weighting
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
-    width: int | None = None
     starts: int = 1
 
     def fit(self, interventions: Interventions, y: None = None) -> Self:
@@ -215,7 +202,8 @@ class PBM(_Estimator):
         """
         positions = supported_positions(interventions, self.anchor)
         sample = make_sample(interventions, positions)
-        fit = Fit(Constant(positions, self.anchor, 0), self._make_objective(sample), sample)
+        (objective,) = self._objectives(sample).values()
+        fit = Fit(Constant(positions, self.anchor, 0), objective, sample)
         self._finish(interventions, sample, None, _Choice(fit, 0.0))
         return self
 
@@ -235,6 +223,7 @@ class CPBM(_Estimator):
         rank: number of shapes of `lowrank`.
         width: hidden units of `mlp`, `recurrent` and `position`, and of the network `relevance`; 0 makes `mlp` the
             network that the paper prints, one sigmoid layer.
+        shape: shape parameters of a named curve by their names, `{"rank": 2}` say; curves of your own may have others.
         kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
         folds: folds of the cross-validation, split by query.
         optimiser: `"lbfgs"`, or `"adam"`, as one trains networks.
@@ -263,10 +252,11 @@ class CPBM(_Estimator):
         objective: str = "clickshare",
         penalty: float | Literal["auto"] = "auto",
         anchor: int = 1,
-        relevance: Relevance = "constant",
-        weighting: Weighting = "paper",
+        relevance: str = "constant",
+        weighting: str = "paper",
         rank: int | None = None,
         width: int | None = None,
+        shape: Mapping[str, int] | None = None,
         kinds: Mapping[str, str] | None = None,
         folds: int = 5,
         optimiser: Literal["lbfgs", "adam"] = "lbfgs",
@@ -279,7 +269,7 @@ class CPBM(_Estimator):
     ) -> None:
         self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
         self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
-        self.kinds, self.folds = kinds, folds
+        self.shape, self.kinds, self.folds = shape, kinds, folds
         self.optimiser, self.early_stopping, self.starts = optimiser, early_stopping, starts
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
@@ -295,10 +285,12 @@ class CPBM(_Estimator):
         positions = supported_positions(interventions, self.anchor)
         encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
         sample = make_sample(interventions, positions, encoder)
+        if self.curve == "auto" and self.shape:
+            raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
         shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
         common = {"positions": positions, "anchor": self.anchor, "n_features": sample.x.shape[1]}
         curves = [make_curve(**common, **shape) for shape in shapes]
-        self._finish(interventions, sample, encoder, self._choose_relevance(curves, sample))
+        self._finish(interventions, sample, encoder, self._choose_objective(curves, sample))
         return self
 
     def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
@@ -312,34 +304,33 @@ class CPBM(_Estimator):
         aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
         return fit.train(starts, weights * (1 - aside), weights * aside, penalty, tick=tick)
 
-    def _choose_relevance(self, curves: Sequence[Curve], sample: Sample) -> _Choice:
-        """Return the curve and penalty of the relevance model whose examination explains unseen queries best.
+    def _choose_objective(self, curves: Sequence[Curve], sample: Sample) -> _Choice:
+        """Return the curve and penalty of the objective whose examination explains unseen queries best.
 
         Clicks alone cannot judge: a relevance model that predicts them well may spoil examination. So it is ClickShare,
         free of relevance, that judges the examination of each on queries kept aside.
         """
-        if self.objective != "allpairs":
-            return self._choose(curves, self._make_objective(sample), sample)
-        if self.relevance != "auto":
-            choice = self._choose(curves, self._make_objective(sample, self.relevance), sample)
-            return replace(choice, told={"relevance": self.relevance})
-        if sample.n_clusters < 2:
-            raise InputError("relevance 'auto' keeps queries aside, and all clicks are of one query: name a model")
+        objectives = self._objectives(sample)
+        if len(objectives) > 1 and sample.n_clusters < 2:
+            told = ", ".join(next(iter(objectives.values())).about)
+            raise InputError(f"{told} 'auto' keeps queries aside, and all clicks are of one query: name a model")
+        choices = {name: self._choose(curves, objective, sample) for name, objective in objectives.items()}
+        if len(choices) == 1:
+            return next(iter(choices.values()))
         aside = fold_weights(sample.n_clusters, min(ASIDE, sample.n_clusters), self.seed)[0]
         judge = ClickShare(sample)
-        choices = {name: self._choose(curves, self._make_objective(sample, name), sample) for name in AUTO_RELEVANCE}
         scores = {}
         for name, choice in choices.items():
             flat, _ = self._fit_choice(choice, 1 - aside)
             examination = flat[None, : _curve_size(choice.fit, flat)]
             scores[name] = float(Fit(choice.fit.curve, judge, sample).held_out(examination, aside[None])[0])
-        best = max(scores, key=scores.__getitem__)
-        return replace(choices[best], told={"relevance": best, "relevance_held_out": scores})
+        best = choices[max(scores, key=scores.__getitem__)]
+        return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}})
 
     def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         if self.penalty != "auto" and len(curves) == 1:
-            return _Choice(fits[curves[0]], float(self.penalty))
+            return _Choice(fits[curves[0]], float(self.penalty), told=objective.about)
         judged = cross_validate(
             fits.__getitem__,
             curves,
@@ -350,10 +341,14 @@ class CPBM(_Estimator):
         )
         best = next(candidate for candidate in judged if candidate.chosen)
         curve = next(curve for curve in curves if curve.spec == best.curve)
-        return _Choice(fits[curve], best.penalty, tuple(judged))
+        return _Choice(fits[curve], best.penalty, tuple(judged), objective.about)
 
     def _shape(self) -> dict[str, int]:
-        return {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+        named = {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
+        shape = dict(self.shape or {})
+        if twice := sorted(named.keys() & shape.keys()):
+            raise InputError(f"{twice[0]} is given twice, by itself and in shape: give it once")
+        return named | shape
 
 
 def _curve_size(fit: Fit, flat: Array) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from clickharvest.estimation.objective import Objective
+from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.optimise import Rows, Solution, Tick, descend, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Curve, Params

@@ -1,13 +1,12 @@
 """Export to ONNX: a model's formula for runtimes without Python.
 
-No curve is written a second time here. A curve computes with whatever array functions it is given; `_Trace` gives it
-ones that note every step as an ONNX node instead of doing it.
+No curve is written a second time here: the steps of its trace become nodes, its parameters constants.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ import numpy as np
 from clickharvest import __version__
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
+from clickharvest.model.curves import Params
+from clickharvest.model.trace import Program, Step, trace_curve
 
 if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
@@ -56,19 +57,20 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     except ImportError as error:
         raise InputError("export to ONNX needs the package onnx: pip install 'clickharvest[onnx]'") from error
     curve = propensities.curve
-    trace = _Trace()
-    x = trace.node("Cast", trace.tensor("x"), to=onnx.TensorProto.DOUBLE)
-    p = trace.exp(curve.relative(propensities.params, x, xp=trace))
-    trace.node("Cast", p, to=onnx.TensorProto.FLOAT, output="propensity")
-    graph = onnx.helper.make_graph(
-        trace.nodes,
+    graph = _Graph()
+    log_p = graph.add_program(
+        trace_curve(curve), propensities.params, graph.add("Cast", "x", to=onnx.TensorProto.DOUBLE)
+    )
+    graph.add("Cast", graph.add("Exp", log_p), to=onnx.TensorProto.FLOAT, output="propensity")
+    made = onnx.helper.make_graph(
+        graph.nodes,
         "propensity",
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", curve.n_features])],
         [onnx.helper.make_tensor_value_info("propensity", onnx.TensorProto.FLOAT, ["n", len(curve.positions)])],
-        trace.constants,
+        graph.constants,
     )
     model = onnx.helper.make_model(
-        graph,
+        made,
         producer_name="clickharvest",
         producer_version=__version__,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
@@ -88,89 +90,78 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
         partial.write_bytes(model.SerializeToString(deterministic=True))
 
 
-class _Tensor:
-    """A double tensor that will be there when the graph runs; arithmetic on it adds nodes."""
-
-    __array_ufunc__ = None  # so that NumPy leaves `array + tensor` to the tensor
-
-    def __init__(self, trace: _Trace, name: str) -> None:
-        self.trace, self.name = trace, name
-
-    def __add__(self, other: Any) -> _Tensor:
-        return self.trace.node("Add", self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> _Tensor:
-        return self.trace.node("Sub", self, other)
-
-    def __mul__(self, other: Any) -> _Tensor:
-        return self.trace.node("Mul", self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> _Tensor:
-        return self.trace.node("Div", self, other)
-
-    def __neg__(self) -> _Tensor:
-        return self.trace.node("Neg", self)
-
-    def __matmul__(self, other: Any) -> _Tensor:
-        return self.trace.node("MatMul", self, other)
-
-    def __getitem__(self, index: tuple[Any, ...]) -> _Tensor:
-        """Cut the last axis, `[..., begin:end]` or `[:, begin:end]`."""
-        *others, cut = index
-        if not all(other is Ellipsis or other == slice(None) for other in others):
-            raise IndexError(f"only the last axis can be cut, not {index}")
-        ends = [0 if cut.start is None else cut.start, np.iinfo(np.int64).max if cut.stop is None else cut.stop]
-        return self.trace.node("Slice", self, *(np.array([i], dtype=np.int64) for i in (*ends, -1)))
+NODES = {
+    "abs": "Abs", "exp": "Exp", "log": "Log", "negative": "Neg", "sqrt": "Sqrt", "tanh": "Tanh",
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow",
+    "maximum": "Max", "minimum": "Min", "matmul": "MatMul", "transpose": "Transpose",
+}  # fmt: skip
+"""Operations of a program that are one node each."""
 
 
-class _Trace:
-    """The array functions that curves use, and the nodes and constants noted so far."""
+class _Graph:
+    """Nodes and constants, tensors by name; all numbers are doubles."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def tensor(self, name: str) -> _Tensor:
-        return _Tensor(self, name)
-
-    def node(self, kind: str, *inputs: Any, output: str | None = None, **attributes: Any) -> _Tensor:
-        """Add one node; inputs that are not tensors become constants."""
+    def add(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Add one node and return the name of its output."""
         from onnx import helper
 
-        names = [value.name if isinstance(value, _Tensor) else self._constant(value) for value in inputs]
         output = output or f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, names, [output], **attributes))
-        return _Tensor(self, output)
+        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
 
-    def _constant(self, value: Any) -> str:
+    def constant(self, value: Any, kind: type = np.float64) -> str:
+        """Add a constant and return its name."""
         from onnx import numpy_helper
 
-        is_index = isinstance(value, np.ndarray) and value.dtype == np.int64
-        array = value if is_index else np.asarray(value, dtype=np.float64)
         name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(array, name))
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
         return name
 
-    def exp(self, z: _Tensor) -> _Tensor:
-        return self.node("Exp", z)
+    def add_program(self, program: Program, params: Params, x: str) -> str:
+        """Add the nodes of a program and return the name of its result."""
+        names: list[str] = []
+        for step in program.steps:
+            if step.op == "input":
+                names.append(x)
+            elif step.op in ("parameter", "constant"):
+                names.append(
+                    self.constant(params[step.about["name"]] if step.op == "parameter" else step.about["value"])
+                )
+            else:
+                names.append(self._add_step(step, [names[i] for i in step.of]))
+        return names[-1]
 
-    def tanh(self, z: _Tensor) -> _Tensor:
-        return self.node("Tanh", z)
+    def _add_step(self, step: Step, of: list[str]) -> str:
+        if step.op in NODES:
+            return self.add(NODES[step.op], *of)
+        if step.op == "logaddexp":  # max + log(1 + e^{−|a − b|}); Softplus is not there in doubles everywhere
+            distance = self.add("Neg", self.add("Abs", self.add("Sub", *of)))
+            return self.add("Add", self.add("Max", *of), self._log1p(self.add("Exp", distance)))
+        if step.op == "slice":
+            axes, begin, end = (self.constant(part, np.int64) for part in zip(*step.about["ranges"], strict=True))
+            return self.add("Slice", *of, begin, end, axes)
+        others: dict[str, Callable[[], str]] = {
+            "log1p": lambda: self._log1p(*of),
+            "expm1": lambda: self.add("Sub", self.add("Exp", *of), self.constant(1.0)),
+            "concatenate": lambda: self.add("Concat", *of, axis=-1),
+            "squeeze": lambda: self.add("Squeeze", *of, self.constant(step.about["axes"], np.int64)),
+            "expand": lambda: self.add("Unsqueeze", *of, self.constant(step.about["axes"], np.int64)),
+            "full_like": lambda: self._full_like(of[0], step.about["fill"]),
+            "sum": lambda: self.add("ReduceSum", *of, self.constant([-1], np.int64), keepdims=1),
+            "max": lambda: self.add("ReduceMax", *of, axes=[-1], keepdims=1),
+            "cumsum": lambda: self.add("CumSum", *of, self.constant(len(step.shape) - 1, np.int64)),
+        }
+        return others[step.op]()
 
-    def logaddexp(self, a: _Tensor, b: Any) -> _Tensor:
-        """Return max(a, b) + log(1 + e^{−|a − b|}); ONNX's Softplus is not there in double precision everywhere."""
-        distance = self.node("Abs", a - b)
-        return self.node("Max", a, b) + self.node("Log", self.exp(-distance) + 1.0)
+    def _log1p(self, z: str) -> str:
+        return self.add("Log", self.add("Add", z, self.constant(1.0)))
 
-    def zeros_like(self, z: _Tensor) -> _Tensor:
+    def _full_like(self, z: str, fill: float) -> str:
         from onnx import TensorProto, helper
 
-        zero = helper.make_tensor("zero", TensorProto.DOUBLE, [1], [0.0])
-        return self.node("ConstantOfShape", self.node("Shape", z), value=zero)
-
-    def concatenate(self, parts: Sequence[_Tensor], axis: int) -> _Tensor:
-        return self.node("Concat", *parts, axis=axis)
+        value = helper.make_tensor("fill", TensorProto.DOUBLE, [1], [fill])
+        return self.add("ConstantOfShape", self.add("Shape", z), value=value)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextEncoder, Table
-from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
+from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
@@ -203,7 +203,7 @@ def load_propensities(path: str | Path) -> Propensities:
 def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
     shape = dict(header["curve"])
     name = shape.pop("name")
-    if not isinstance(name, str) or not shape.keys() <= {"rank", "width"}:
+    if not isinstance(name, str):
         raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
     _check_types(tensors)
     encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
@@ -294,16 +294,17 @@ def _n_rows(table: Table) -> int:
 
 
 def _check_curve(curve: Curve, encoder: ContextEncoder | None, shown: tuple[int, ...]) -> None:
-    sizes = [size for name, size in curve.spec.items() if name != "name"]
-    for least, numbers in ((1, (curve.anchor, *curve.positions, *shown)), (0, sizes)):
-        for number in numbers:
-            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not least <= number < 2**31:
-                raise InputError(f"a position or size is {str(number)[:20]}; expected an integer from {least}")
+    if CURVES.get(curve.name) is not type(curve):
+        raise InputError(f"the curve {type(curve).__name__} is not the one named {curve.name!r}: give it its own name")
+    for number in (curve.anchor, *curve.positions, *shown):
+        if not isinstance(number, int | np.integer) or isinstance(number, bool) or not 1 <= number < 2**31:
+            raise InputError(f"a position is {str(number)[:20]}; expected an integer from 1")
     if not set(curve.positions) <= set(shown) or list(shown) != sorted(set(shown)):
         raise InputError("the positions shown must ascend and contain those of the curve")
     features = 0 if encoder is None else len(encoder.feature_names)
     if type(curve.n_features) is not int or curve.n_features != features:
         raise InputError(f"the curve has {str(curve.n_features)[:20]} features, the encoder {features}")
+    sizes = [size for name, size in curve.spec.items() if name != "name"]
     if max(len(shown), features, *sizes) > LONGEST:
         raise InputError(f"more than {LONGEST:,} positions, features or hidden units: expected a smaller model")
 

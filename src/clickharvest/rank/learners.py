@@ -24,12 +24,11 @@ from clickharvest.files import atomic_path
 from clickharvest.rank.boosting import PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
 from clickharvest.rank.data import RankingData
+from clickharvest.rank.endings import LEARNERS
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
 from clickharvest.weights import choose_clip
 
-LEARNERS = {"svm": ".json", "lightgbm": ".txt", "xgboost": ".json"}
-"""The learners, and how the names of their files end."""
 COSTS = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 3
 

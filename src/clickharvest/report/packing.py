@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.curves import Power, flatten_params
+from clickharvest.model.curves import flatten_params
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
 """Bytes that packed draws may take, before they are written as text, which adds a third."""
@@ -38,8 +39,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         layout[name] = begin
         begin += int(np.size(model.params[name]))
     return {
-        "curve": model.curve.spec,
-        "sharpness": Power.sharpness,
+        "program": trace_curve(model.curve).to_list(),
         "positions": list(map(int, model.curve.positions)),
         "shown": list(model.shown),
         "anchor": int(model.curve.anchor),

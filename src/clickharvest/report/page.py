@@ -21,7 +21,7 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.report.content import make_content
 from clickharvest.report.evidence import Evidence
 
-SCRIPTS = ("model.js", "draw.js", "figures.js", "page.js")
+SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")
 TITLE = "How far down do people look?"
 
 

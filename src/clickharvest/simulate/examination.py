@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from clickharvest.errors import InputError
 
@@ -40,7 +39,7 @@ def fold(index: Array, positions: int) -> Array:
     """
     k = np.arange(1.0, positions + 1)
     place = (positions + 1) / 2 * np.exp(-index)[:, None]
-    curve = 0.1 + 0.9 * expit((place - k) / (positions / 10))
+    curve = 0.1 + 0.9 * sigmoid((place - k) / (positions / 10))
     return np.asarray(curve / curve[:, :1])
 
 
@@ -55,7 +54,7 @@ def bump(index: Array, positions: int) -> Array:
         [[1.0, 0.15, 0.25, 0.32], [1.0, 0.07, 0.28, 0.45]]
     """
     k = np.arange(1.0, positions + 1)
-    jump = 0.5 * expit(2 * index)[:, None] * np.exp(-((positions - k) ** 2) / 2)
+    jump = 0.5 * sigmoid(2 * index)[:, None] * np.exp(-((positions - k) ** 2) / 2)
     return np.asarray(1 - (1 - power(index, positions)) * (1 - jump))
 
 
@@ -82,8 +81,16 @@ def grid(index: Array, positions: int) -> Array:
     """
     row = np.arange(positions) // 2
     right = np.arange(positions) % 2 == 1
-    glance = np.where(right, expit(1 - 2 * index)[:, None], 1.0)
+    glance = np.where(right, sigmoid(1 - 2 * index)[:, None], 1.0)
     return np.asarray(power(index, positions)[:, row] * glance)
+
+
+def sigmoid(z: Array) -> Array:
+    """Return σ(z), finite for every z; SciPy is imported when it is needed, not to list the names here."""
+    from scipy.special import expit
+
+    values: Array = expit(z)
+    return values
 
 
 EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {

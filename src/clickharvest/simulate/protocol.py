@@ -10,10 +10,9 @@ Beyond the paper: other click models (`clicks`), heavy-tailed traffic, unequal t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.simulate.clicks import ClickModel
@@ -22,6 +21,7 @@ from clickharvest.simulate.corpus import Corpus, synthetic_corpus
 from clickharvest.simulate.examination import Examination
 from clickharvest.simulate.rankers import top, train_rankers
 from clickharvest.simulate.rankers import training_queries as queries_of_rankers
+from clickharvest.simulate.serving import DEPLOYMENTS, REPETITIONS
 from clickharvest.simulate.simulation import Simulation
 
 SPARE = 1.12
@@ -30,8 +30,6 @@ QUERIES, TEST_QUERIES = 11_473, 2_000
 """The paper's number of training queries, and how many others errors are measured on at most."""
 TEST_SHARE = 5
 """Without a number of test queries, one in so many of those that rankers leave over."""
-REPETITIONS = ("even", "zipf")
-DEPLOYMENTS = ("ab", "consecutive")
 
 
 def simulate_protocol(
@@ -122,8 +120,7 @@ def simulate_protocol(
     shown = np.stack([top(train, w, positions) for w in weights])
     share = np.array(traffic, float) / sum(traffic)
     times = (amount if training_queries is None else amount / len(train)) * rankers * share
-    serve = _serve_evenly if repetition == "even" else _serve_by_zipf
-    served = serve(len(train), times, random)
+    served = REPETITIONS[repetition](len(train), times, random)
     there = shown >= 0
     counts, clicked = click_model.draw(served, there, train.relevant[shown] & there, truth(train_contexts), random)
     return Simulation(
@@ -143,7 +140,7 @@ def simulate_protocol(
     )
 
 
-def _check_choice(what: str, name: str, choices: Sequence[str]) -> None:
+def _check_choice(what: str, name: str, choices: Iterable[str]) -> None:
     if name not in choices:
         raise InputError(f"no {what} {name!r}: expected one of {', '.join(choices)}")
 
@@ -162,17 +159,3 @@ def _sizes(usable: int, rankers: int, queries: int | None, test_queries: int | N
             "lower queries or test_queries"
         )
     return first, queries, test_queries
-
-
-def _serve_evenly(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
-    served = np.empty((len(times), queries), np.int64)
-    for row, mean in zip(served, times.tolist(), strict=True):
-        row[:] = int(mean)
-        row[random.permutation(queries)[: round((mean - int(mean)) * queries)]] += 1
-    return served
-
-
-def _serve_by_zipf(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
-    frequency = 1 / (1 + random.permutation(queries))
-    pages = np.round(times * queries).astype(np.int64)
-    return np.stack([random.multinomial(total, frequency / frequency.sum()) for total in pages])

@@ -29,6 +29,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog, number
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.formats import log_format
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.sources import open_source, spell_columns
 
@@ -95,6 +96,20 @@ def read_ubi(
         position_base=position_base,
         engine=engine,
     )
+
+
+@log_format("ubi")
+def read_events(
+    source: Any,
+    *,
+    queries: str,
+    ranker: str | None = None,
+    context: Sequence[str] = (),
+    position_base: int = 1,
+    engine: Engine | None = None,
+) -> ClickLog:
+    """OpenSearch User Behavior Insights: the log holds the events, the input `queries` their queries."""
+    return read_ubi(queries, source, ranker=ranker, context=context, position_base=position_base, engine=engine)
 
 
 def flatten(table: ir.Table) -> ir.Table:

@@ -1,5 +1,5 @@
 "use strict";
-/* The model: the formulas of clickharvest.model.curves, and intervals from the draws. x has d features, K positions. */
+/* The model: its program with its parameters, and intervals from the draws. x has d features, K positions. */
 
 function decode(text, Type) {
   const characters = atob(text),
@@ -8,83 +8,15 @@ function decode(text, Type) {
   return new Type(bytes.buffer);
 }
 
-const softplus = (z) => Math.max(z, 0) + Math.log1p(Math.exp(-Math.abs(z)));
-const logSigmoid = (z) => -softplus(-z);
-
-/* Σ_i x_i M[i, j] of a row-major matrix M [d, columns] that begins at `begin`, added to `sums`. */
-function addProduct(t, begin, x, columns, sums) {
-  for (let i = 0; i < x.length; i++) {
-    if (x[i] === 0) continue;
-    for (let j = 0, at = begin + i * columns; j < columns; j++) sums[j] += x[i] * t[at + j];
-  }
-  return sums;
-}
-
-const copy = (t, begin, n) => Float64Array.from({ length: n }, (_, i) => t[begin + i]);
-
-/* Each curve: (model m, parameters t with layout m.at, context x, out [K]) → log p_k(x) up to a term of x alone. */
-const CURVES = {
-  constant(m, t, x, out) {
-    m.anchored(copy(t, m.at.b, m.K - 1), out);
-  },
-  power(m, t, x, out) {
-    const line = addProduct(t, m.at.w, x, 1, [0])[0] + t[m.at.a];
-    const steepness = softplus(m.sharpness * line) / m.sharpness;
-    m.anchored(
-      m.logDistance.map((distance) => -steepness * distance),
-      out,
-    );
-  },
-  linear(m, t, x, out) {
-    m.anchored(addProduct(t, m.at.W, x, m.K - 1, copy(t, m.at.b, m.K - 1)), out);
-  },
-  lowrank(m, t, x, out) {
-    const mix = addProduct(t, m.at.u, x, m.spec.rank, new Float64Array(m.spec.rank));
-    m.anchored(addProduct(t, m.at.V, mix, m.K - 1, copy(t, m.at.b, m.K - 1)), out);
-  },
-  mlp(m, t, x, out) {
-    let response = x;
-    if (m.spec.width) {
-      const hidden = addProduct(t, m.at.A, x, m.spec.width, copy(t, m.at.a, m.spec.width));
-      response = hidden.map((z) => Math.exp(logSigmoid(z)));
-    }
-    const logits = addProduct(t, m.at.v, response, m.K, copy(t, m.at.c, m.K));
-    for (let k = 0; k < m.K; k++) out[k] = logSigmoid(logits[k]);
-  },
-  recurrent(m, t, x, out) {
-    const width = m.spec.width,
-      context = addProduct(t, m.at.A, x, width, copy(t, m.at.a, width));
-    let reader = context.map(Math.tanh);
-    out[0] = 0;
-    for (let j = 0; j < m.K - 1; j++) {
-      out[j + 1] = out[j] + logSigmoid(addProduct(t, m.at.v, reader, 1, [t[m.at.c + j]])[0]);
-      reader = addProduct(t, m.at.B, reader, width, context.slice()).map(Math.tanh);
-    }
-  },
-  position(m, t, x, out) {
-    const width = m.spec.width,
-      context = addProduct(t, m.at.A, x, width, copy(t, m.at.a, width));
-    for (let k = 0; k < m.K; k++) {
-      out[k] = t[m.at.c + k];
-      for (let i = 0; i < width; i++) out[k] += t[m.at.v + i] * Math.tanh(context[i] + t[m.at.phi + k * width + i]);
-    }
-  },
-};
-
 class Model {
   constructor(packed) {
-    this.spec = packed.curve;
-    this.at = packed.layout;
-    this.sharpness = packed.sharpness;
     this.positions = packed.positions;
     this.shown = packed.shown;
-    this.anchor = packed.anchor;
     this.z = packed.z;
     this.features = packed.features;
     this.K = packed.positions.length;
-    this.anchorIndex = packed.positions.indexOf(packed.anchor);
-    this.logDistance = packed.positions.filter((k) => k !== packed.anchor).map((k) => Math.log(k / packed.anchor));
     this.params = decode(packed.params, Float64Array);
+    this.program = new Program(packed.program, packed.layout, this.params.length, packed.features);
     this.draws = packed.draws && this.unpack(packed.draws);
   }
 
@@ -99,22 +31,11 @@ class Model {
     return values;
   }
 
-  anchored(others, out) {
-    for (let k = 0, j = 0; k < this.K; k++) out[k] = k === this.anchorIndex ? 0 : others[j++];
-  }
-
-  relative(t, x) {
-    const out = new Float64Array(this.K);
-    CURVES[this.spec.name](this, t, x, out);
-    const anchor = out[this.anchorIndex];
-    for (let k = 0; k < this.K; k++) out[k] -= anchor;
-    return out;
-  }
-
   /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate. */
   predict(x) {
-    const logP = this.relative(this.params, x),
-      sd = this.draws ? this.spread(x) : null;
+    this.program.begin(x);
+    const logP = this.program.run(this.params).slice(),
+      sd = this.draws ? this.spread() : null;
     return this.shown.map((k) => {
       const i = this.positions.indexOf(k),
         margin = sd && i >= 0 ? this.z * sd[i] : null;
@@ -127,18 +48,19 @@ class Model {
     });
   }
 
-  spread(x) {
+  /* The standard deviation of log p_k over the draws, [K], in the context that the program has begun with. */
+  spread() {
     const n = this.params.length,
-      count = this.draws.length / n;
-    const values = [],
-      mean = new Float64Array(this.K),
+      count = this.draws.length / n,
+      values = new Float64Array(count * this.K);
+    const mean = new Float64Array(this.K),
       squares = new Float64Array(this.K);
     for (let b = 0; b < count; b++) {
-      const logP = this.relative(this.draws.subarray(b * n, (b + 1) * n), x);
-      values.push(logP);
+      const logP = this.program.run(this.draws.subarray(b * n, (b + 1) * n));
+      values.set(logP, b * this.K);
       for (let k = 0; k < this.K; k++) mean[k] += logP[k] / count;
     }
-    for (const logP of values) for (let k = 0; k < this.K; k++) squares[k] += (logP[k] - mean[k]) ** 2;
+    for (let i = 0, k = 0; i < values.length; i++, k = k + 1 === this.K ? 0 : k + 1) squares[k] += (values[i] - mean[k]) ** 2;
     return squares.map((square) => Math.sqrt(square / (count - 1)));
   }
 }

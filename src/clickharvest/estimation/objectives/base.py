@@ -2,18 +2,22 @@
 
 An objective takes the log examination of every distinct context and position, [m, K], and returns a log likelihood
 summed over the sample, each query weighted: a weight of 0 leaves a query out (cross-validation), a Poisson weight
-resamples it (bootstrap). Each objective is a module of its own beside this one.
+resamples it (bootstrap).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clickharvest.estimation.objectives import OBJECTIVES
+from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params
 
 Data = dict[str, Any]
@@ -21,44 +25,66 @@ CHUNK = 2_000_000
 """Cells that are evaluated at once; a larger sample is summed chunk by chunk, so that memory stays bounded."""
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """A log likelihood of (own parameters, log examination) on prepared data.
 
+    A subclass with a `name` adds itself to `OBJECTIVES`, and estimators and the command line find it there. The
+    keyword-only parameters of its constructor are its options; an estimator passes those that it has.
+
+    Objectives are equal where kind and settings are, whatever the data: then programs compiled for one serve the other.
+
     Attributes:
-        name: the objective's name.
+        name: the objective's name, that of its module.
         data: arrays made from the sample, passed to every call: a dict of columns, one of them `cluster`, or a list of
             such dicts.
         size: the number of clicks it rests on.
     """
 
-    name: str
+    name: ClassVar[str]
     data: Any
     size: float
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            OBJECTIVES.add(cls.name, cls)
+
+    @abstractmethod
+    def __init__(self, sample: Sample, **options: Any) -> None: ...
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """Return the names of the options."""
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+    @classmethod
+    def alternatives(cls, sample: Sample, **options: Any) -> Mapping[str, Objective]:
+        """Return what to choose from by the examination it finds, by name: one objective, or several."""
+        return {cls.name: cls(sample, **options)}
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What a model file tells of the objective beside its name."""
+        return {}
+
+    @abstractmethod
     def init(self, random: np.random.Generator) -> Params:
         """Return the objective's own parameters to start from."""
-        ...
 
+    @abstractmethod
     def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Any, weights: Any) -> Any:
         """Return the sum over the sample: log_p [m, K], contexts x [m, d], weights [queries] → scalar."""
-        ...
 
+    @abstractmethod
     def penalty(self, params: Params) -> Any:
         """Return ½ Σ θ² over the objective's own parameters that need taming."""
-        ...
-
-
-class ByValue:
-    """Equal where kind and settings are, whatever the data: then programs compiled for one serve the other."""
-
-    data: Any
-    size: float
 
     def _settings(self) -> tuple[Any, ...]:
         return type(self), *sorted((k, v) for k, v in vars(self).items() if k not in ("data", "size"))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ByValue) and self._settings() == other._settings()
+        return isinstance(other, Objective) and self._settings() == other._settings()
 
     def __hash__(self) -> int:
         return hash(self._settings())

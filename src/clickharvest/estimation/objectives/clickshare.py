@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clickharvest.estimation.objective import ByValue, Data, chunked_sum
+from clickharvest.estimation.objectives.base import Data, Objective, chunked_sum
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params
 
@@ -16,7 +16,7 @@ NEVER = -1e30
 """Log exposure of cells that are not there: finite, so that 0 clicks times it is 0."""
 
 
-class ClickShare(ByValue):
+class ClickShare(Objective):
     """Shares of a unit's clicks over its positions, free of its relevance.
 
     Σ_u Σ_k C_{u,k} log π_{u,k},   π_{u,k} = e_{u,k} p_k(x_u) / Σ_j e_{u,j} p_j(x_u).

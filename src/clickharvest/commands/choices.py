@@ -1,0 +1,118 @@
+"""Choices: options whose values are the names of a registry, read when a command runs and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+from typer.models import OptionInfo
+
+Names = Callable[[], Iterable[str]]
+
+
+class _Choice(OptionInfo):
+    """An option that shows the names there are, and refuses others."""
+
+    def __init__(self, flag: str, names: Names, **about: Any) -> None:
+        self.names = names
+        super().__init__(default=flag, parser=self.parse, **about)  # Typer takes the flag as the first argument
+
+    @property
+    def metavar(self) -> str:
+        """The names, as the help shows them: Typer asks for them when it builds a command."""
+        return f"<{'|'.join(self.names())}>"
+
+    @metavar.setter
+    def metavar(self, _: str | None) -> None:
+        """Typer's constructor sets what is never given."""
+
+    def parse(self, value: str) -> str:
+        """Return a name as it is, or tell which there are."""
+        known = list(self.names())
+        if value not in known:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
+        return value
+
+
+def choice(flag: str, names: Names, *, help: str, panel: str | None = None, show_default: bool = True) -> Any:
+    """Return an option for an `Annotated[str, …]`, whose values are names.
+
+    Args:
+        flag: the option, such as `--curve`.
+        names: returns the names; must be cheap, for every help asks.
+        help: what it chooses.
+        panel: the panel of the help it stands in.
+        show_default: whether the help shows the default.
+    """
+    return _Choice(flag, names, help=help, rich_help_panel=panel, show_default=show_default)
+
+
+def curve_names() -> list[str]:
+    """Return the curves that can be fitted, and their selection."""
+    from clickharvest.model.curves import CURVES
+
+    return ["auto", *CURVES]
+
+
+def objective_names() -> list[str]:
+    """Return the objectives."""
+    from clickharvest.estimation.objectives import OBJECTIVES
+
+    return list(OBJECTIVES)
+
+
+def relevance_names() -> list[str]:
+    """Return the relevance models of AllPairs, and their selection."""
+    from clickharvest.estimation.pairs import RELEVANCE
+
+    return ["auto", *RELEVANCE]
+
+
+def weighting_names() -> list[str]:
+    """Return the weights of AllPairs."""
+    from clickharvest.estimation.pairs import WEIGHTINGS
+
+    return list(WEIGHTINGS)
+
+
+def format_names() -> list[str]:
+    """Return the known exports of click logs."""
+    from clickharvest.logs.formats import FORMATS
+
+    return list(FORMATS)
+
+
+def learner_names() -> list[str]:
+    """Return what can learn a ranker."""
+    from clickharvest.rank.endings import LEARNERS
+
+    return list(LEARNERS)
+
+
+def examination_names() -> list[str]:
+    """Return the true curves of simulations."""
+    from clickharvest.simulate.examination import EXAMINATIONS
+
+    return list(EXAMINATIONS)
+
+
+def click_model_names() -> list[str]:
+    """Return the click models of simulations."""
+    from clickharvest.simulate.clicks import CLICK_MODELS
+
+    return list(CLICK_MODELS)
+
+
+def repetition_names() -> list[str]:
+    """Return how queries repeat in simulations."""
+    from clickharvest.simulate.serving import REPETITIONS
+
+    return list(REPETITIONS)
+
+
+def deployment_names() -> list[str]:
+    """Return how rankers are deployed in simulations."""
+    from clickharvest.simulate.serving import DEPLOYMENTS
+
+    return list(DEPLOYMENTS)

@@ -1,0 +1,15 @@
+"""Objectives: what a fit maximises. This folder is the list of them: a module `NAME.py` with a subclass of `Objective`
+whose `name` is `NAME` is all that an objective needs. Names are listed without importing JAX.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clickharvest.registry import Registry
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.objectives.base import Objective
+
+OBJECTIVES: Registry[type[Objective]] = Registry("objective", __name__, besides=("base",))
+"""The objectives by name; a module is imported when its objective is looked up."""

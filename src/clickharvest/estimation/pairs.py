@@ -1,0 +1,85 @@
+"""Pairs: clicks at two positions of the same documents, which AllPairs rests on. NumPy alone, so that the names of
+weightings and relevance models can be listed where JAX is not loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.sample import Sample
+
+Array = NDArray[np.float64]
+
+WEIGHTINGS: dict[str, Callable[[Array, Array], Array]] = {
+    "paper": lambda shown, other: np.ones(len(shown)),
+    "min": np.minimum,
+    "harmonic": lambda shown, other: shown * other / np.maximum(shown + other, 1),
+}
+"""ω of a unit and pair, from the impressions N and N' at k and k', by name."""
+RELEVANCE = {
+    "constant": "a value for every pair of positions",
+    "mlp": "a network of the context",
+    "free": "a value for every query, context and pair of positions",
+}
+"""The relevance models of AllPairs, in words; `AllPairs.alternatives` makes them."""
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names as a choice.
+
+    Example:
+        >>> one_of(["a", "b", "c"])
+        'a, b or c'
+    """
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
+def pair_entries(sample: Sample, weighting: str) -> dict[str, Any]:
+    """Return ĉ (`clicked`) and ¬ĉ (`passed`) of every query, context and ordered pair shown, [entries] each."""
+    if sample.unit_kind == "query" and sample.x.shape[1]:
+        raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
+    if weighting not in WEIGHTINGS:
+        raise InputError(f"no weighting {weighting!r}: expected {one_of(WEIGHTINGS)}")
+    _, first, counts = np.unique(sample.unit, return_index=True, return_counts=True)
+    partners = counts[sample.unit]
+    row = np.repeat(np.arange(len(sample.unit)), partners)
+    step = np.arange(len(row)) - np.repeat(np.cumsum(partners) - partners, partners)
+    other = first[sample.unit[row]] + step
+    row, other = row[row != other], other[row != other]
+    shown, shown_other = (sample.impressions[i].astype(np.float64) for i in (row, other))
+    weight = WEIGHTINGS[weighting](shown, shown_other) / sample.exposure[row]
+    keys = np.stack([sample.cluster[row], sample.context[row], sample.position[row], sample.position[other]])
+    distinct, code = np.unique(keys, axis=1, return_inverse=True)
+    clicks = sample.clicks[row]
+    entries = {
+        **dict(zip(("cluster", "context", "position", "other"), distinct, strict=True)),
+        "clicked": np.bincount(code, weights=weight * clicks),
+        "passed": np.bincount(code, weights=weight * (sample.impressions[row] - clicks)),
+    }
+    seen = entries["clicked"] + entries["passed"] > 0  # by design a document may stand where it was never shown
+    return {name: values[seen] for name, values in entries.items()}
+
+
+def both_ways(entries: dict[str, Any]) -> dict[str, Any]:
+    """Return entries (k, k') and (k', k) as one row: `position`, `clicked` and `passed` at k and at k' > k, [n, 2]."""
+    low, high = (choose(entries["position"], entries["other"]) for choose in (np.minimum, np.maximum))
+    key = np.zeros(len(low), dtype=np.int64)
+    for column in (entries["context"], entries["cluster"], low, high):
+        key = key * (column.max(initial=0) + 1) + column
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    end = 2 * row + (entries["position"] > entries["other"])
+    return {
+        "context": entries["context"][first],
+        "cluster": entries["cluster"][first],
+        "position": np.stack([low[first], high[first]], axis=1),
+        "clicked": np.bincount(end, entries["clicked"], 2 * len(first)).reshape(-1, 2),
+        "passed": np.bincount(end, entries["passed"], 2 * len(first)).reshape(-1, 2),
+    }

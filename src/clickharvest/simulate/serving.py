@@ -1,0 +1,33 @@
+"""Serving: how often each ranker serves each query, and when. NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def serve_evenly(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve every query alike, up to one page; times [rankers] → pages [rankers, queries]."""
+    served = np.empty((len(times), queries), np.int64)
+    for row, mean in zip(served, times.tolist(), strict=True):
+        row[:] = int(mean)
+        row[random.permutation(queries)[: round((mean - int(mean)) * queries)]] += 1
+    return served
+
+
+def serve_by_zipf(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve as many pages in all, of queries drawn with a frequency of 1 / rank."""
+    frequency = 1 / (1 + random.permutation(queries))
+    pages = np.round(times * queries).astype(np.int64)
+    return np.stack([random.multinomial(total, frequency / frequency.sum()) for total in pages])
+
+
+REPETITIONS: dict[str, Callable[[int, NDArray[np.float64], np.random.Generator], NDArray[np.int64]]] = {
+    "even": serve_evenly,
+    "zipf": serve_by_zipf,
+}
+"""How queries repeat, by name."""
+DEPLOYMENTS = ("ab", "consecutive")
+"""Whether rankers serve at the same time, or one after the other."""
