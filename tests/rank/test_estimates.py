@@ -39,7 +39,7 @@ def clicked_data(**more: Any) -> RankingData:
 @pytest.mark.parametrize(
     ("metric", "total"),
     [
-        ("avg_rank", 2 * 2 + 8 * 3 + 1 * 2),
+        ("relevant_rank", 2 * 2 + 8 * 3 + 1 * 2),
         ("dcg", 2 / np.log2(3) + 8 / np.log2(4) + 1 / np.log2(3)),
         ("dcg@2", 2 / np.log2(3) + 1 / np.log2(3)),
         ("precision@2", 2 / 2 + 1 / 2),
@@ -60,7 +60,7 @@ def test_interval_by_hand() -> None:
     assert_allclose([found.lower, found.upper], [ratio - 12.7062 * error, ratio + 12.7062 * error], rtol=1e-5)
     assert found.queries == 2
     assert_allclose(found.effective_clicks, 11**2 / (2**2 + 2 * 4**2 + 1**2))
-    assert "avg_rank (SNIPS): 2.727 (95% interval" in str(found)
+    assert "relevant_rank (SNIPS): 2.727 (95% interval" in str(found)
 
 
 def test_clipping() -> None:
@@ -116,12 +116,12 @@ class World:
         return total / len(self.relevance), total / float(self.relevance.sum())
 
 
-@pytest.mark.parametrize("metric", ["avg_rank", "dcg@3", "precision@2"])
+@pytest.mark.parametrize("metric", ["relevant_rank", "dcg@3", "precision@2"])
 def test_ips_is_unbiased_and_intervals_cover(metric: str) -> None:
     """Over simulated logs of fixed queries; the intervals also allow for other queries, so they cover more often."""
     world = World()
     rank = world.rank
-    gain = {"avg_rank": rank, "dcg@3": (rank <= 3) / np.log2(1 + rank), "precision@2": (rank <= 2) / 2}[metric]
+    gain = {"relevant_rank": rank, "dcg@3": (rank <= 3) / np.log2(1 + rank), "precision@2": (rank <= 2) / 2}[metric]
     ips, snips = world.truth(gain)
     random = np.random.default_rng(1)
     logs = [world.log(random) for _ in range(300)]
@@ -161,7 +161,7 @@ def test_intervals_cover_where_queries_are_drawn_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"metric": "ndcg@10"}, "expected avg_rank, dcg"),
+        ({"metric": "ndcg@10"}, "expected relevant_rank, dcg"),
         ({"metric": "dcg@0"}, "no metric 'dcg@0'"),
         ({"metric": "precision"}, "no metric"),
         ({"estimator": "dm"}, "no estimator 'dm'"),
