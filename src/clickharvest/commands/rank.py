@@ -224,7 +224,9 @@ def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str
         cells = (row.estimates[NEW], row.differences[LOGGED], row.differences[NAIVE])
         table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
     console.print(table)
-    console.print("\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others.")
+    console.print(
+        "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
+    )
     if judged is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(f"{judged['queries']:,} judged queries")

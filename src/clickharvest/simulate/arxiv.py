@@ -37,9 +37,11 @@ PAPER_SIZES: dict[tuple[str, Part], tuple[int, int]] = {
 }
 """Queries and clicks of the paper's log by kind of query and part."""
 QUERIES = sum(queries for queries, _ in PAPER_SIZES.values())
+"""Queries of the paper's log, which is the default size."""
 
 RANKERS = 3
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+"""The parts of the log, each with queries of its own."""
 THRESHOLDS = {
     "query_len": (1, 2, 5, 10, 15, 20, 25, 30, 35, 40),
     "ord_in_session": (1, 2, 5, 10, 15),
