@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
-from clickharvest.words import spell_positions
+from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -91,10 +91,14 @@ class WeightReport:
     def __str__(self) -> str:
         clipped = "No weight is clipped."
         if self.clip is not None:
-            clipped = f"Clipped at propensity {self.clip:.4g}: {self.clipped_clicks:,} clicks ({self.clip_share:.1%})."
+            clipped = (
+                f"Clipped at propensity {self.clip:.4g}: {count(self.clipped_clicks, 'click')} ({self.clip_share:.1%})."
+            )
         lines = [
-            f"Weighed {self.clicks:,} clicks in {self.rows:,} rows; the largest weight is {self.largest_weight:.4g}.",
-            f"They tell as much as {self.effective_clicks:,.0f} clicks of equal weight ({self.effective_share:.1%}).",
+            f"Weighed {count(self.clicks, 'click')} in {count(self.rows, 'row')}; "
+            f"the largest weight is {self.largest_weight:.4g}.",
+            f"They tell as much as {count(self.effective_clicks, 'click')} of equal weight "
+            f"({self.effective_share:.1%}).",
             clipped,
         ]
         if self.unsupported_rows:
@@ -102,7 +106,7 @@ class WeightReport:
             what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
             lines.append(
                 f"No estimate at {where} {spell_positions(self.unsupported_positions)} ({what}): "
-                "used is that of the last supported position above."
+                "the one of the last supported position above is used instead."
             )
         return "\n".join(lines)
 

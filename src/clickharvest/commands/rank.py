@@ -35,6 +35,7 @@ from clickharvest.rank.features import Array
 from clickharvest.rank.learners import LEARNERS, TrainedRanker, train_ranker
 from clickharvest.rank.metrics import ranking_metrics
 from clickharvest.rank.tables import read_clicks, read_grades
+from clickharvest.words import count
 
 RANKER = "The ranker"
 BY_QUERY = ("ndcg@10", "map")
@@ -213,8 +214,11 @@ def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: 
 def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str, Any] | None, level: float) -> None:
     console = screen()
     chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
-    sizes = [f"{told[part]['queries']:,} queries ({told[part]['clicks']:,} clicks)" for part in ("train", "test")]
-    console.print(f"Trained {told['learner']} with {told['features']:,} features on {sizes[0]}: {chosen}.")
+    sizes = [
+        f"{count(told[part]['queries'], 'query', 'queries')} ({count(told[part]['clicks'], 'click')})"
+        for part in ("train", "test")
+    ]
+    console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
     console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -229,7 +233,7 @@ def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str
     )
     if judged is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column(f"{judged['queries']:,} judged queries")
+        table.add_column(count(judged["queries"], "judged query", "judged queries"))
         for name in judged["rankers"]:
             table.add_column(name, justify="right")
         for metric in next(iter(judged["rankers"].values())):

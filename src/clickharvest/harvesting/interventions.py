@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import first_line
+from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,8 +79,8 @@ class Interventions:
         if not len(self):
             return "Interventions: none"
         return (
-            f"Interventions: {_count(self.n_units, 'unit')}, {_count(len(self), 'row')}, "
-            f"{_count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
+            f"Interventions: {count(self.n_units, 'unit')}, {count(len(self), 'row')}, "
+            f"{count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
             f"{self.exposure_kind} exposures, "
             + (f"context {', '.join(self.contexts)}" if self.contexts else "no context")
         )
@@ -227,7 +227,3 @@ def _checked(interventions: Interventions, name: str) -> Interventions:
             )
     order = np.lexsort((i.position, i.unit))
     return i if np.array_equal(order, np.arange(len(i))) else i.take(order)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -20,7 +20,6 @@ COMPILERS = {
     "trino": compilers.TrinoCompiler,
 }
 DIALECTS = tuple(COMPILERS)
-"""Names of the SQL dialects that a harvest can be written in."""
 
 
 class _SparkOptions(ibis.config.Config):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.rank.features import Array, Features, Index
+from clickharvest.words import count
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,9 @@ class RankingData:
 
     def __str__(self) -> str:
         n_docs, n_features = self.features.shape
-        lists = f"{_count(len(self), 'list')} of {_count(self.n_queries, 'query', 'queries')}"
-        docs = f"{_count(n_docs, 'document')}, {_count(n_features, 'feature')}"
-        return f"RankingData: {lists}, {docs}, {_count(round(self.clicks.sum()), 'click')}"
+        lists = f"{count(len(self), 'list')} of {count(self.n_queries, 'query', 'queries')}"
+        docs = f"{count(n_docs, 'document')}, {count(n_features, 'feature')}"
+        return f"RankingData: {lists}, {docs}, {count(round(self.clicks.sum()), 'click')}"
 
     @property
     def n_queries(self) -> int:
@@ -140,7 +141,3 @@ def _numbers(values: ArrayLike, size: int, name: str, of: str) -> Array:
 
 def _some(values: NDArray[Any]) -> str:
     return ", ".join(str(value) for value in values[:6]) + (" …" if len(values) > 6 else "")
-
-
-def _count(number: int, noun: str, nouns: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

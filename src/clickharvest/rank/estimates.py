@@ -36,6 +36,7 @@ from scipy.special import stdtrit
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Index
+from clickharvest.words import count
 
 Estimator = Literal["ips", "snips"]
 METRICS = "relevant_rank, dcg, dcg@k or precision@k"
@@ -69,7 +70,7 @@ class Estimate:
 
     def __str__(self) -> str:
         interval = f"{self.level:.0%} interval {self.lower:.4g} to {self.upper:.4g}"
-        rests = f"{self.effective_clicks:,.0f} effective clicks, {self.queries:,} queries"
+        rests = f"{count(self.effective_clicks, 'effective click')}, {count(self.queries, 'query', 'queries')}"
         return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests})"
 
 

@@ -20,6 +20,7 @@ from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
 from clickharvest.report.content import make_content
 from clickharvest.report.evidence import Evidence
+from clickharvest.words import count
 
 SCRIPTS = ("model.js", "draw.js", "figures.js", "page.js")
 TITLE = "How far down do people look?"
@@ -66,6 +67,7 @@ def render_page(view: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     script = "(() => {\n" + "\n".join(_read(name) for name in SCRIPTS) + "\n})();"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["thousands"] = "{:,}".format
+    environment.filters["count"] = count
     return environment.from_string(_read("template.html")).render(
         **view,
         version=__version__,

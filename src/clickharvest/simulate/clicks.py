@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 
 CLICK_MODELS = ("pbm", "trust", "cascade")
-"""Names of the click models; see `ClickModel`."""
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""
 LEAST_TRUST = 0.9

@@ -93,7 +93,6 @@ EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {
     "plateau": plateau,
     "grid": grid,
 }
-"""The true examination curves by name."""
 
 
 @dataclass(frozen=True, eq=False)
