@@ -166,7 +166,7 @@ def test_intervals_cover_where_queries_are_drawn_too() -> None:
         ({"metric": "precision"}, "no metric"),
         ({"estimator": "dm"}, "no estimator 'dm'"),
         ({"scores": [1.0]}, "one for each of 5"),
-        ({"scores": [1.0, 2.0, np.nan, 1.0, 1.0]}, "1 scores are no numbers"),
+        ({"scores": [1.0, 2.0, np.nan, 1.0, 1.0]}, "scores hold 1 missing value"),
         ({"clip": -0.1}, "clip"),
         ({"level": 1.0}, "level"),
     ],
@@ -285,7 +285,7 @@ def test_tables_that_make_no_sense(log: dict[str, Any], docs: dict[str, Any], me
 def test_missing_columns_and_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the log lacks the columns propensity: found query, doc, click"):
         ranking_data_from_log({name: LOG[name] for name in ("query", "doc", "click")}, DOCS)
-    with pytest.raises(InputError, match="no column beside"):
+    with pytest.raises(InputError, match="no column other than"):
         ranking_data_from_log(LOG, {name: DOCS[name] for name in ("query", "doc")})
     with pytest.raises(InputError, match="cannot be read as a table"):
         ranking_data_from_log(tmp_path / "none.parquet", DOCS)

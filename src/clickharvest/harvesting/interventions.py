@@ -120,7 +120,7 @@ class Interventions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a file of interventions says of itself beside its columns."""
+        """What a file of interventions says about itself, in addition to its columns."""
         return describe(self.exposure_kind, self.unit_kind, tuple(self.contexts))
 
 

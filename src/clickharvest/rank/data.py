@@ -104,7 +104,7 @@ def ranking_data(
     counts = _numbers(np.ones(len(rows)) if clicks is None else clicks, len(rows), "clicks", "clicked")
     if np.any(p <= 0):
         raise InputError(
-            f"{np.count_nonzero(p <= 0):,} clicks have propensities that are not positive, such as {p[p <= 0][0]:g}: "
+            f"{count((p <= 0).sum(), 'propensity', 'propensities')} not above 0, such as {p[p <= 0][0]:g}: "
             "use propensities relative to the anchor, and drop clicks at positions without an estimate"
         )
     if np.any(counts < 0):
@@ -135,7 +135,8 @@ def _numbers(values: ArrayLike, size: int, name: str, of: str) -> Array:
     if array.shape != (size,):
         raise InputError(f"{name} has shape {array.shape}: expected {size:,} numbers, as many as {of}")
     if not np.isfinite(array).all():
-        raise InputError(f"{name} holds {np.count_nonzero(~np.isfinite(array)):,} values that are no finite numbers")
+        wrong = count((~np.isfinite(array)).sum(), "missing or infinite value")
+        raise InputError(f"{name} holds {wrong}: expected finite numbers")
     return array
 
 

@@ -167,7 +167,7 @@ def ranks(scores: ArrayLike, starts: Index, *, seed: int = 0) -> Array:
     if values.shape != (starts[-1],):
         raise InputError(f"scores have shape {values.shape}: expected one for each of {starts[-1]:,} documents")
     if np.isnan(values).any():
-        raise InputError(f"{np.count_nonzero(np.isnan(values)):,} scores are no numbers: score every document")
+        raise InputError(f"scores hold {count(np.isnan(values).sum(), 'missing value')} (NaN): score every document")
     luck = np.random.default_rng(seed).random(len(values))
     found = np.empty(len(values))
     sizes = np.diff(starts)

@@ -33,7 +33,7 @@ def answer(
         >>> model = Propensities(curve, {"b": np.log([0.5, 0.25])}, None, shown=(1, 2, 3, 4))
         >>> for sentence in answer(model, [], [], None):
         ...     print(sentence)
-        Results at position 2 are looked at 0.50 times as often as those at position 1; at position 4 it is 0.25 times.
+        A result at position 2 is looked at 0.50 times as often as one at position 1; the figure is 0.25 at position 4.
         Every context gets this one curve: the model was fitted without context columns.
         No estimate at position 3: nothing links it to position 1; what the log supports is not shown here.
     """
@@ -56,11 +56,11 @@ def _fall(model: Propensities, columns: list[ColumnValues], level: float) -> str
         ends = spell(predicted.lower[0, at]), spell(predicted.upper[0, at])
         interval = f" ({100 * level:g} % interval {ends[0]} to {ends[1]})"
     where = f"In a typical context ({_typical(columns)}), a result" if columns else "A result"
-    more = " and ".join(f"{value(k)} times at position {k}" for k in rest)
+    more = " and ".join(f"{value(k)} at position {k}" for k in rest)
     anchor = model.curve.anchor
     return (
         f"{where} at position {first} is looked at {value(first)} times as often as one at position {anchor}{interval}"
-        f"{f', {more}' if more else ''}."
+        f"{f'; the figure is {more}' if more else ''}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, that asks nothing of the network.
+"""The page: one HTML file with everything in it, which needs no network.
 
 Texts go through Jinja's escaping; data goes into the page as JSON whose `<`, `>`, `&` and non-ASCII characters are
 written as `\\uXXXX`, so that no string of the user's can end the script or start a tag. A content security policy
@@ -46,7 +46,7 @@ def write_report(
         title: the page's title.
         level: level of the intervals.
         name: the model's file name.
-        made: when the report was made; nothing is said of it by default, so that equal input gives equal bytes.
+        made: when the report was made; left out by default, so that equal input gives equal bytes.
         commands: the commands that make the model, the report and the weights again, by the names `fit`, `report`
             and `weigh`.
 
