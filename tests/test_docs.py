@@ -332,6 +332,24 @@ def test_pictures_are_what_the_script_draws() -> None:
         assert (ROOT / "docs" / name).read_text() == picture, f"run docs/draw_pictures.py: {name} is out of date"
 
 
+def test_the_picture_of_the_report_can_be_taken_again(tmp_path: Path) -> None:
+    picture = ROOT / "docs" / "report.png"
+    taker = script("draw_report")
+    assert png_size(picture) == (taker.WIDTH, taker.HEIGHT)
+    assert picture.stat().st_size < 300_000
+    browser = taker.find_browser()
+    if browser is None:
+        pytest.skip("Chromium is not installed: scripts/debian-packages installs it")
+    taker.draw_report(tmp_path / "again.png", browser)
+    assert png_size(tmp_path / "again.png") == png_size(picture)
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+
+
 def test_the_page_of_commands_is_what_the_options_say() -> None:
     reference = script("reference")
     page = reference.write_page()

@@ -280,7 +280,7 @@ def _numbers(name: str, kind: str, values: NDArray[Any]) -> NDArray[np.float64]:
             f"context column {name!r} is {kind} but holds {short(wrong[0])}; expected {expected} or missing "
             f"values: convert the column, or fit with kinds={{{name!r}: 'categorical'}}"
         )
-    if infinite := np.count_nonzero(np.abs(numbers) > LARGEST):
+    if infinite := int(np.count_nonzero(np.abs(numbers) > LARGEST)):
         found = f"{count(infinite, 'infinite number')} (beyond ±{LARGEST:g})"
         raise InputError(f"context column {name!r} holds {found}; expected finite ones: clip or drop them")
     return numbers
