@@ -5,7 +5,7 @@ A click at position k in context x was seen with probability p_k(x), so it stand
     ips_weight = 1 / max(p_k(x), clip)      (divided, if normalised, by its mean over the clicks)
 
 Propensities are relative to the model's anchor, and so are clip and weights: a click at the anchor weighs 1. The
-weight is that of *one click* and stands on every row; what a row contributes is its clicks times its weight, and a row
+weight is that of *one click* and is given on every row. What a row contributes is its clicks times its weight; a row
 without a click contributes nothing. To train a ranker, give the clicked documents their weights and all others none
 (see `clickharvest.rank.boosting` for why a `sample_weight` is something else).
 
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
-from clickharvest.words import spell_positions
+from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -91,10 +91,14 @@ class WeightReport:
     def __str__(self) -> str:
         clipped = "No weight is clipped."
         if self.clip is not None:
-            clipped = f"Clipped at propensity {self.clip:.4g}: {self.clipped_clicks:,} clicks ({self.clip_share:.1%})."
+            clipped = (
+                f"Clipped at propensity {self.clip:.4g}: {count(self.clipped_clicks, 'click')} ({self.clip_share:.1%})."
+            )
         lines = [
-            f"Weighed {self.clicks:,} clicks in {self.rows:,} rows; the largest weight is {self.largest_weight:.4g}.",
-            f"They tell as much as {self.effective_clicks:,.0f} clicks of equal weight ({self.effective_share:.1%}).",
+            f"Weighed {count(self.clicks, 'click')} in {count(self.rows, 'row')}; "
+            f"the largest weight is {self.largest_weight:.4g}.",
+            f"They tell as much as {count(self.effective_clicks, 'click')} of equal weight "
+            f"({self.effective_share:.1%}).",
             clipped,
         ]
         if self.unsupported_rows:
@@ -102,7 +106,7 @@ class WeightReport:
             what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
             lines.append(
                 f"No estimate at {where} {spell_positions(self.unsupported_positions)} ({what}): "
-                "used is that of the last supported position above."
+                "the one of the last supported position above is used instead."
             )
         return "\n".join(lines)
 
@@ -124,8 +128,8 @@ class Weights:
 def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, normalise: bool = False) -> Weights:
     """Add propensities and inverse-propensity weights to the rows of a log.
 
-    A position without an estimate, in a gap or beyond the model's range, uses that of the last supported position
-    above it (the first supported one where none is above); `propensity_supported` is then false.
+    A position without an estimate, in a gap or beyond the model's range, gets the propensity of the last supported
+    position above it (of the first supported one if none is above); `propensity_supported` is then false.
 
     Args:
         log: the click log; its context holds the model's context columns.
@@ -150,7 +154,7 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         Weighed 2 clicks in 3 rows; the largest weight is 2.
         They tell as much as 2 clicks of equal weight (90.0%).
         No weight is clipped.
-        No estimate at position 3 (rows: 1, clicks: 0): used is that of the last supported position above.
+        No estimate at position 3 (rows: 1, clicks: 0): the one of the last supported position above is used instead.
     """
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")

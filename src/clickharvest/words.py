@@ -1,4 +1,4 @@
-"""Words that messages share: lists of positions, errors in one line, a user's text made safe to print."""
+"""Words that messages share: counts, lists of positions, errors in one line, a user's text made safe to print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+
+def count(number: float, noun: str, nouns: str | None = None) -> str:
+    """Return a number with its noun, which is in the plural unless the number is 1.
+
+    Example:
+        >>> count(1, "query", "queries"), count(1200, "query", "queries"), count(0, "click")
+        ('1 query', '1,200 queries', '0 clicks')
+    """
+    told = f"{number:,.0f}"
+    return f"{told} {noun if told == '1' else nouns or noun + 's'}"
 
 
 def spell_positions(positions: Iterable[int]) -> str:

@@ -93,10 +93,10 @@ def test_a_better_ranker_from_files(folder: Path, capsys: pytest.CaptureFixture[
     assert (written["C"], written["clip"]) == (answer["C"], answer["clip"])
     assert list(written["weights"]) == ["good", "bad", "constant"]
     assert written["weights"]["good"] > 100 * abs(written["weights"]["bad"])
-    gain = value(answer, "avg_rank", to=LOGGED)
+    gain = value(answer, "relevant_rank", to=LOGGED)
     assert gain["value"] < gain["upper"] < 0
     assert value(answer, "dcg@10", to=LOGGED)["lower"] > 0
-    assert value(answer, "avg_rank", to="naive clicks")["value"] < gain["value"] / -2
+    assert value(answer, "relevant_rank", to="naive clicks")["value"] < gain["value"] / -2
     judged = answer["judged"]["rankers"]
     assert judged["new ranker"]["ndcg@10"] > judged[LOGGED]["ndcg@10"] + 0.1
     assert answer["test"]["queries"] + answer["train"]["queries"] == QUERIES
@@ -118,7 +118,29 @@ def test_the_logged_order_is_that_of_mean_positions(folder: Path, capsys: pytest
     held = split_lists(clicks.data, 0.5, seed=3)
     scores = clicks.logged[np.repeat(held, np.diff(clicks.data.starts))]
     expected = off_policy(take_lists(clicks.data, held), scores, clip=0.01, seed=3)
-    assert value(answer, "avg_rank", ranker=LOGGED)["value"] == pytest.approx(expected.value)
+    assert value(answer, "relevant_rank", ranker=LOGGED)["value"] == pytest.approx(expected.value)
+
+
+def test_relevant_rank_means_the_same_by_clicks_and_by_judgements(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mean rank of a relevant document: estimated from clicks, and counted where every document is judged."""
+    capsys.readouterr()
+    assert run("rank", folder / "w.parquet", folder / "features.parquet", *ROLES, *QUICK, "--test-share", 0.5,
+               "--judgements", folder / "grades.parquet", "-o", folder / "r.json", "--json") == 0  # fmt: skip
+    answer = told(capsys)
+    clicks = read_clicks(read_log(folder / "w.parquet", query="q", doc="item", position="rank"),
+                         str(folder / "features.parquet"))  # fmt: skip
+    held = split_lists(clicks.data, 0.5, seed=0)
+    of_documents = np.repeat(held, np.diff(clicks.data.starts))
+    relevant = np.flatnonzero(read_grades(clicks, str(folder / "grades.parquet"))[of_documents])
+    test = take_lists(clicks.data, held)
+    seen = ranking_data(test.features.matrix, test.starts, relevant, np.ones(len(relevant)))
+    counted = answer["judged"]["rankers"][LOGGED]["relevant_rank"]
+    assert counted == pytest.approx(off_policy(seen, clicks.logged[of_documents], "relevant_rank").value)
+    estimate = value(answer, "relevant_rank", ranker=LOGGED)
+    assert estimate["lower"] < counted < estimate["upper"]
+    assert "avg_rank" not in json.dumps(answer)
 
 
 def test_csv_and_a_weighted_log_give_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +152,7 @@ def test_csv_and_a_weighted_log_give_the_same(folder: Path, capsys: pytest.Captu
     ):
         assert run("rank", *files, *ROLES, *QUICK, "-o", folder / "same.json", "--json") == 0
         answers.append(told(capsys))
-    one, other = (value(answer, "avg_rank", ranker="new ranker") for answer in answers)
+    one, other = (value(answer, "relevant_rank", ranker="new ranker") for answer in answers)
     assert one["value"] == pytest.approx(other["value"])
     assert one["std_error"] == pytest.approx(other["std_error"])
 
@@ -251,7 +273,7 @@ def random_data(seed: int = 0) -> RankingData:
 
 
 class TestComparison:
-    @pytest.mark.parametrize("metric", ["avg_rank", "dcg@3", "precision@2"])
+    @pytest.mark.parametrize("metric", ["relevant_rank", "dcg@3", "precision@2"])
     def test_estimates_are_those_of_off_policy(self, metric: str) -> None:
         data = random_data()
         one, other = np.random.default_rng(1).normal(size=(2, data.features.shape[0]))

@@ -272,7 +272,7 @@ def test_scoring_imports_numpy_and_the_standard_library_only() -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     foreign = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert foreign == {"numpy", "numpy.typing", "clickharvest.errors"}
+    assert foreign == {"numpy", "numpy.typing", "clickharvest.errors", "clickharvest.words"}
 
 
 # --- properties
@@ -357,12 +357,12 @@ def test_a_million_rows_of_text_take_about_a_second() -> None:
         ({3: [1]}, {}, "has the name 3; expected text"),
         ({"c": []}, {}, "'c' has no rows; expected one or more to fit on"),
         ({"c": [1], "d": [1, 2]}, {}, "different numbers of rows, {'c': 1, 'd': 2}"),
-        ({"c": [[1, 2], [3, 4]]}, {}, "'c' has shape (2, 2); expected one value a row"),
-        ({"c": 7}, {}, "'c' has shape (); expected one value a row"),
-        ({"c": [[1], [3, 4]]}, {}, "'c' holds lists; expected one value a row"),
+        ({"c": [[1, 2], [3, 4]]}, {}, "'c' has shape (2, 2); expected one value per row"),
+        ({"c": 7}, {}, "'c' has shape (); expected one value per row"),
+        ({"c": [[1], [3, 4]]}, {}, "'c' holds lists; expected one value per row"),
         ({"c": [1.0, math.inf, -math.inf]}, {}, "'c' holds 2 infinite numbers"),
-        ({"c": np.array([1.0, math.inf])}, {}, "'c' holds 1 infinite numbers"),
-        ({"c": [1, 10**400]}, {}, "'c' holds 1 infinite numbers (beyond ±1e+100)"),
+        ({"c": np.array([1.0, math.inf])}, {}, "'c' holds 1 infinite number"),
+        ({"c": [1, 10**400]}, {}, "'c' holds 1 infinite number (beyond ±1e+100)"),
         ({"c": [1, "two"]}, {"kinds": {"c": "numeric"}}, "'c' is numeric but holds 'two'; expected numbers"),
         (
             {"c": [1, 2]},
@@ -400,11 +400,11 @@ def test_fit_refuses(columns: Any, options: Any, message: str) -> None:
             "'n' is numeric but holds datetime.date(2024",
         ),
         ({"n": ["x" * 300, 1]}, "'n' is numeric but holds 'xxxxxxxxxxxx...xxxxxxxxxxxxx'"),
-        ({"n": [math.inf, 1]}, "'n' holds 1 infinite numbers"),
+        ({"n": [math.inf, 1]}, "'n' holds 1 infinite number"),
         ({"b": ["yes", True]}, "'b' is boolean but holds 'yes'; expected True, False, 1, 0 or missing"),
         ({"b": [0.5, True]}, "'b' is boolean but holds 0.5"),
         ({"b": np.array([2, 1])}, "'b' is boolean but holds 2.0"),
-        ({"t": [{}, "a"]}, "'t' holds lists; expected one value a row"),
+        ({"t": [{}, "a"]}, "'t' holds lists; expected one value per row"),
         ({"t": ["a"]}, "different numbers of rows, {'n': 2, 'b': 2, 't': 1}"),
     ],
 )

@@ -39,7 +39,7 @@ def clicked_data(**more: Any) -> RankingData:
 @pytest.mark.parametrize(
     ("metric", "total"),
     [
-        ("avg_rank", 2 * 2 + 8 * 3 + 1 * 2),
+        ("relevant_rank", 2 * 2 + 8 * 3 + 1 * 2),
         ("dcg", 2 / np.log2(3) + 8 / np.log2(4) + 1 / np.log2(3)),
         ("dcg@2", 2 / np.log2(3) + 1 / np.log2(3)),
         ("precision@2", 2 / 2 + 1 / 2),
@@ -60,7 +60,7 @@ def test_interval_by_hand() -> None:
     assert_allclose([found.lower, found.upper], [ratio - 12.7062 * error, ratio + 12.7062 * error], rtol=1e-5)
     assert found.queries == 2
     assert_allclose(found.effective_clicks, 11**2 / (2**2 + 2 * 4**2 + 1**2))
-    assert "avg_rank (SNIPS): 2.727 (95% interval" in str(found)
+    assert "relevant_rank (SNIPS): 2.727 (95% interval" in str(found)
 
 
 def test_clipping() -> None:
@@ -116,12 +116,12 @@ class World:
         return total / len(self.relevance), total / float(self.relevance.sum())
 
 
-@pytest.mark.parametrize("metric", ["avg_rank", "dcg@3", "precision@2"])
+@pytest.mark.parametrize("metric", ["relevant_rank", "dcg@3", "precision@2"])
 def test_ips_is_unbiased_and_intervals_cover(metric: str) -> None:
     """Over simulated logs of fixed queries; the intervals also allow for other queries, so they cover more often."""
     world = World()
     rank = world.rank
-    gain = {"avg_rank": rank, "dcg@3": (rank <= 3) / np.log2(1 + rank), "precision@2": (rank <= 2) / 2}[metric]
+    gain = {"relevant_rank": rank, "dcg@3": (rank <= 3) / np.log2(1 + rank), "precision@2": (rank <= 2) / 2}[metric]
     ips, snips = world.truth(gain)
     random = np.random.default_rng(1)
     logs = [world.log(random) for _ in range(300)]
@@ -161,12 +161,12 @@ def test_intervals_cover_where_queries_are_drawn_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"metric": "ndcg@10"}, "expected avg_rank, dcg"),
+        ({"metric": "ndcg@10"}, "expected relevant_rank, dcg"),
         ({"metric": "dcg@0"}, "no metric 'dcg@0'"),
         ({"metric": "precision"}, "no metric"),
         ({"estimator": "dm"}, "no estimator 'dm'"),
         ({"scores": [1.0]}, "one for each of 5"),
-        ({"scores": [1.0, 2.0, np.nan, 1.0, 1.0]}, "1 scores are no numbers"),
+        ({"scores": [1.0, 2.0, np.nan, 1.0, 1.0]}, "scores hold 1 missing value"),
         ({"clip": -0.1}, "clip"),
         ({"level": 1.0}, "level"),
     ],
@@ -285,7 +285,7 @@ def test_tables_that_make_no_sense(log: dict[str, Any], docs: dict[str, Any], me
 def test_missing_columns_and_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the log lacks the columns propensity: found query, doc, click"):
         ranking_data_from_log({name: LOG[name] for name in ("query", "doc", "click")}, DOCS)
-    with pytest.raises(InputError, match="no column beside"):
+    with pytest.raises(InputError, match="no column other than"):
         ranking_data_from_log(LOG, {name: DOCS[name] for name in ("query", "doc")})
     with pytest.raises(InputError, match="cannot be read as a table"):
         ranking_data_from_log(tmp_path / "none.parquet", DOCS)

@@ -1,9 +1,9 @@
-"""Ratios of click rates: naive by position, or between two positions on the units that stood at both.
+"""Ratios of click rates: naive by position, or between two positions on the units that were shown at both.
 
 ĉ_{k,k'}(k) = Σ_{u ∈ S_{k,k'}} C_{u,k} / e_{u,k} sums over the units exposed at k and at k'. Its expectation is
 p_k Σ_u r_u (times the unit's displays, for design exposures), so that ĉ_{k,k'}(k) / ĉ_{k,k'}(k') estimates p_k / p_k'
 whatever the relevances are. With realised exposures C / e is a unit's click rate at k, with design exposures its
-clicks weighted by the inverse probability to stand there.
+clicks weighted by the inverse of the probability of being shown there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | N
     """Return click-through rates by position, relative to the anchor's: p_k = CTR_k / CTR_anchor.
 
     CTR_k = Σ clicks at k / Σ impressions at k over the whole log. It mixes examination with how good the documents
-    at k were: where rankers put good documents on top, p_k comes out too small.
+    at k were: if rankers put good documents at the top, p_k comes out too small.
 
     Args:
         log: the click log, counted inside its engine, or its cells where no engine is at hand.

@@ -31,14 +31,15 @@ from clickharvest.rank.comparison import (
 )
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.endings import LEARNERS
-from clickharvest.rank.estimates import Estimate
+from clickharvest.rank.estimates import Estimate, ranks
 from clickharvest.rank.features import Array
 from clickharvest.rank.learners import TrainedRanker, train_ranker
 from clickharvest.rank.metrics import ranking_metrics
 from clickharvest.rank.tables import read_clicks, read_grades
+from clickharvest.words import count
 
 RANKER = "The ranker"
-JUDGED = ("avg_rank", "ndcg@10", "map")
+BY_QUERY = ("ndcg@10", "map")
 TEST_CLIP = 0.01
 """Least propensity of held-out clicks, whatever the ranker was trained with."""
 
@@ -185,22 +186,31 @@ def _open(log: LogOptions, model: Path | None, monitor: Monitor) -> tuple[ClickL
 
 
 def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: int) -> dict[str, Any]:
-    """Return the mean metrics of every ranker over the held-out queries with a relevant document."""
-    some = np.add.reduceat(grades > 0, test.starts[:-1]) > 0
+    """Return the metrics of every ranker on the held-out queries with a relevant document.
+
+    `relevant_rank` is what the clicks estimate under this name, the mean rank of a relevant document; the others are
+    means over queries.
+    """
+    relevant = grades >= 1
+    some = np.add.reduceat(relevant, test.starts[:-1]) > 0
     if not some.any():
         raise InputError("no held-out query has a judged document of grade 1 or more: judge more queries")
     found = {}
     for name, own in scores.items():
-        by_query = ranking_metrics(own, grades, test.starts, JUDGED, seed=seed)
-        found[name] = {metric: float(values[some].mean()) for metric, values in by_query.items()}
+        by_query = ranking_metrics(own, grades, test.starts, BY_QUERY, seed=seed)
+        means = {metric: float(values[some].mean()) for metric, values in by_query.items()}
+        found[name] = {"relevant_rank": float(ranks(own, test.starts, seed=seed)[relevant].mean()), **means}
     return {"queries": int(some.sum()), "rankers": found}
 
 
 def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str, Any] | None, level: float) -> None:
     console = screen()
     chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
-    sizes = [f"{told[part]['queries']:,} queries ({told[part]['clicks']:,} clicks)" for part in ("train", "test")]
-    console.print(f"Trained {told['learner']} with {told['features']:,} features on {sizes[0]}: {chosen}.")
+    sizes = [
+        f"{count(told[part]['queries'], 'query', 'queries')} ({count(told[part]['clicks'], 'click')})"
+        for part in ("train", "test")
+    ]
+    console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
     console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -210,13 +220,15 @@ def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str
         cells = (row.estimates[NEW], row.differences[LOGGED], row.differences[NAIVE])
         table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
     console.print(table)
-    console.print("\nLower is better for avg_rank, higher for the others.")
+    console.print(
+        "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
+    )
     if judged is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column(f"{judged['queries']:,} judged queries")
+        table.add_column(count(judged["queries"], "judged query", "judged queries"))
         for name in judged["rankers"]:
             table.add_column(name, justify="right")
-        for metric in JUDGED:
+        for metric in next(iter(judged["rankers"].values())):
             table.add_row(metric, *(f"{own[metric]:.4g}" for own in judged["rankers"].values()))
         console.print()
         console.print(table)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.words import spell_positions
+from clickharvest.words import count, spell_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -27,12 +27,12 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
     console = screen()
     t = diagnosis.totals
     console.print(
-        f"Log:     {t['impressions']:,} impressions, {t['clicks']:,} clicks, {t['queries']:,} queries, "
-        f"positions {spell_positions(diagnosis.positions)}"
+        f"Log:     {count(t['impressions'], 'impression')}, {count(t['clicks'], 'click')}, "
+        f"{count(t['queries'], 'query', 'queries')}, positions {spell_positions(diagnosis.positions)}"
     )
     console.print(
-        f"Harvest: {t['units']:,} units shown at two positions or more, {t['clicked_units']:,} of them clicked, "
-        f"{t['unit_clicks']:,} clicks\n"
+        f"Harvest: {count(t['units'], 'unit')} shown at two positions or more, {t['clicked_units']:,} of them clicked, "
+        f"{count(t['unit_clicks'], 'click')}\n"
     )
     console.print(position_table(diagnosis))
     for finding in diagnosis.findings:

@@ -214,7 +214,7 @@ def _dominance(overlaps: list[PositionOverlap]) -> list[Finding]:
     if worst.top_share < DOMINANT:
         return [Finding("dominance", "ok", f"Every position rests on {few:.0f} effective queries or more.", few)]
     sentence = (
-        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known of position "
+        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about position "
         f"{worst.position}: trust query-clustered error bars only, and look at the fit without it."
     )
     return [Finding("dominance", "warning", sentence, few)]

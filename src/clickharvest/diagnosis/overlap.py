@@ -1,8 +1,8 @@
 """Interventional overlap: how much each position, and each pair, is compared through common units.
 
 *Effective clicks* say how much the clicks of common units can tell of a comparison. A unit with n clicks and
-exposure shares π and 1 − π carries n · 4 π (1 − π): all of its clicks where it stood at both positions equally
-often, hardly any where it almost always stood at one.
+exposure shares π and 1 − π carries n · 4 π (1 − π): all of its clicks if it was shown at both positions equally
+often, hardly any if it was almost always shown at one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PairOverlap:
 
 @dataclass(frozen=True)
 class PositionOverlap:
-    """What is known of one position.
+    """What is known about one position.
 
     Attributes:
         position: the position.

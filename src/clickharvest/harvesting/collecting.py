@@ -3,7 +3,7 @@
 A unit is one (query, context, document). Its exposure at position k is
 
 - **realised**: the impressions it had there, e_{u,k} = Σ_rows 1[position = k] · impressions;
-- **design**, where it is known where else the document could have stood, see `clickharvest.harvesting.designs`.
+- **design**, if it is known where else the document could have been shown, see `clickharvest.harvesting.designs`.
 
 Kept are the units with a positive exposure at two positions or more, the union of the interventional sets
 S_{k,k'} = {u : e_{u,k} > 0 and e_{u,k'} > 0}.
@@ -38,7 +38,7 @@ def harvest(
         unit: `"context"` makes a unit of every query, context and document; `"query"` of every query and
             document, with one row per context inside it.
         max_position: leave out what was shown lower.
-        design: where documents could have stood, see `clickharvest.harvesting.designs`; without it exposures are
+        design: where documents could have been shown, see `clickharvest.harvesting.designs`; without it exposures are
             realised.
 
     Raises:

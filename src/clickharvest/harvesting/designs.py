@@ -1,8 +1,8 @@
-"""Designs: where a document could have stood, and with which probability.
+"""Designs: where a document could have been shown, and with which probability.
 
 - `Rankings`: the rankings of all rankers for a query are known. With n_i the traffic of ranker i,
   q_k(u) = Σ_i n_i 1[rank(d | f_i(x)) = k] / Σ_i n_i. Even a query seen once contributes: it is known where else
-  its documents could have stood.
+  its documents could have been shown.
 - `Swap`: the result at rank 1 was exchanged with the one at a random rank s, drawn with probability π(s). A
   document that its ranker had put at rank j stands, with probability π(s), at s if j = 1, at 1 if j = s, and at
   j otherwise. The ranks j come from rankings, or from the log's `original` column.
@@ -142,7 +142,7 @@ class Swap:
         return cls(dict.fromkeys(range(1, ranks + 1), 1 / ranks), rankings)
 
     def exposures(self, log: ClickLog) -> ir.Table:
-        """Return the probability of every unit to stand at every position after the swap."""
+        """Return the probability that a unit is shown at a position after the swap, for every unit and position."""
         placed = self.rankings.placements(log) if self.rankings else self._original_placements(log)
         drawn = [
             placed.mutate(

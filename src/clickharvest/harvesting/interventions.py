@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import first_line
+from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,8 +79,8 @@ class Interventions:
         if not len(self):
             return "Interventions: none"
         return (
-            f"Interventions: {_count(self.n_units, 'unit')}, {_count(len(self), 'row')}, "
-            f"{_count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
+            f"Interventions: {count(self.n_units, 'unit')}, {count(len(self), 'row')}, "
+            f"{count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
             f"{self.exposure_kind} exposures, "
             + (f"context {', '.join(self.contexts)}" if self.contexts else "no context")
         )
@@ -120,7 +120,7 @@ class Interventions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a file of interventions says of itself beside its columns."""
+        """What a file of interventions says about itself, in addition to its columns."""
         return describe(self.exposure_kind, self.unit_kind, tuple(self.contexts))
 
 
@@ -227,7 +227,3 @@ def _checked(interventions: Interventions, name: str) -> Interventions:
             )
     order = np.lexsort((i.position, i.unit))
     return i if np.array_equal(order, np.arange(len(i))) else i.take(order)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

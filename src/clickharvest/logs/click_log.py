@@ -32,7 +32,7 @@ COUNTS = ("click", "clicks", "impressions")
 OPTIONAL = ("ranker", "page", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES}
-"""Names with a meaning of their own in a harvested table; no context column may bear one."""
+"""Names that are reserved in a harvested table: no context column may have one."""
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ def read_log(
 ) -> ClickLog:
     """Read a click log and check it.
 
-    Each keyword names the log's column for that role; by default the column of the role's own name is taken
-    where there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
-    no such column, although one is called like the role: `page=""` where `page` only numbers the pages of a query.
+    Each keyword names the log's column for that role; by default it is the column with the name of the role,
+    if there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
+    no such column, although one has the name of the role: `page=""` if `page` only numbers the pages of a query.
 
     Args:
         source: a path or a table, see `open_source`.
@@ -140,7 +140,7 @@ def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
     reserved = [column for column in context if column.lower() in RESERVED]
     if reserved:
         raise InputError(
-            f"context column {', '.join(map(repr, reserved))} bears a name with a meaning of its own "
+            f"context column {', '.join(map(repr, reserved))} has a name that is reserved "
             f"({', '.join(sorted(RESERVED))}): rename it in the log"
         )
 
@@ -149,7 +149,7 @@ def _check_plain(opened: ir.Table, columns: Sequence[str]) -> None:
     for column in columns:
         kind = opened[column].type()
         if kind.is_nested() or kind.is_json():
-            raise InputError(f"column {column!r} is of type {kind}: expected one plain value a row")
+            raise InputError(f"column {column!r} is of type {kind}: expected one plain value per row")
 
 
 def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:

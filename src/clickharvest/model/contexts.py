@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.words import count
 
 KINDS = ("numeric", "boolean", "categorical")
 
@@ -170,7 +171,7 @@ class ContextEncoder:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the d features, all different: beside a level `other` the rest is `name=other…`."""
+        """The names of the d features, all different: if a level is called `other`, the rest is `name=other…`."""
         taken: dict[str, None] = {}
         for part in self.parts:
             for feature in part.features:
@@ -203,12 +204,12 @@ def _fit_levels(name: str, values: NDArray[Any], max_levels: int, min_count: int
     distinct, codes = _distinct(name, values)
     rows: Counter[str] = Counter()
     missing = False
-    for value, count in zip(distinct, np.bincount(codes).tolist(), strict=True):
+    for value, times in zip(distinct, np.bincount(codes).tolist(), strict=True):
         if _is_missing(value):
             missing = True
         else:
-            rows[_text(value)] += count
-    ranked = sorted((-count, level) for level, count in rows.items() if count >= min_count)
+            rows[_text(value)] += times
+    ranked = sorted((-times, level) for level, times in rows.items() if times >= min_count)
     levels = tuple(level for _, level in ranked[:max_levels])
     return ContextColumn(name, "categorical", missing, levels=levels)
 
@@ -246,7 +247,7 @@ def _read(table: Any, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         # A list as objects, because NumPy turns ["a", nan] into the texts "a" and "nan".
         read[name] = values = np.asarray(column, dtype=object if isinstance(column, list | tuple) else None)
         if values.ndim != 1:
-            raise InputError(f"context column {name!r} has shape {values.shape}; expected one value a row")
+            raise InputError(f"context column {name!r} has shape {values.shape}; expected one value per row")
     rows = {name: len(values) for name, values in read.items()}
     if len(set(rows.values())) > 1:
         raise InputError(f"context columns have different numbers of rows, {rows}; expected the same number")
@@ -279,8 +280,8 @@ def _numbers(name: str, kind: str, values: NDArray[Any]) -> NDArray[np.float64]:
             f"context column {name!r} is {kind} but holds {short(wrong[0])}; expected {expected} or missing "
             f"values: convert the column, or fit with kinds={{{name!r}: 'categorical'}}"
         )
-    if infinite := np.count_nonzero(np.abs(numbers) > LARGEST):
-        found = f"{infinite} infinite numbers (beyond ±{LARGEST:g})"
+    if infinite := int(np.count_nonzero(np.abs(numbers) > LARGEST)):
+        found = f"{count(infinite, 'infinite number')} (beyond ±{LARGEST:g})"
         raise InputError(f"context column {name!r} holds {found}; expected finite ones: clip or drop them")
     return numbers
 
@@ -297,7 +298,7 @@ def _distinct(name: str, values: NDArray[Any]) -> tuple[list[Any], NDArray[np.in
     try:
         codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(rows))
     except TypeError:
-        raise InputError(f"context column {name!r} holds lists; expected one value a row") from None
+        raise InputError(f"context column {name!r} holds lists; expected one value per row") from None
     return [value for _, value in index], codes
 
 

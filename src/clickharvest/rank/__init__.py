@@ -4,8 +4,8 @@
 
 - `ranking_data`, `ranking_data_from_log`: lists of documents, and the clicks on them with their propensities.
 - `PropensitySVMRank`, `PropensitySVMRankCV`: linear rankers from clicks; `SVMRank` from grades.
-- `off_policy`: IPS and SNIPS estimates of AvgRank, DCG@k and precision@k, with intervals.
-- `ranking_metrics`: nDCG, MAP and AvgRank where relevance is known.
+- `off_policy`: IPS and SNIPS estimates of the rank of relevant documents, DCG@k and precision@k, with intervals.
+- `ranking_metrics`: nDCG, MAP and the paper's AvgRank (the sum of the ranks) where relevance is known.
 - `read_clicks`, `train_ranker`, `compare_rankers`: from a log and document features to a ranker that is judged.
 - `clickharvest.rank.boosting`: objectives for LightGBM and XGBoost.
 """

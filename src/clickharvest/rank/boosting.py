@@ -17,7 +17,7 @@ the label of i, the sum of the weights of its clicks (clicks · ips_weight, 0 wh
 `doubly_robust_labels` makes labels that lean on a regression where weights are clipped.
 
 The objects are what `lgb.train({"objective": …})` and `xgb.train(…, obj=…)` call. Labels go in as y, lists as the
-libraries' own groups (`group=` or `qid`). Passing the weights as `sample_weight` beside 0/1 labels is another loss or
+libraries' own groups (`group=` or `qid`). Passing the weights as `sample_weight` with 0/1 labels is another loss or
 none at all: see docs/boosting.md.
 """
 

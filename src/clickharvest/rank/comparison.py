@@ -14,7 +14,7 @@ from clickharvest.rank.data import RankingData
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
 
-METRICS = ("avg_rank", "dcg@10", "precision@5")
+METRICS = ("relevant_rank", "dcg@10", "precision@5")
 NEW, NAIVE, LOGGED = "new ranker", "naive clicks", "logged order"
 
 
@@ -23,7 +23,7 @@ class Comparison:
     """One metric of several rankers on the same clicks.
 
     Attributes:
-        metric: its name; `avg_rank` is better the lower, the others the higher.
+        metric: its name; lower is better for `relevant_rank`, higher for the others.
         estimates: the metric of every ranker by name.
         differences: that of the first minus that of each other, with paired intervals.
     """

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.rank.features import Array, Features, Index
+from clickharvest.words import count
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,9 @@ class RankingData:
 
     def __str__(self) -> str:
         n_docs, n_features = self.features.shape
-        lists = f"{_count(len(self), 'list')} of {_count(self.n_queries, 'query', 'queries')}"
-        docs = f"{_count(n_docs, 'document')}, {_count(n_features, 'feature')}"
-        return f"RankingData: {lists}, {docs}, {_count(round(self.clicks.sum()), 'click')}"
+        lists = f"{count(len(self), 'list')} of {count(self.n_queries, 'query', 'queries')}"
+        docs = f"{count(n_docs, 'document')}, {count(n_features, 'feature')}"
+        return f"RankingData: {lists}, {docs}, {count(round(self.clicks.sum()), 'click')}"
 
     @property
     def n_queries(self) -> int:
@@ -103,7 +104,7 @@ def ranking_data(
     counts = _numbers(np.ones(len(rows)) if clicks is None else clicks, len(rows), "clicks", "clicked")
     if np.any(p <= 0):
         raise InputError(
-            f"{np.count_nonzero(p <= 0):,} clicks have propensities that are not positive, such as {p[p <= 0][0]:g}: "
+            f"{count((p <= 0).sum(), 'propensity', 'propensities')} not above 0, such as {p[p <= 0][0]:g}: "
             "use propensities relative to the anchor, and drop clicks at positions without an estimate"
         )
     if np.any(counts < 0):
@@ -134,13 +135,10 @@ def _numbers(values: ArrayLike, size: int, name: str, of: str) -> Array:
     if array.shape != (size,):
         raise InputError(f"{name} has shape {array.shape}: expected {size:,} numbers, as many as {of}")
     if not np.isfinite(array).all():
-        raise InputError(f"{name} holds {np.count_nonzero(~np.isfinite(array)):,} values that are no finite numbers")
+        wrong = count((~np.isfinite(array)).sum(), "missing or infinite value")
+        raise InputError(f"{name} holds {wrong}: expected finite numbers")
     return array
 
 
 def _some(values: NDArray[Any]) -> str:
     return ", ".join(str(value) for value in values[:6]) + (" …" if len(values) > 6 else "")
-
-
-def _count(number: int, noun: str, nouns: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

@@ -4,7 +4,7 @@ An additive metric gives every relevant document λ of its rank r, and sums over
 
 | metric | λ(r) |
 |---|---|
-| `avg_rank` | r (lower is better) |
+| `relevant_rank` | r: the rank of a relevant document (lower is better) |
 | `dcg@k` | 1 / log₂(1 + r) if r ≤ k, else 0; `dcg` has no cut |
 | `precision@k` | 1/k if r ≤ k, else 0 |
 
@@ -13,9 +13,12 @@ With click i on a document that the new ranker puts at rank r_i, and p_i the pro
     IPS   = Σ_i λ(r_i)/p_i / N       N impressions: the metric of an average impression
     SNIPS = Σ_i λ(r_i)/p_i / Σ_i 1/p_i      the λ of an average relevant document
 
+So the SNIPS estimate of `relevant_rank` is the mean rank of a relevant document. Its IPS estimate is the sum of the
+ranks of an impression's relevant documents, which the paper, and `ranking_metrics`, call AvgRank.
+
 IPS is unbiased for Σ_d λ(r_d) · relevance_d, times p_1 where propensities are relative to position 1 (only that ratio
-is known). SNIPS is free of such factors and varies less; it is the metric divided by how many relevant documents an
-impression has, a number that no ranker changes. Compare rankers by SNIPS.
+is known). SNIPS is free of such factors and varies less. It is the metric divided by the number of relevant documents
+in an impression, which no ranker changes. Compare rankers by SNIPS.
 
 Intervals are clustered by query. They take the propensities as known.
 """
@@ -33,9 +36,10 @@ from scipy.special import stdtrit
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Index
+from clickharvest.words import count
 
 Estimator = Literal["ips", "snips"]
-METRICS = "avg_rank, dcg, dcg@k or precision@k"
+METRICS = "relevant_rank, dcg, dcg@k or precision@k"
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,14 @@ class Estimate:
 
     def __str__(self) -> str:
         interval = f"{self.level:.0%} interval {self.lower:.4g} to {self.upper:.4g}"
-        rests = f"{self.effective_clicks:,.0f} effective clicks, {self.queries:,} queries"
+        rests = f"{count(self.effective_clicks, 'effective click')}, {count(self.queries, 'query', 'queries')}"
         return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests})"
 
 
 def off_policy(
     data: RankingData,
     scores: ArrayLike,
-    metric: str = "avg_rank",
+    metric: str = "relevant_rank",
     *,
     estimator: Estimator = "snips",
     clip: float = 0.0,
@@ -86,7 +90,7 @@ def off_policy(
     Args:
         data: lists and clicks with propensities.
         scores: the ranker's score of every document, higher ranks first, [n_docs].
-        metric: `avg_rank`, `dcg`, `dcg@k` or `precision@k`.
+        metric: `relevant_rank`, `dcg`, `dcg@k` or `precision@k`.
         estimator: `"ips"` (needs impressions) or `"snips"`.
         clip: least propensity; smaller ones count as this.
         baseline: scores of another ranker; the estimate is then of the difference, with its own (paired) interval.
@@ -142,7 +146,7 @@ def metric_of_rank(metric: str) -> Callable[[Array], Array]:
     """
     name, _, cut = metric.partition("@")
     depth = int(cut) if cut.isdecimal() and int(cut) > 0 else None
-    if metric == "avg_rank":
+    if metric == "relevant_rank":
         return lambda rank: rank
     if metric == "dcg" or (name == "dcg" and depth is not None):
         last = np.inf if depth is None else depth
@@ -163,7 +167,7 @@ def ranks(scores: ArrayLike, starts: Index, *, seed: int = 0) -> Array:
     if values.shape != (starts[-1],):
         raise InputError(f"scores have shape {values.shape}: expected one for each of {starts[-1]:,} documents")
     if np.isnan(values).any():
-        raise InputError(f"{np.count_nonzero(np.isnan(values)):,} scores are no numbers: score every document")
+        raise InputError(f"scores hold {count(np.isnan(values).sum(), 'missing value')} (NaN): score every document")
     luck = np.random.default_rng(seed).random(len(values))
     found = np.empty(len(values))
     sizes = np.diff(starts)

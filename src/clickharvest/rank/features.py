@@ -57,7 +57,7 @@ class Features:
         with np.errstate(over="ignore", invalid="ignore"):
             finite = bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
         if not finite:
-            raise InputError("features hold values that are infinite or no numbers: fill or drop them first")
+            raise InputError("features hold infinite or missing values: fill or drop them first")
         return cls(result)
 
     @property

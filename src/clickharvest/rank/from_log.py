@@ -70,7 +70,7 @@ def ranking_data_from_log(
     _refuse_nulls(docs, (query, doc), "the table of documents")
     names = list(features) if features else [name for name in docs.column_names if name not in (query, doc)]
     if not names:
-        raise InputError(f"the table of documents has no column beside {query} and {doc}: add features")
+        raise InputError(f"the table of documents has no column other than {query} and {doc}: add features")
     keys = docs.select([query, doc])
     if keys.group_by([query, doc]).aggregate([]).num_rows < keys.num_rows:
         raise InputError(f"the table of documents holds some {query} and {doc} twice: expected one row for each")

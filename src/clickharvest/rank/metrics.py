@@ -33,14 +33,14 @@ def ranking_metrics(
 
     - `avg_rank`: Σ_d rank(d) · [grade ≥ threshold], lower is better. 0 for a query without a relevant document.
     - `ndcg`, `ndcg@k`: with gains 2^grade − 1 and discounts 1 / log₂(1 + rank). NaN without a positive grade.
-    - `map`, `map@k`: average precision, relevant from the threshold on. NaN without a relevant document.
+    - `map`, `map@k`: average precision; relevant is a grade ≥ threshold. NaN without a relevant document.
 
     Args:
         scores: score of every document, higher ranks first, [n_docs].
         grades: relevance grades, 0 or more, [n_docs].
         starts: where each query's documents start, and the end of the last, [n_queries + 1].
         metrics: names of metrics.
-        threshold: the grade from which on a document is relevant; nDCG reads the grades themselves.
+        threshold: the least grade of a relevant document; nDCG reads the grades themselves.
         seed: seed of how documents with equal scores are ordered.
 
     Raises:

@@ -94,7 +94,7 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
         source: a path or table with the log's query and document columns and a column `grade`.
 
     Raises:
-        InputError: columns are missing, grades are no numbers, or a document is judged twice.
+        InputError: columns are missing, grades are not numbers, or a document is judged twice.
     """
     import pyarrow as pa
 
@@ -144,7 +144,7 @@ def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
     keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
     more = [column for column in opened.columns if column not in own.values()]
     if clash := [column for column in more if column in keys]:
-        raise InputError(f"{name} has a column {clash[0]!r} beside {own[clash[0]]!r}: rename it or leave it out")
+        raise InputError(f"{name} has both {clash[0]!r} and {own[clash[0]]!r}: rename the former or leave it out")
     columns = {column: opened[column] for column in more}
     return engine.fetch(opened.select(**keys, **columns), task=f"Reading {name}")
 

@@ -12,7 +12,7 @@ from clickharvest.report.charts import shorten
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance
 from clickharvest.report.values import ColumnValues
-from clickharvest.words import spell_positions
+from clickharvest.words import count, spell_positions
 
 NOTICEABLE = 0.05
 """Mean |Δ log p| from which a column is said to move the curve."""
@@ -33,7 +33,7 @@ def answer(
         >>> model = Propensities(curve, {"b": np.log([0.5, 0.25])}, None, shown=(1, 2, 3, 4))
         >>> for sentence in answer(model, [], [], None):
         ...     print(sentence)
-        Results at position 2 are looked at 0.50 times as often as those at position 1; at position 4 it is 0.25 times.
+        A result at position 2 is looked at 0.50 times as often as one at position 1; the figure is 0.25 at position 4.
         Every context gets this one curve: the model was fitted without context columns.
         No estimate at position 3: nothing links it to position 1; what the log supports is not shown here.
     """
@@ -55,12 +55,12 @@ def _fall(model: Propensities, columns: list[ColumnValues], level: float) -> str
     if model.draws is not None:
         ends = spell(predicted.lower[0, at]), spell(predicted.upper[0, at])
         interval = f" ({100 * level:g} % interval {ends[0]} to {ends[1]})"
-    where = f"In a typical context ({_typical(columns)}) results" if columns else "Results"
-    more = " and ".join(f"at position {k} it is {value(k)} times" for k in rest)
+    where = f"In a typical context ({_typical(columns)}), a result" if columns else "A result"
+    more = " and ".join(f"{value(k)} at position {k}" for k in rest)
     anchor = model.curve.anchor
     return (
-        f"{where} at position {first} are looked at {value(first)} times as often as those at position {anchor}"
-        f"{interval}{'; ' if more else ''}{more}."
+        f"{where} at position {first} is looked at {value(first)} times as often as one at position {anchor}{interval}"
+        f"{f'; the figure is {more}' if more else ''}."
     )
 
 
@@ -88,7 +88,7 @@ def _movement(model: Propensities, columns: list[ColumnValues], ranked: list[Imp
     most = f"What moves this most is {name}" if len(columns) > 1 else f"This depends on {name}"
     return (
         f"{most}: position {last} is looked at {spell(p[high])} times as often as position {model.curve.anchor} where "
-        f"it is {shorten(choices[high].label, 30)}, and {spell(p[low])} times where it is "
+        f"{name} is {shorten(choices[high].label, 30)}, and {spell(p[low])} times as often where it is "
         f"{shorten(choices[low].label, 30)}."
     )
 
@@ -105,13 +105,11 @@ def _trust(model: Propensities, evidence: Evidence | None) -> str:
         return "Take care: the log given here is not the data that the model was fitted on, so the two may not agree."
     if not diagnosis.identified:
         missing = spell_positions(diagnosis.unlinked) or "other than the anchor"
-        linked = f"The log says nothing of examination at positions {missing}"
+        linked = f"The log says nothing about examination at positions {missing}"
     else:
         stood = "shown at" if evidence.exposure_kind == "realised" else "that the rankers place at"
-        linked = (
-            f"The log links all {len(diagnosis.positions)} positions through {diagnosis.totals['units']:,} results "
-            f"{stood} several of them"
-        )
+        results = count(diagnosis.totals["units"], "result")
+        linked = f"The log links all {len(diagnosis.positions)} positions through {results} {stood} several of them"
     if not warnings:
         return f"{linked}, and none of the {len(findings)} checks below raises an alarm."
     joint = "but" if diagnosis.identified else "and"

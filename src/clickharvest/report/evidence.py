@@ -56,12 +56,12 @@ class Clipping:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the log says beside the model.
+    """What the log says, in addition to the model.
 
     Attributes:
         name: what was read, in the user's words.
         diagnosis: what the log identifies.
-        exposure_kind: whether results stood at several positions, or by design could have stood there.
+        exposure_kind: whether results were shown at several positions, or by design could have been.
         same_data: whether the model was fitted on the very interventions; None where that cannot be told.
         checks: the findings of the model checks.
         x: encoded contexts of the interventions, [n, d].
@@ -100,7 +100,7 @@ def gather_evidence(
     traffic: Mapping[str, float] | None = None,
     monitor: Monitor = silent,
 ) -> Evidence:
-    """Read from a log, or from interventions, all that the report of a model says of it.
+    """Read from a log, or from interventions, everything that the report of a model says about it.
 
     Args:
         source: the click log, opened with the model's context columns; or interventions.
@@ -216,7 +216,7 @@ def _clicked(log: ClickLog, max_position: int | None) -> tuple[Mapping[str, Any]
 def _propensities_of(
     model: Propensities, contexts: Mapping[str, Any], position: NDArray[Any], clicks: NDArray[Any]
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Return p_k(x) of each row, NaN where there is no estimate, beside its clicks."""
+    """Return p_k(x) of each row, NaN where there is no estimate, and its clicks."""
     point = replace(model, draws=None, draws_kind=None)
     column = np.searchsorted(model.shown, position)
     inside = np.isin(position, model.shown)

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, that asks nothing of the network.
+"""The page: one HTML file with everything in it, which needs no network.
 
 Texts go through Jinja's escaping; data goes into the page as JSON whose `<`, `>`, `&` and non-ASCII characters are
 written as `\\uXXXX`, so that no string of the user's can end the script or start a tag. A content security policy
@@ -20,6 +20,7 @@ from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
 from clickharvest.report.content import make_content
 from clickharvest.report.evidence import Evidence
+from clickharvest.words import count
 
 SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")
 TITLE = "How far down do people look?"
@@ -45,7 +46,7 @@ def write_report(
         title: the page's title.
         level: level of the intervals.
         name: the model's file name.
-        made: when the report was made; nothing is said of it by default, so that equal input gives equal bytes.
+        made: when the report was made; left out by default, so that equal input gives equal bytes.
         commands: the commands that make the report and the weights again, by the names `report` and `weigh`; how the
             model was made is its own to tell.
 
@@ -66,6 +67,7 @@ def render_page(view: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     script = "(() => {\n" + "\n".join(_read(name) for name in SCRIPTS) + "\n})();"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["thousands"] = "{:,}".format
+    environment.filters["count"] = count
     return environment.from_string(_read("template.html")).render(
         **view,
         version=__version__,

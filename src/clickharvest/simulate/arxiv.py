@@ -1,4 +1,4 @@
-"""An arXiv-like search log with known truth: an A/B test of three rankers beside a swap experiment.
+"""An arXiv-like search log with known truth: an A/B test of three rankers and a swap experiment.
 
 Fang, Agarwal and Joachims (SIGIR 2019) measured on a log of arXiv's full-text search that is not public. This one has
 its design: three rankers serve at random; one part of the pages is shown as ranked (A/B), on the others the first
@@ -37,9 +37,11 @@ PAPER_SIZES: dict[tuple[str, Part], tuple[int, int]] = {
 }
 """Queries and clicks of the paper's log by kind of query and part."""
 QUERIES = sum(queries for queries, _ in PAPER_SIZES.values())
+"""Queries of the paper's log, which is the default size."""
 
 RANKERS = 3
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+"""The parts of the log, each with queries of its own."""
 THRESHOLDS = {
     "query_len": (1, 2, 5, 10, 15, 20, 25, 30, 35, 40),
     "ord_in_session": (1, 2, 5, 10, 15),
@@ -162,7 +164,7 @@ class ArxivSimulation:
         return self.log_with()
 
     def log_with(self, *groups: str) -> pa.Table:
-        """Return the log with the feature columns of some groups beside its own."""
+        """Return the log with the feature columns of some groups added to its own."""
         import pyarrow as pa
 
         page, candidate = np.nonzero(self.position)
@@ -273,7 +275,7 @@ def simulate_arxiv(*, queries: int = QUERIES, positions: int = 21, seed: int = 0
     How many queries are complex or simple, A/B or swap is exact: with all 138,634 queries (the paper rounds to 138,600)
     it is as in `PAPER_SIZES`, with fewer in proportion. Clicks come within a few per cent of the paper's: the
     levels and spreads of relevance in `draw_candidates` were set by hand, once, to meet the four numbers of clicks.
-    The paper says of the curves only that they differ and that simple queries are read further down; how far
+    About the curves the paper says only that they differ and that simple queries are read further down; how far
     (η around 1.1 and .6), and how much the feature groups matter, is our choice, see `ArxivQueries.examination`.
     How much the rankers disagree was doubled once, after the gain of the feature groups (`table-max`) had come out
     near zero: with rankers that hardly differ there is little to harvest.

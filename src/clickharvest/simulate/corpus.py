@@ -26,7 +26,7 @@ EASE_SD = 0.7
 NOISE = (1.0, 2.6)
 """The score noise of a query is uniform between these: its hardness."""
 GRADE_CUTS = (-1.2, 0.5, 1.95, 3.5)
-"""Scores from which on a document has grade 1, 2, 3, 4."""
+"""The least scores of documents with grade 1, 2, 3 and 4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Corpus:
         features: document features in [0, 1], float32 [n_docs, F].
         grades: relevance grades 0 to 4, int8 [n_docs].
         starts: where each query's documents start, and the end of the last, int64 [n_queries + 1].
-        threshold: the grade from which on a document counts as relevant.
+        threshold: the least grade of a relevant document.
 
     Example:
         >>> corpus = Corpus(np.zeros((3, 5), np.float32), np.array([0, 4, 1], np.int8), np.array([0, 2, 3]))

@@ -110,7 +110,7 @@ class Examination:
         name: one of `EXAMINATIONS`.
         weights: w, [d].
         positions: K.
-        flat_from: position from which on the curve stays as it is there, p_k = p_21 for k > 21 say; None for none.
+        flat_from: the position from which the curve is flat, for example p_k = p_21 for k > 21; None for none.
 
     Example:
         >>> Examination("power", np.array([0.5, -0.5]), 3)(np.array([[1.0, 1.0], [1.0, -1.0]])).round(2).tolist()

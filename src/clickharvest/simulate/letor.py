@@ -32,7 +32,7 @@ from clickharvest.words import first_line
 CHUNK = 1 << 24
 """Bytes of text parsed at a time."""
 FORMAT = "clickharvest letor 1"
-"""What a cache of this version says of itself."""
+"""What a cache of this version says about itself."""
 
 
 def read_letor(
@@ -49,7 +49,7 @@ def read_letor(
         path: a file, plain or .gz; a folder, of which all .txt and .txt.gz files are read (train, vali and test of
             one fold, say); or several of these. No query may be in two files, as it would be in two folds. Yahoo's two
             sets are two corpora, with features of their own: name the files of one.
-        threshold: the grade from which on a document is relevant; by default one below the largest grade of the
+        threshold: the least grade of a relevant document; by default one below the largest grade of the
             corpus, but at least 1: 3 for grades 0 to 4, 1 for grades 0 to 2.
         cache: folder in which the parsed corpus is kept as an .npz file, for the next time; it is made again when
             the size or the time of a source changes. None keeps nothing.

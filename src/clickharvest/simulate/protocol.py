@@ -72,7 +72,7 @@ def simulate_protocol(
             that a few are served very often and many never.
         deployment: `ab`, all rankers at the same time; or `consecutive`, one after the other, with a `time`.
         positions: K, documents shown on a page.
-        flat_from: position from which on examination stays as it is there; None where it never does.
+        flat_from: the position from which examination stays constant; None if it never does.
         queries: number of training queries n; None takes all that rankers and test leave over.
         test_queries: number of test queries m; None takes a fifth of what rankers leave over, at most 2,000.
         noise: probability of a click on an irrelevant document that is examined.

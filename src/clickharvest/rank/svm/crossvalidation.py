@@ -138,6 +138,6 @@ class PropensitySVMRankCV(LinearRanker):
         judge_clip = min(self.clips) if self.evaluation_clip is None else self.evaluation_clip
         judged = []
         for (clip, C), found in scores.items():
-            estimate = off_policy(data, found, "avg_rank", clip=judge_clip, seed=self.seed)
+            estimate = off_policy(data, found, "relevant_rank", clip=judge_clip, seed=self.seed)
             judged.append(RankCandidate(C, clip, estimate.value, estimate.std_error))
         return judged

@@ -5,8 +5,9 @@ and f_j the other documents of its list,
 
     F(w) = ½|w|² + C/n · Σ_i 1/max(p_i, clip) · Σ_{j ≠ i} max(0, 1 − w·(f_i − f_j)).
 
-The inner sum bounds the rank of the clicked document from above (less 1), so F bounds the IPS estimate of AvgRank.
-The other documents are all others of the list, clicked or not. Plain SVM-Rank, `SVMRank`, learns from grades instead.
+The inner sum bounds the rank of the clicked document (less 1) from above, so F bounds the IPS estimate of
+`relevant_rank`. The sum is over all other documents of the list, clicked or not. Plain SVM-Rank, `SVMRank`, learns from
+grades instead.
 
 The hinge is exact: `gap_` bounds how far `objective_` is from its minimum, relative to it.
 """
