@@ -56,6 +56,19 @@ def test_effective_queries_by_hand() -> None:
     assert (first.top_query, first.top_share) == ("q", pytest.approx(2 / 3))
 
 
+@pytest.mark.parametrize(("clicks", "status"), [(2, "ok"), (3, "warning"), (4, "warning")])
+def test_a_query_with_half_of_what_is_known_dominates(clicks: int, status: str) -> None:
+    """Query q has so many clicks of 3 others': 2 / 5 are fewer than half, 3 / 6 are half, 4 / 7 are more."""
+    queries = {"q": clicks, "r": 1, "s": 1, "t": 1}
+    rows = [(query, "a", k, 5, n) for query, n in queries.items() for k in (1, 2)]
+    found = finding(diagnose(log_of(rows, "query doc position impressions clicks")), "dominance")
+    assert found.status == status
+    assert found.value == pytest.approx((clicks + 3) ** 2 / (clicks**2 + 3))
+    assert ("One query (q) carries" in found.sentence) == (status == "warning")
+    if status == "warning":
+        assert f"{100 * clicks / (clicks + 3):.0f} % of what is known of position 1" in found.sentence
+
+
 def cut_log() -> pa.Table:
     """An A/B log in which no document moves between positions 1-5 and 6-10."""
     table, _ = simulate_ab_log(pages=3000, queries=20, seed=1)
