@@ -77,3 +77,16 @@ def test_replicates_that_fail_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(fit, "solve", with_a_failure)
     assert len(bootstrap(fit, flat, 0.0, replicates=6)) == 5
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_flat_is_relative_to_the_largest_curvature(scale: float) -> None:
+    root = inverse_root(scale * np.diag([1.0, 1e-8, 1e-10]))
+    assert root @ root.T == pytest.approx(np.diag([1 / scale, 1e8 / scale, 0.0]))
+
+
+def test_an_uneven_number_of_draws_starts_with_one_half_of_the_pairs() -> None:
+    draws = normal_draws(np.array([1.0]), np.array([[4.0]]), replicates=5, seed=2)
+    noise = np.random.default_rng(2).normal(size=(3, 1))
+    assert np.abs(draws - 1.0) == pytest.approx(2 * np.abs(np.concatenate([noise, noise])[:5]))
+    assert draws[0] - 1 == pytest.approx(-(draws[3] - 1))
