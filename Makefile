@@ -24,7 +24,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 unit: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 15
 
 demo: $(INSTALLED)
 	$(BIN)/clickharvest demo
@@ -40,7 +40,7 @@ reproduce: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# harvest, accuracy, speed, coverage, simulate, weigh, svm_rank, boosting, peers
+# harvest, accuracy, speed, coverage, simulate, weigh, svm_rank, boosting, peers, mutants
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

@@ -131,6 +131,9 @@ def test_a_model_without_context_needs_none(duckdb_engine: DuckDBEngine) -> None
     assert weights.report.effective_clicks == pytest.approx(15**2 / (1 + 4 + 4 + 25 + 25))
     assert (weights.report.unsupported_rows, weights.report.unsupported_clicks) == (3, 2)
     assert weights.report.unsupported_positions == (3, 5, 6)
+    assert (weights.report.clip, weights.report.clipped_clicks, weights.report.clip_share) == (None, 0, 0.0)
+    assert weights.report.effective_share == pytest.approx(weights.report.effective_clicks / 5)
+    assert (weights.report.largest_weight, weights.report.scale) == (pytest.approx(5.0), 1.0)
 
 
 def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEngine) -> None:

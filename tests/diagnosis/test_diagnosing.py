@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
-from clickharvest.errors import NotIdentifiedError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.reading import read_log
 from clickharvest.simulate import simulate_ab_log
@@ -46,6 +46,26 @@ def test_overlap_by_hand() -> None:
         "unit_clicks": 4,
     }
     assert diagnosis.linked == (1, 2)
+    last = diagnosis.overlaps[-1]
+    assert (last.position, last.effective_queries, last.top_query, last.top_share) == (3, 1.0, "q", 1.0)
+    assert [(s.position, s.impressions, s.clicks) for s in diagnosis.shown] == [(1, 4, 2), (2, 1, 1), (3, 10, 2)]
+    assert finding(diagnosis, "connectivity").value == pytest.approx(2 / 3)
+
+
+def test_positions_whose_units_were_never_clicked_rest_on_nothing() -> None:
+    rows = [("q", "a", 1, 3, 0), ("q", "a", 2, 3, 0), ("q", "b", 1, 5, 5)]
+    diagnosis = diagnose(log_of(rows, "query doc position impressions clicks"))
+    for overlap in diagnosis.overlaps:
+        assert (overlap.units, overlap.clicks, overlap.effective_clicks) == (1, 0, 0)
+        assert (overlap.effective_queries, overlap.top_query, overlap.top_share) == (0.0, None, 0.0)
+    assert (diagnosis.totals["units"], diagnosis.totals["clicked_units"]) == (1, 0)
+
+
+def test_a_log_without_interventions_has_no_overlap_to_judge() -> None:
+    diagnosis = diagnose(log_of([("q", "a", 1, 1), ("q", "b", 2, 0)], "query doc position click"))
+    assert diagnosis.overlaps == diagnosis.pairs == ()
+    assert [f.name for f in diagnosis.findings] == ["connectivity"]
+    assert diagnosis.totals["unit_clicks"] == 0
 
 
 def test_effective_queries_by_hand() -> None:
@@ -54,6 +74,19 @@ def test_effective_queries_by_hand() -> None:
     (first, _) = diagnose(log_of(rows, "query doc position impressions clicks")).overlaps
     assert first.effective_queries == pytest.approx(1.8)
     assert (first.top_query, first.top_share) == ("q", pytest.approx(2 / 3))
+
+
+@pytest.mark.parametrize(("clicks", "status"), [(2, "ok"), (3, "warning"), (4, "warning")])
+def test_a_query_with_half_of_what_is_known_dominates(clicks: int, status: str) -> None:
+    """Query q has so many clicks of 3 others': 2 / 5 are fewer than half, 3 / 6 are half, 4 / 7 are more."""
+    queries = {"q": clicks, "r": 1, "s": 1, "t": 1}
+    rows = [(query, "a", k, 5, n) for query, n in queries.items() for k in (1, 2)]
+    found = finding(diagnose(log_of(rows, "query doc position impressions clicks")), "dominance")
+    assert found.status == status
+    assert found.value == pytest.approx((clicks + 3) ** 2 / (clicks**2 + 3))
+    assert ("One query (q) carries" in found.sentence) == (status == "warning")
+    if status == "warning":
+        assert f"{100 * clicks / (clicks + 3):.0f} % of what is known of position 1" in found.sentence
 
 
 def cut_log() -> pa.Table:
@@ -74,6 +107,7 @@ def test_positions_without_a_link_are_named_with_remedies() -> None:
 
 
 def test_leaving_them_out_helps() -> None:
+    assert diagnose(read_log(cut_log()), max_position=5).positions == (1, 2, 3, 4, 5)
     assert diagnose(read_log(cut_log()), max_position=5).identified
     diagnose(read_log(cut_log()), max_position=5).require_identified()
 
@@ -86,6 +120,12 @@ def test_an_anchor_never_shown_is_told() -> None:
     diagnosis = diagnose(read_log(cut_log()), anchor=99)
     assert not diagnosis.identified
     assert "Position 99 was never shown" in finding(diagnosis, "connectivity").sentence
+
+
+def test_an_anchor_is_a_position() -> None:
+    assert diagnose(read_log(cut_log()), anchor=1).anchor == 1
+    with pytest.raises(InputError, match="anchor is 0"):
+        diagnose(read_log(cut_log()), anchor=0)
 
 
 def test_clicks_on_one_side_only_do_not_link() -> None:
@@ -109,6 +149,24 @@ def test_segments_tell_which_context_cannot_stand_alone() -> None:
     assert {(s.level, s.linked) for s in diagnosis.segments} == {("desk", (1, 2, 3)), ("phone", (1, 2))}
     assert finding(diagnosis, "segments").status == "warning"
     assert "device = phone lacks 3" in finding(diagnosis, "segments").sentence
+    assert finding(diagnosis, "segments").value == pytest.approx(1 - 1 / 2)
+    assert {(s.level, s.clicks) for s in diagnosis.segments} == {("desk", 3), ("phone", 2)}
+
+
+def test_segments_that_stand_alone_are_told_too() -> None:
+    rows = [("q", "a", k, 1, device) for k in (1, 2, 3) for device in ("desk", "phone")]
+    diagnosis = diagnose(log_of(rows, "query doc position click device", context=["device"]))
+    found = finding(diagnosis, "segments")
+    assert (found.status, found.value) == ("ok", 1.0)
+    assert "Each of the 2 context segments" in found.sentence
+
+
+@pytest.mark.parametrize("count", [20, 21])
+def test_more_than_twenty_levels_of_text_are_put_together(count: int) -> None:
+    names = [f"n{i:02}" for i in range(count)]
+    rows = [("q", f"{name}-{i}", k, 1, name) for name in names for i in range(1 + (name < "n20")) for k in (1, 2)]
+    levels = {s.level for s in diagnose(log_of(rows, "query doc position click name", context=["name"])).segments}
+    assert levels == set(names[:20]) | ({"(other)"} if count > 20 else set())
 
 
 def test_numeric_contexts_are_cut_at_quartiles_and_empty_values_kept() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from clickharvest.diagnosis.log_checks import Finding, drift, ranker_independence, sample_ratio
+from clickharvest.diagnosis.log_checks import Finding, drift, ranker_independence, repetition, sample_ratio
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -115,10 +115,141 @@ def test_drift_by_hand() -> None:
     assert common.p_value == pytest.approx(2 * stats.norm.sf(1 / np.sqrt(1 / 3)))
 
 
+def timed_log(*units: tuple[str, str, list[int], list[int]]) -> ClickLog:
+    """One row per display, in the order of time: query, document, positions and clicks of each unit."""
+    rows = [
+        (query, doc, position, click, time)
+        for query, doc, positions, clicks in units
+        for time, (position, click) in enumerate(zip(positions, clicks, strict=True))
+    ]
+    columns = zip(*rows, strict=True)
+    table = dict(zip(("query", "doc", "position", "click", "time"), map(list, columns), strict=True))
+    return read_log(pa.table(table), engine=ENGINE)
+
+
+def test_drift_of_single_units_by_hand() -> None:
+    """Query q: (a − E)² = 1, V = 1/3, surplus 2/3. Query r: a = E = 1, surplus −1/3."""
+    log = timed_log(("q", "a", [1] * 4, [1, 1, 0, 0]), ("r", "b", [1] * 4, [1, 0, 0, 1]))
+    single = named(drift(log), "drift of single units")
+    assert single.value == pytest.approx(1 / (2 / 3))
+    assert single.p_value == pytest.approx(stats.norm.sf((2 / 3 - 1 / 3) / np.sqrt((2 / 3) ** 2 + (1 / 3) ** 2)))
+    assert single.status == "ok"
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [
+        ("q", "b", [1] * 4, [1, 1, 1, 1]),
+        ("q", "b", [1] * 4, [0, 0, 0, 0]),
+        ("q", "b", [1, 1, 2, 2], [1, 0, 1, 0]),
+    ],
+    ids=["always clicked", "never clicked", "another position in each half"],
+)
+def test_units_that_cannot_drift_do_not_count(silent: Any) -> None:
+    loud = ("q", "a", [1] * 4, [1, 1, 0, 0])
+    assert drift(timed_log(loud, silent)) == drift(timed_log(loud))
+
+
+def test_drift_that_cannot_be_tested_is_a_note() -> None:
+    (found,) = drift(timed_log(("q", "a", [1, 2], [1, 0]), ("q", "b", [2, 1], [1, 1])))
+    assert (found.name, found.status, found.p_value) == ("drift", "note", None)
+
+
 def test_aggregated_rows_drift_like_single_ones() -> None:
     single = {"query": ["q"] * 4, "doc": ["a"] * 4, "position": [1] * 4, "click": [1, 1, 0, 0], "time": [1, 1, 2, 2]}
     counted = {"query": ["q"] * 2, "doc": ["a"] * 2, "position": [1] * 2, "clicks": [2, 0], "time": [1, 2]}
     assert drift(read_log(pa.table(single))) == drift(read_log(pa.table(counted | {"impressions": [2, 2]})))
+
+
+def pages_log(pages: dict[tuple[str, str], int]) -> ClickLog:
+    """A log with so many pages of each ranker and device; results at position 2 are shown five times as often."""
+    rows = [(ranker, device, k, count * (1, 5)[k - 1]) for (ranker, device), count in pages.items() for k in (1, 2)]
+    ranker, device, position, impressions = (list(column) for column in zip(*rows, strict=True))
+    columns = {"query": ["q"] * len(rows), "doc": ["a"] * len(rows), "position": position, "ranker": ranker}
+    counts = {"device": device, "impressions": impressions, "clicks": [0] * len(rows)}
+    return read_log(pa.table(columns | counts), context=["device"], engine=ENGINE, validate=False)
+
+
+def test_the_sample_ratio_by_hand() -> None:
+    """30 and 10 pages where 20 and 20 were meant: χ² = 10, p = .0016, which is not yet an alarm."""
+    found = named(sample_ratio(pages_log({("a", "x"): 30, ("b", "x"): 10}), {"a": 2, "b": 2, "c": 0}), "sample ratio")
+    assert found.value == pytest.approx(10 / 40)
+    assert found.p_value == pytest.approx(stats.chi2.sf(10, 1))
+    assert found.status == "ok"
+    assert "a 75.0 %, b 25.0 %" in found.sentence
+    worse = named(sample_ratio(pages_log({("a", "x"): 60, ("b", "x"): 20}), {"a": 1, "b": 1}), "sample ratio")
+    assert worse.status == "warning"
+    guessed = [sample_ratio(pages_log({("a", "x"): n, ("b", "x"): 10}), None)[0].status for n in (10, 100)]
+    assert guessed == ["ok", "note"]
+
+
+def test_a_ranker_that_was_meant_to_serve_and_did_not_counts() -> None:
+    log = pages_log({("a", "x"): 20, ("b", "x"): 20})
+    missing = named(sample_ratio(log, {"a": 1, "b": 1, "c": 2}), "sample ratio")
+    assert missing.p_value == pytest.approx(stats.chisquare([20, 20, 0], [10, 10, 20]).pvalue)
+    assert missing.value == pytest.approx(20 / 40)
+
+
+def test_one_ranker_is_nothing_to_test() -> None:
+    log = pages_log({("a", "x"): 20, ("a", "y"): 20})
+    assert [found.status for found in sample_ratio(log, None)] == ["note"]
+    assert [found.status for found in ranker_independence(log)] == ["note", "note"]
+
+
+def test_independence_by_hand() -> None:
+    """Mixes of ⅔, ⅓ and ⅓, ⅔ where the whole is half and half: they differ from it by ½ (⅙ + ⅙)."""
+    pages = np.array([[20, 10], [10, 20]])
+    log = pages_log({(r, d): int(pages[i, j]) for i, r in enumerate("ab") for j, d in enumerate("xy")})
+    found = named(ranker_independence(log), "ranker and device")
+    assert found.value == pytest.approx(1 / 6)
+    assert found.p_value == pytest.approx(stats.chi2_contingency(pages, correction=False).pvalue)
+    assert found.status == "ok"
+
+
+def test_levels_too_rare_for_the_test_are_put_together() -> None:
+    """Levels y and z have expected counts of 4 with the smaller ranker, together 8; x and the two are compared."""
+    pages = {("a", "x"): 40, ("b", "x"): 40, ("a", "y"): 5, ("b", "y"): 3, ("a", "z"): 2, ("b", "z"): 6}
+    found = named(ranker_independence(pages_log(pages)), "ranker and device")
+    assert found.p_value == pytest.approx(stats.chi2_contingency([[40, 7], [40, 9]], correction=False).pvalue)
+    rare = {("a", "x"): 40, ("b", "x"): 40, ("a", "y"): 2, ("b", "y"): 3}
+    assert named(ranker_independence(pages_log(rare)), "ranker and device").p_value is None
+    exactly_five = {("a", "x"): 43, ("b", "x"): 47, ("a", "y"): 7, ("b", "y"): 3}
+    expected = stats.chi2_contingency([[43, 7], [47, 3]], correction=False).pvalue
+    assert named(ranker_independence(pages_log(exactly_five)), "ranker and device").p_value == pytest.approx(expected)
+
+
+def repeated_log(unique: int, device: str = "p") -> ClickLog:
+    """One document shown twice to one session, and once to each of some others."""
+    rows = [("q", "a", 1 + n % 2, 1, f"s{n}") for n in range(unique)] + [("q", "a", k, 1, device) for k in (1, 2)]
+    columns = zip(*rows, strict=True)
+    table = dict(zip(("query", "doc", "position", "click", "session"), map(list, columns), strict=True))
+    return read_log(pa.table(table), context=["session"], engine=ENGINE)
+
+
+@pytest.mark.parametrize(("unique", "status"), [(0, "ok"), (8, "ok"), (9, "warning")])
+def test_contexts_that_hide_four_fifths_of_the_repetition_warn(unique: int, status: str) -> None:
+    found = named(repetition(repeated_log(unique)), "repetition")
+    assert found.status == status
+    assert found.value == pytest.approx(2 / (2 + unique))
+
+
+def test_a_log_without_repetition_has_nothing_to_lose() -> None:
+    columns = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0], "device": ["x", "x"]}
+    findings = repetition(read_log(pa.table(columns), context=["device"]))
+    assert [(found.name, found.status) for found in findings] == [
+        ("repetition", "ok"),
+        ("context within queries", "ok"),
+    ]
+    assert named(findings, "repetition").value == 0.0
+    assert repetition(read_log(pa.table(columns))) == []
+
+
+def test_contexts_that_vary_within_queries_are_a_note() -> None:
+    columns = {"query": ["q", "q", "r"], "doc": ["a"] * 3, "position": [1, 2, 1], "click": [1, 0, 1]}
+    table = pa.table(columns | {"device": ["x", "y", "x"], "topic": ["s", "s", None]})
+    found = named(repetition(read_log(table, context=["device", "topic"])), "context within queries")
+    assert found.status == "note"
+    assert "topic: constant within every query; device varies within 50.0 % of queries" in found.sentence
 
 
 def test_equal_shares_are_only_a_guess_without_traffic() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.estimation import Fit
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.harvesting.interventions import Interventions
@@ -81,6 +82,26 @@ def test_adam_with_early_stopping_comes_near(interventions: Interventions) -> No
     model = CPBM(curve="mlp", penalty=0.1, optimiser="adam", intervals=None).fit(interventions)
     assert error(model) < 0.15
     assert "stopped early" in model.propensities_.info["status"] or "finished" in model.propensities_.info["status"]
+
+
+def test_early_stopping_keeps_a_tenth_of_the_queries_aside_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[tuple[Any, Any]] = []
+
+    def watched(self: Fit, start: Any, weights: Any, held_out: Any, *rest: Any, **options: Any) -> Solution:
+        trained.append((weights, held_out))
+        return Solution(start, np.zeros(len(start)), np.ones(len(start), dtype=int), (Status.finished,) * len(start))
+
+    monkeypatch.setattr(Fit, "train", watched)
+    settings: dict[str, Any] = {"curve": "mlp", "penalty": 0.1, "optimiser": "adam", "starts": 2, "intervals": None}
+    data = simulated(0, units=400)
+    for early_stopping in (True, False):
+        CPBM(**settings, early_stopping=early_stopping).fit(data)
+    (seen, aside), (everything, none) = trained
+    assert none is None
+    assert (everything == 1).all()
+    assert np.array_equal(seen + aside, everything)
+    assert set(np.unique(aside)) == {0.0, 1.0}
+    assert aside.sum(axis=1) == pytest.approx([everything.shape[1] / 10] * 2, abs=1)
 
 
 def test_error_falls_with_the_square_root_of_the_data() -> None:

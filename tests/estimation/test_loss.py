@@ -16,6 +16,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve
+from samples import share_fit, simulated_sample
 
 POSITIONS = (1, 2, 4)
 LOG_P = np.log([1.0, 0.6, 0.3])
@@ -146,14 +147,18 @@ def test_a_root_changes_the_path_and_not_the_optimum() -> None:
     np.testing.assert_allclose(rounded.value, plain.value, rtol=1e-9)
 
 
-def test_early_stopping_uses_the_queries_held_out() -> None:
-    fit = small_fit()
-    aside = np.arange(40)[None] % 4 == 0
-    solution = fit.train(fit.starts(1, 0), 1.0 - aside, 1.0 * aside, np.array([0.0]), epochs=2_000)
-    assert solution.status[0].good
-    last = fit.solve(fit.starts(1, 0), 1.0 - aside, np.array([0.0]))
-    best, end = (fit.held_out(s.params, 1.0 * aside)[0] for s in (solution, last))
-    assert best >= end - 1e-6
+def test_early_stopping_keeps_what_is_best_on_the_queries_held_out() -> None:
+    """A network of contexts that mean nothing does ever better on the queries it sees, and soon worse on others."""
+    fit = share_fit(simulated_sample(queries=24, features=6, shown=15), "mlp")
+    aside = np.arange(24)[None] % 3 == 0
+    start, penalty = fit.starts(1, 0), np.array([0.01])
+    stopped = fit.train(start, 1.0 - aside, 1.0 * aside, penalty)
+    to_the_end = fit.train(start, 1.0 - aside, None, penalty)
+    assert (stopped.status[0], to_the_end.status[0]) == (Status.stopped_early, Status.finished)
+    assert stopped.iterations[0] < to_the_end.iterations[0] == 1_000
+    early, late = (fit.held_out(s.params, 1.0 * aside)[0] / fit.scale for s in (stopped, to_the_end))
+    assert early > late + 0.02
+    assert stopped.value[0] > to_the_end.value[0]
 
 
 def test_the_loss_is_the_penalised_log_likelihood_per_click() -> None:

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clickharvest.estimation.selection import fold_weights
+from clickharvest.estimation import Candidate, Fit, selection
+from clickharvest.estimation.selection import cross_validate, fold_weights
+from clickharvest.model.curves import Curve, make_curve
+from samples import POSITIONS, share_fit, simulated_sample
 
 
 @given(st.integers(2, 60), st.integers(2, 6), st.integers(0, 5))
@@ -14,3 +20,90 @@ def test_every_query_is_kept_aside_once_and_folds_are_even(queries: int, folds: 
     assert aside.sum(axis=0).tolist() == [1.0] * queries
     assert np.ptp(aside.sum(axis=1)) <= 1
     assert np.array_equal(aside, fold_weights(queries, folds, seed))
+
+
+def test_queries_are_dealt_at_random() -> None:
+    assert not np.array_equal(fold_weights(40, 4, 0), fold_weights(40, 4, 1))
+    in_turn = np.arange(40) % 4 == np.arange(4)[:, None]
+    assert not np.array_equal(fold_weights(40, 4, 0), in_turn)
+
+
+@cache
+def fit_of(curve: Curve) -> Fit:
+    return share_fit(simulated_sample(queries=24, features=2), curve.name)
+
+
+def curve_of(name: str) -> Curve:
+    return make_curve(name, POSITIONS, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[Candidate]:
+    return cross_validate(fit_of, [curve_of("constant"), curve_of("linear")], folds=3, seed=4)
+
+
+def by_hand(fit: Fit, penalty: float, folds: int, seed: int) -> tuple[list[float], list[float]]:
+    """Return for each fold the log likelihood per click of its queries, and of the others, fitted to the others."""
+    held_out, seen = [], []
+    for aside in fold_weights(fit.n_clusters, folds, seed):
+        found = fit.solve(fit.starts(1, seed), 1 - aside[None], np.array([penalty]), tolerance=1e-7).params
+        held_out.append(fit.held_out(found, aside[None])[0] / fit.scale)
+        seen.append(fit.held_out(found, 1 - aside[None])[0] / fit.scale)
+    return held_out, seen
+
+
+def test_candidates_are_scored_on_the_queries_they_have_not_seen(judged: list[Candidate]) -> None:
+    free, linear = judged[0], next(c for c in judged if c.penalty == 1.0)
+    for candidate, curve in ((free, curve_of("constant")), (linear, curve_of("linear"))):
+        held_out, seen = by_hand(fit_of(curve), candidate.penalty, 3, 4)
+        assert candidate.curve == curve.spec
+        assert candidate.score == pytest.approx(sum(held_out), abs=1e-4)
+        assert abs(candidate.score - sum(seen)) > 0.1
+        assert candidate.se == pytest.approx(np.sqrt(3 * np.var(held_out, ddof=1)), rel=0.01)
+    assert free.penalty == 0.0
+
+
+def test_penalties_halfway_to_the_neighbours_of_the_best_are_tried_too(judged: list[Candidate]) -> None:
+    linear = [c for c in judged if c.curve["name"] == "linear"]
+    coarse = {c.penalty: c.score for c in linear if c.penalty in selection.PENALTIES}
+    assert set(coarse) == set(selection.PENALTIES)
+    best = max(coarse, key=coarse.__getitem__)
+    finer = [c.penalty for c in linear if c.penalty not in coarse]
+    assert finer == pytest.approx([best / np.sqrt(10), best * np.sqrt(10)])
+    assert [c.penalty for c in linear] == sorted(c.penalty for c in linear)
+
+
+def test_the_best_score_is_chosen_and_a_curve_without_context_has_no_penalty(judged: list[Candidate]) -> None:
+    assert [c.penalty for c in judged if c.curve["name"] == "constant"] == [0.0]
+    assert [c.chosen for c in judged] == [c.score == max(one.score for one in judged) for c in judged]
+
+
+def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
+    shares: list[float] = []
+    curves = [curve_of("linear"), curve_of("constant")]
+    found = cross_validate(fit_of, curves, penalties=(3.0, 0.5), folds=2, tick=shares.append)
+    assert [(c.curve["name"], c.penalty) for c in found] == [("linear", 0.5), ("linear", 3.0), ("constant", 0.0)]
+    assert shares[-1] == 1.0
+    assert shares == sorted(shares)
+
+
+def test_there_are_no_more_folds_than_queries() -> None:
+    fit = share_fit(simulated_sample(queries=3))
+    (many,) = cross_validate(lambda _: fit, [fit.curve], folds=50)
+    (three,) = cross_validate(lambda _: fit, [fit.curve], folds=3)
+    assert many == three
+    assert np.isfinite(many.score)
+
+
+def test_a_fit_without_a_finite_value_is_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = fit_of(curve_of("linear"))
+    inner = fit.held_out
+
+    def broken(flat: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(len(flat)) < 2, np.nan, inner(flat, weights))
+
+    monkeypatch.setattr(fit, "held_out", broken)
+    with np.errstate(invalid="ignore"):
+        found = cross_validate(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)
+    assert [c.chosen for c in found] == [False, True]
+    assert found[0].score == -np.inf

@@ -361,6 +361,33 @@ def test_cross_validation_judges_by_held_out_clicks(monkeypatch: pytest.MonkeyPa
     assert ticks[-1] == 1.0
 
 
+def test_held_out_clicks_are_judged_with_the_clip_asked_for() -> None:
+    """Clipped at 1 all clicks count alike: the rank is their plain mean. By default the smallest clip judges."""
+    random = np.random.default_rng(2)
+    x = random.normal(size=(240, 3))
+    starts = np.arange(61) * 4
+    clicked = (x[:, 0] + random.gumbel(size=240)).reshape(60, 4).argmax(axis=1) + starts[:-1]
+    data = ranking_data(x, starts, clicked, np.where(x[clicked, 0] > 0, 1.0, 0.02))
+    options: dict[str, Any] = {"costs": [1.0], "clips": [0.01, 0.3], "folds": 3}
+    ranks = {
+        clip: [one.rank for one in PropensitySVMRankCV(**options, evaluation_clip=clip).fit(data).candidates_]
+        for clip in (None, 0.01, 1.0)
+    }
+    assert ranks[None] == ranks[0.01]
+    assert [rank * 60 for rank in ranks[1.0]] == pytest.approx([round(rank * 60) for rank in ranks[1.0]])
+    assert all(abs(one - other) > 0.1 for one, other in zip(ranks[1.0], ranks[0.01], strict=True))
+
+
+def test_folds_count_queries_with_a_click() -> None:
+    """Three of eight queries were clicked: three folds are possible, each with one of them, and four are not."""
+    random = np.random.default_rng(0)
+    data = ranking_data(random.normal(size=(24, 2)), np.arange(9) * 3, [4, 10, 22])
+    ranker = PropensitySVMRankCV(costs=[1.0, 2.0], clips=[0.1], folds=3).fit(data)
+    assert all(1 <= candidate.rank <= 3 for candidate in ranker.candidates_)
+    with pytest.raises(InputError, match="4 folds of 3 queries with a click"):
+        PropensitySVMRankCV(costs=[1.0, 2.0], clips=[0.1], folds=4).fit(data)
+
+
 def test_cross_validation_refuses() -> None:
     data = random_data(0)
     with pytest.raises(InputError, match="folds of"):

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import beta
+
+from clickharvest.estimation.score_tests import ENOUGH, RIDGE, ShareCells, fit_shares, score_test
+
+
+def units_of_two(first: list[int], second: list[int], exposure: tuple[float, float] = (1.0, 1.0)) -> ShareCells:
+    """Return units of two cells with so many clicks, each a query of its own."""
+    clicks = np.stack([first, second], axis=1).ravel().astype(float)
+    unit = np.arange(len(clicks)) // 2
+    return ShareCells(np.arange(len(clicks)), unit, unit, np.log(np.tile(exposure, len(first))), clicks)
+
+
+def at_second(cells: ShareCells, values: np.ndarray | float = 1.0) -> csr_array:
+    """Return a column with values at the second cell of each unit."""
+    column = np.zeros((len(cells.unit), 1))
+    column[1::2, 0] = values
+    return csr_array(column)
+
+
+def random_cells(seed: int = 0) -> tuple[ShareCells, csr_array]:
+    """Return units of two to four cells with clicks, exposures and three columns."""
+    random = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(12), random.integers(2, 5, 12))
+    n = len(unit)
+    cells = ShareCells(np.arange(n), unit, unit // 2, random.normal(size=n), random.integers(0, 6, n) + 0.0)
+    return cells, csr_array(random.normal(size=(n, 3)))
+
+
+def log_likelihood(cells: ShareCells, columns: csr_array, theta: np.ndarray) -> float:
+    """Spell Σ C log π out, unit by unit."""
+    logits = cells.log_exposure + columns @ theta
+    total = 0.0
+    for u in np.unique(cells.unit):
+        own = cells.unit == u
+        total += float(cells.clicks[own] @ (logits[own] - np.log(np.exp(logits[own]).sum())))
+    return total
+
+
+def test_the_fit_is_where_the_penalised_likelihood_is_flat() -> None:
+    cells, columns = random_cells()
+    fit = fit_shares(cells, columns)
+    assert fit.value == pytest.approx(log_likelihood(cells, columns, fit.theta))
+    step = 1e-4 * np.eye(3)
+    slope = [
+        (log_likelihood(cells, columns, fit.theta + h) - log_likelihood(cells, columns, fit.theta - h)) / 2e-4
+        for h in step
+    ]
+    assert slope == pytest.approx(RIDGE * fit.theta, abs=1e-3)
+    assert np.add.reduceat(fit.shares, cells.first) == pytest.approx(1.0)
+
+
+def test_clicks_one_way_only_give_a_finite_ratio() -> None:
+    """Clicks at the second cell alone: N (1 − π) = RIDGE θ."""
+    cells = units_of_two([0, 0], [3, 2])
+    fit = fit_shares(cells, at_second(cells))
+    (theta,) = fit.theta
+    assert 5 / (1 + np.exp(theta)) == pytest.approx(RIDGE * theta, rel=1e-3)
+    assert 4 < theta < 8
+
+
+def test_exposures_count() -> None:
+    """Three times as much exposure at the second cell, three times as many clicks: the ratio is 1."""
+    cells = units_of_two([10, 20], [30, 60], exposure=(1.0, 3.0))
+    assert fit_shares(cells, at_second(cells)).theta == pytest.approx([0.0], abs=1e-6)
+
+
+def test_the_information_is_minus_the_second_derivative() -> None:
+    cells, columns = random_cells(1)
+    theta = np.array([0.3, -0.2, 0.1])
+    shares = cells.shares(cells.log_exposure + columns @ theta)
+    h = 1e-4 * np.eye(3)
+
+    def value(*steps: np.ndarray) -> float:
+        return log_likelihood(cells, columns, theta + sum(steps))
+
+    second = [[(value(a, b) - value(a, -b) - value(-a, b) + value(-a, -b)) / (4 * 1e-8) for b in h] for a in h]
+    assert cells.information(columns, shares) == pytest.approx(-np.array(second), abs=1e-3)
+
+
+def nothing(cells: ShareCells) -> csr_array:
+    return csr_array((len(cells.unit), 0))
+
+
+def test_one_column_by_hand() -> None:
+    """Without a null model π = ½: six clicks at the second cell and two at the first are scores of ±½."""
+    cells = units_of_two([1, 1] + [0] * 6, [0, 0] + [1] * 6)
+    test = score_test(cells, nothing(cells), at_second(cells))
+    assert test is not None
+    statistic = (0.5 * (6 - 2)) ** 2 / (8 / 4)
+    assert (test.statistic, test.freedom) == (pytest.approx(statistic), 1)
+    assert test.shift == pytest.approx([0.5 * (6 - 2) / (8 / 4)])
+    assert test.z == pytest.approx([np.sqrt(statistic)])
+    tails = [beta.sf(statistic / q, 0.5, (q - 1) / 2) for q in (3 * 8 - 2, 8)]
+    assert test.p_value == pytest.approx(max(tails))
+
+
+def test_what_the_null_model_explains_is_not_tested_again() -> None:
+    cells = units_of_two([1, 1] + [0] * 6, [0, 0] + [1] * 6)
+    again = score_test(cells, at_second(cells), at_second(cells))
+    assert again is None
+    half = score_test(cells, at_second(cells), at_second(cells, np.tile([0.0, 1.0], 4)))
+    assert half is not None
+    residual = np.array([-0.75, -0.75] + [0.25] * 6)  # clicks at the second cell less their share of ¾
+    own = residual * np.tile([-0.5, 0.5], 4)
+    assert half.statistic == pytest.approx(own.sum() ** 2 / (own @ own), rel=1e-3)
+
+
+@pytest.mark.parametrize(("queries", "enough"), [(3, False), (4, True)])
+def test_queries_must_be_enough_for_the_directions(queries: int, enough: bool) -> None:
+    """Of Q equal queries 3 Q − 2 are effective for one direction; four are needed for it, and four for one more."""
+    assert (3 * queries - 2 >= ENOUGH * 2) == enough
+    cells = units_of_two([1] + [0] * (queries - 1), [0] + [1] * (queries - 1))
+    assert (score_test(cells, nothing(cells), at_second(cells)) is not None) == enough
+
+
+def test_shrinking_leaves_out_the_columns_with_least_information() -> None:
+    random = np.random.default_rng(0)
+    cells = units_of_two(*random.integers(0, 2, (2, 30)) + np.array([[0], [1]]))
+    extra = np.zeros((60, 8))
+    extra[1::2] = random.choice([-1.0, 1.0], (30, 8)) * 10.0 ** -np.array([3, 0, 5, 1, 6, 4, 2, 7])
+    assert score_test(cells, nothing(cells), csr_array(extra)) is None
+    test = score_test(cells, nothing(cells), csr_array(extra), shrink=True)
+    assert test is not None
+    assert test.freedom in (2, 4)
+    kept = [1, 3, 6, 0][: test.freedom]
+    alone = score_test(cells, nothing(cells), csr_array(extra[:, kept]))
+    assert alone is not None
+    assert (test.statistic, test.p_value) == (pytest.approx(alone.statistic), pytest.approx(alone.p_value))
+    for found in (test.z, test.shift):
+        assert np.flatnonzero(found).tolist() == sorted(kept)
+
+
+def test_columns_that_say_the_same_are_one_direction() -> None:
+    random = np.random.default_rng(3)
+    cells = units_of_two(*random.integers(0, 3, (2, 30)) + np.array([[0], [1]]))
+    values = random.normal(size=30)
+    twice = csr_array(np.hstack([at_second(cells, values).toarray(), at_second(cells, -5 * values).toarray()]))
+    one, two = (score_test(cells, nothing(cells), extra) for extra in (at_second(cells, values), twice))
+    assert one is not None
+    assert two is not None
+    assert (two.freedom, two.statistic) == (1, pytest.approx(one.statistic))
+    assert two.p_value == pytest.approx(one.p_value)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from clickharvest.errors import InputError
+from clickharvest.rank import BoostSettings, RankingData, ranking_data, train_ranker
+from clickharvest.rank.learners import click_labels, train_lightgbm, train_xgboost
+
+QUICK = BoostSettings(rounds=8, leaves=4)
+
+
+def simulated(seed: int = 0, lists: int = 60, size: int = 5) -> RankingData:
+    """Lists with one click each, mostly on the document with the highest first feature."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(lists * size, 3))
+    starts = np.arange(lists + 1) * size
+    clicked = (2 * x[:, 0] + random.gumbel(size=len(x))).reshape(lists, size).argmax(axis=1) + starts[:-1]
+    return ranking_data(x, starts, clicked, random.choice([1.0, 0.5, 0.1], lists))
+
+
+def test_one_click_has_a_label_of_one_whatever_its_propensity() -> None:
+    labels, clip = click_labels(ranking_data([[0.0], [1.0]], [0, 2], clicked=[1], propensity=[0.2]))
+    assert labels.tolist() == pytest.approx([0.0, 1.0])
+    assert clip == 0.0
+
+
+def test_no_clicks_have_no_labels() -> None:
+    assert click_labels(ranking_data([[0.0], [1.0]], [0, 2], clicked=[1], clicks=[0]))[0].tolist() == [0.0, 0.0]
+
+
+def test_the_clip_is_the_one_that_keeps_enough_clicks() -> None:
+    data = ranking_data(np.zeros((4, 1)), [0, 4], clicked=[0, 1, 2], propensity=[1.0, 0.5, 0.05], clicks=[7, 2, 1])
+    labels, clip = click_labels(data)
+    assert clip == 0.5
+    assert labels == pytest.approx(np.array([7.0, 4.0, 2.0, 0.0]) * 10 / 13)
+
+
+@pytest.mark.parametrize("learner", ["lightgbm", "xgboost"])
+def test_boosters_learn_the_same_by_either_way_in(learner: str) -> None:
+    pytest.importorskip(learner, reason="the boost extra is not installed")
+    data = simulated()
+    train: Any = {"lightgbm": train_lightgbm, "xgboost": train_xgboost}[learner]
+    ranker = train_ranker(data, learner, clip=0.3, settings=QUICK)
+    booster, clip = train(data, clip=0.3, settings=QUICK, names=ranker.features)
+    assert (ranker.settings, clip) == ({"clip": 0.3}, 0.3)
+    assert ranker.features == ("f1", "f2", "f3")
+    scores = ranker.predict(data.features)
+    assert np.corrcoef(scores, np.asarray(data.features.matrix)[:, 0])[0, 1] > 0.7
+    again = ranker.__class__(learner, ranker.features, {}, booster)
+    assert again.predict(data.features).tolist() == scores.tolist()
+
+
+@pytest.mark.parametrize("learner", ["lightgbm", "xgboost"])
+def test_boosters_stop_when_held_out_clicks_no_longer_gain(learner: str) -> None:
+    """Features that mean nothing are of no use to lists held out: few of the 300 trees are grown."""
+    library = pytest.importorskip(learner, reason="the boost extra is not installed")
+    random = np.random.default_rng(0)
+    data = ranking_data(random.normal(size=(200, 2)), np.arange(41) * 5, np.arange(40) * 5 + random.integers(0, 5, 40))
+    train: Any = {"lightgbm": train_lightgbm, "xgboost": train_xgboost}[learner]
+    booster, _ = train(data)
+    grown = booster.best_iteration if learner == "lightgbm" else booster.num_boosted_rounds()
+    assert 0 < grown < 60
+    assert library is not None
+
+
+def test_lightgbm_gets_names_it_takes() -> None:
+    pytest.importorskip("lightgbm", reason="the boost extra is not installed")
+    data = simulated()
+    booster, _ = train_lightgbm(data, names=["a b", "c.d", "e-f_g"], settings=QUICK)
+    assert booster.feature_name() == ["a_b", "c.d", "e-f_g"]
+    booster, _ = train_lightgbm(data, names=["a b", "a,b", "c"], settings=QUICK)
+    assert booster.feature_name() == ["a_b_1", "a_b_2", "c_3"]
+
+
+def test_the_svm_file_has_a_line_for_every_weight(tmp_path: Path) -> None:
+    ranker = train_ranker(simulated(), names=["prix €", "b", "c"], C=1.0, clip=0.1)
+    ranker.save(tmp_path / "ranker.json")
+    text = (tmp_path / "ranker.json").read_text(encoding="utf-8")
+    written = json.loads(text)
+    assert written == {"what": "ranker", "learner": "svm", "C": 1.0, "clip": 0.1, "weights": written["weights"]}
+    assert list(written["weights"].values()) == ranker.model.tolist()
+    assert sum('"prix €"' in line or '"b"' in line or '"c"' in line for line in text.splitlines()) == 3
+
+
+def test_constant_and_sparse_features_are_not_scaled() -> None:
+    data = simulated()
+    dense = np.asarray(data.features.matrix)
+    constant = np.column_stack([dense, np.full(len(dense), 7.0)])
+    ranker = train_ranker(ranking_data(constant, data.starts, data.clicked, data.propensity), C=1.0, clip=0.1)
+    assert ranker.model[3] == pytest.approx(0.0, abs=1e-9)
+    stretched = dense * [1.0, 10.0, 0.1]
+    scaled, as_they_are = (
+        train_ranker(ranking_data(x, data.starts, data.clicked, data.propensity), C=1.0, clip=0.1).model
+        for x in (stretched, csr_array(stretched))
+    )
+    assert np.abs(scaled * [1.0, 10.0, 0.1]) == pytest.approx(np.abs(ranker.model[:3]), abs=0.02)
+    assert abs(as_they_are[2]) < abs(scaled[2])
+
+
+def test_a_ranker_knows_its_features() -> None:
+    ranker = train_ranker(simulated(), C=1.0, clip=0.1)
+    assert ranker.predict(np.eye(3)) == pytest.approx(ranker.model)
+    with pytest.raises(InputError, match="documents have 2 features: the ranker knows 3"):
+        ranker.predict(np.eye(2))
+
+
+def test_c_and_clip_are_chosen_where_they_are_not_given() -> None:
+    ranker = train_ranker(simulated())
+    assert ranker.settings["C"] in (0.1, 1.0, 10.0, 100.0)
+    assert ranker.settings["clip"] in (0.01, 0.03, 0.1, 0.3)
