@@ -387,9 +387,11 @@ def test_a_forged_model_still_has_a_page(info: dict[str, Any], tmp_path: Path) -
 
 @pytest.mark.parametrize("name", CURVES)
 def test_every_curve_has_a_page(name: str) -> None:
-    assert sorted(pack_model(simple_model(name, 3, 5))["layout"]) == sorted(simple_model(name, 3, 5).params)
-    script = files("clickharvest.report").joinpath("assets", "model.js").read_text(encoding="utf-8")
-    assert f"  {name}(m, t, x, out)" in script
+    packed = pack_model(simple_model(name, 3, 5))
+    assert sorted(packed["layout"]) == sorted(simple_model(name, 3, 5).params)
+    script = files("clickharvest.report").joinpath("assets", "program.js").read_text(encoding="utf-8")
+    for step in packed["program"]:
+        assert re.search(rf'case "{step["op"]}":|^  {step["op"]}[(:]', script, re.MULTILINE), step["op"]
 
 
 @pytest.mark.usefixtures("quick_pbm")

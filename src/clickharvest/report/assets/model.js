@@ -60,7 +60,8 @@ class Model {
       values.set(logP, b * this.K);
       for (let k = 0; k < this.K; k++) mean[k] += logP[k] / count;
     }
-    for (let i = 0, k = 0; i < values.length; i++, k = k + 1 === this.K ? 0 : k + 1) squares[k] += (values[i] - mean[k]) ** 2;
+    for (let i = 0; i < values.length; i += this.K)
+      for (let k = 0; k < this.K; k++) squares[k] += (values[i + k] - mean[k]) ** 2;
     return squares.map((square) => Math.sqrt(square / (count - 1)));
   }
 }

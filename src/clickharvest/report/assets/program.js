@@ -73,7 +73,8 @@ const FIXED = 0,
 
 const product = (sides) => sides.reduce((a, b) => a * b, 1);
 
-/* The place in an array of `shape` of every number of an array of `sides`; `find` turns the index of one into the other's. */
+/* For every number of an array of `sides` its place in one of `shape`; `find` turns an index of the first into one of
+   the second. */
 function places(sides, shape, find) {
   const found = new Uint32Array(product(sides)),
     index = sides.map(() => 0);
@@ -138,7 +139,7 @@ class Program {
       case "input":
         return { array: this.x, stage: OF_CONTEXT };
       case "parameter":
-        return { array: this.params.subarray(this.layout[step.name], this.layout[step.name] + size), stage: OF_PARAMETERS };
+        return this.view(this.params, this.layout[step.name], size, OF_PARAMETERS);
       case "constant":
         return { array: Float64Array.from(step.value), stage: FIXED };
       case "full_like":
@@ -176,12 +177,15 @@ class Program {
     return { array, stage };
   }
 
+  view(array, begin, size, stage) {
+    return { array: array.subarray(begin, begin + size), stage };
+  }
+
   /* Numbers from these places; where they lie together they are looked at, not copied. */
   gather(a, found) {
     const from = a.array;
     if (found.every((place, i) => place === found[0] + i)) {
-      const begin = found.length ? found[0] : 0;
-      return { array: from.subarray(begin, begin + found.length), stage: a.stage };
+      return this.view(from, found.length ? found[0] : 0, found.length, a.stage);
     }
     return this.add([a], found.length, (out) => {
       for (let i = 0; i < out.length; i++) out[i] = from[found[i]];

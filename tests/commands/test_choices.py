@@ -1,0 +1,48 @@
+"""Options whose values are names of a registry: listed without loading what is heavy, and refused in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from command_line import Command
+
+HEAVY = ("duckdb", "ibis", "jax", "pandas", "pyarrow", "scipy", "sklearn")
+LIST = f"""
+import sys
+from clickharvest.commands import choices
+found = [name for name in dir(choices) if name.endswith("_names")]
+assert len(found) == 10, found
+for name in found:
+    assert len(getattr(choices, name)()) > 0, name
+print([name for name in {HEAVY} if name in sys.modules])
+"""
+
+
+def test_names_are_listed_without_what_is_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'power'"),
+        ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
+        ("fit x.csv --relevance deep", "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'free'"),
+        ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
+        ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'svm', 'lightgbm', 'xgboost'"),
+        ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
+        ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
+        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf'"),
+        ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
+        ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'ubi'"),
+    ],
+)
+def test_another_name_is_refused_in_one_line(run: Command, arguments: str, told: str) -> None:
+    code, out, err = run(arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
