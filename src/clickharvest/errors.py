@@ -29,9 +29,13 @@ class NotIdentifiedError(ClickharvestError):
     exit_code = 3
 
 
-class HarvestWarning(UserWarning):
+class ClickharvestWarning(UserWarning):
+    """Base of the library's warnings; the command line prints each once, as one line on standard error."""
+
+
+class HarvestWarning(ClickharvestWarning):
     """Part of the log was left out or looks unlike what the options say; the result is still valid."""
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(ClickharvestWarning):
     """A fit did not reach its optimum; the message says what to try."""

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from clickharvest.errors import InputError
-from clickharvest.harvesting.designs import Design, Rankings, Swap
-from clickharvest.logs.click_log import ROLES, ClickLog
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
-from clickharvest.logs.formats.ubi import read_ubi
-from clickharvest.logs.reading import read_log
-from clickharvest.progress import Monitor
+from clickharvest.progress import Progress
+
+if TYPE_CHECKING:
+    from clickharvest.harvesting.designs import Design
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.engines import Engine
 
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
@@ -129,6 +129,8 @@ class LogOptions:
     @property
     def columns(self) -> dict[str, Any]:
         """The columns the user named, by role."""
+        from clickharvest.logs.click_log import ROLES
+
         return {role: column for role in ROLES if (column := getattr(self, role)) is not None}
 
     @property
@@ -136,17 +138,22 @@ class LogOptions:
         """The context columns, however they were split over options and commas."""
         return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
 
-    def start_engine(self, monitor: Monitor) -> Engine:
+    def start_engine(self, progress: Progress) -> Engine:
         """Start the engine asked for."""
+        from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+
         if self.engine is EngineName.spark:
-            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, monitor=monitor)
+            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, progress=progress)
         if self.spark_master is not None:
             raise InputError("--spark-master goes with --engine spark")
-        return DuckDBEngine(memory_limit=self.memory_limit, monitor=monitor)
+        return DuckDBEngine(memory_limit=self.memory_limit, progress=progress)
 
-    def read(self, monitor: Monitor) -> ClickLog:
+    def read(self, progress: Progress) -> ClickLog:
         """Read and check the log."""
-        engine = self.start_engine(monitor)
+        from clickharvest.logs.formats.ubi import read_ubi
+        from clickharvest.logs.reading import read_log
+
+        engine = self.start_engine(progress)
         shared: dict[str, Any] = {
             "context": self.context_columns,
             "position_base": self.position_base,
@@ -225,6 +232,8 @@ class HarvestOptions:
 
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
         """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
+        from clickharvest.harvesting.designs import Rankings, Swap
+
         source = rankings_source if rankings_source is not None else self.rankings
         rankings = Rankings(source, self.shares, position_base) if source is not None else None
         if self.swap is None:
@@ -295,6 +304,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return spread_command
 
 
+AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
 OutputPath = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False)
 ]

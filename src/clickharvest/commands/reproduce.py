@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from clickharvest.commands.terminal import screen
+from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.experiments import Experiment, experiment_ids, load_experiment
-from clickharvest.experiments.families.corpora import SYNTHETIC, find_corpus
-from clickharvest.experiments.runner.experiment import Headline
-from clickharvest.experiments.runner.measuring import Failure, Tick, default_jobs, measure_missing
-from clickharvest.experiments.runner.page import QUICK, page_of, spell
-from clickharvest.experiments.runner.publishing import Outcome, judge, publish
-from clickharvest.experiments.runner.store import Store
+from clickharvest.extras import require
 from clickharvest.files import atomic_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from clickharvest.experiments.runner.experiment import Experiment, Headline
+    from clickharvest.experiments.runner.measuring import Failure
+    from clickharvest.experiments.runner.publishing import Outcome
+
+SYNTHETIC = "synthetic"
+NEEDED = {"altair": "plots", "vl_convert": "plots", "rax": "rank", "sklearn": "rank", "threadpoolctl": "rank"}
+"""Packages that experiments use, and the extras that bring them."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,27 @@ class ReproduceOptions:
     ] = None
 
 
+@with_options
+def reproduce(
+    options: ReproduceOptions,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Experiments; all by default.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the paper's experiments, and what lies beyond it, and compare.
+
+    Finished runs are kept: an interrupted command goes on where it was. Exit code 1: a claim does not hold.
+
+    Examples:
+
+      clickharvest reproduce table-pbm --quick
+
+      clickharvest reproduce --corpus mq2007_part --jobs 8
+    """
+    run_reproduce(ids or [], options, as_json=as_json)
+
+
 def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: bool = False) -> None:
     """Run experiments: `clickharvest reproduce [ID …]`.
 
@@ -61,6 +83,14 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
         InputError: there is no such experiment or corpus.
         typer.Exit: with 1 where a check or a run failed.
     """
+    from clickharvest.experiments.families.corpora import find_corpus
+    from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
+    from clickharvest.experiments.runner.page import QUICK, page_of
+    from clickharvest.experiments.runner.publishing import judge, publish
+    from clickharvest.experiments.runner.store import Store
+
+    for package, extra in NEEDED.items():
+        require(package, extra, "reproduce")
     source = find_corpus(options.corpus)
     chosen, left_out = _choose(ids, source.name)
     quick, page = options.quick, options.page
@@ -70,7 +100,8 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     store = Store(folder)
     runs = [run for experiment in chosen for run in experiment.runs(experiment.plan(quick=quick, corpus=source.name))]
     try:
-        with _bar() as tick:
+        with show_progress("Measuring") as update:
+            tick = lambda done, total, last: update(done / max(total, 1), f"{done} of {total}, {last}")  # noqa: E731
             failures = measure_missing(runs, store, jobs=jobs, source=source.path, tick=tick)
     except KeyboardInterrupt as error:
         print(f"Interrupted; finished runs are kept in {folder}, run again to go on.", file=sys.stderr)
@@ -99,6 +130,8 @@ def _make_folder(folder: Path) -> None:
 
 def _choose(ids: Sequence[str], corpus: str) -> tuple[list[Experiment], dict[str, str]]:
     """Return the experiments to run, and why others are left out."""
+    from clickharvest.experiments import experiment_ids, load_experiment
+
     wanted = [load_experiment(name) for name in dict.fromkeys(ids or experiment_ids())]
     if not ids and corpus != SYNTHETIC:
         wanted = [experiment for experiment in wanted if experiment.world is None]
@@ -111,6 +144,11 @@ def _choose(ids: Sequence[str], corpus: str) -> tuple[list[Experiment], dict[str
 
 
 def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: dict[str, str], page: Path) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from clickharvest.commands.terminal import screen
+
     console = screen()
     console.print(headline_table(outcomes))
     for outcome in outcomes:
@@ -131,6 +169,8 @@ def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: d
 
 def headline_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the last table: the paper's number beside ours, with the paper's estimator and with ClickShare."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("experiment")
     table.add_column("number")
@@ -143,25 +183,8 @@ def headline_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _cells(line: Headline) -> list[str]:
+    from clickharvest.experiments.runner.page import spell
+
     sd = "/".join(spell(value, digits=3) for value in (line.ours_sd, line.clickshare_sd))
     numbers = (spell(value) for value in (line.paper, line.ours, line.clickshare))
     return [line.what, *numbers, str(line.runs), sd if sd != "-/-" else "-"]
-
-
-@contextmanager
-def _bar() -> Iterator[Tick | None]:
-    """Yield a function that shows how many runs are done, on a terminal only."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("Measuring"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[last]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        job = progress.add_task("Measuring", total=None, last="")
-        yield lambda done, total, last: progress.update(job, total=total, completed=done, last=last[:30])

@@ -4,9 +4,9 @@ from .collecting import harvest_to_parquet as harvest_to_parquet
 from .designs import Design as Design
 from .designs import Rankings as Rankings
 from .designs import Swap as Swap
+from .dialects import DIALECTS as DIALECTS
 from .interventions import Interventions as Interventions
 from .interventions import read_interventions as read_interventions
 from .linked import linked_positions as linked_positions
-from .sql import DIALECTS as DIALECTS
 from .sql import to_sql as to_sql
 from .sql import unbound_table as unbound_table

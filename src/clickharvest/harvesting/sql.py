@@ -10,16 +10,8 @@ import ibis.backends.sql.compilers as compilers
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
+from clickharvest.harvesting.dialects import DIALECTS
 from clickharvest.logs.sources import file_format, open_source
-
-COMPILERS = {
-    "bigquery": compilers.BigQueryCompiler,
-    "snowflake": compilers.SnowflakeCompiler,
-    "spark": compilers.PySparkCompiler,
-    "duckdb": compilers.DuckDBCompiler,
-    "trino": compilers.TrinoCompiler,
-}
-DIALECTS = tuple(COMPILERS)
 
 
 class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
@@ -41,11 +33,11 @@ def to_sql(table: ir.Table, dialect: str) -> str:
           *
         FROM "shop"."clicks"
     """
-    if dialect not in COMPILERS:
+    if dialect not in DIALECTS:
         raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
     if dialect == "spark" and ibis.options.pyspark is None:
         ibis.options.pyspark = _SparkOptions()
-    compiler = COMPILERS[dialect]()
+    compiler = getattr(compilers, DIALECTS[dialect])()
     return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
 
 

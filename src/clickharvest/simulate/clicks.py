@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.simulate.names import CLICK_MODELS
 
-CLICK_MODELS = ("pbm", "trust", "cascade")
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""
 LEAST_TRUST = 0.9

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from clickharvest.errors import InputError
+from clickharvest.simulate.names import EXAMINATION_NAMES
 
 Array = NDArray[np.float64]
 
@@ -86,13 +87,9 @@ def grid(index: Array, positions: int) -> Array:
     return np.asarray(power(index, positions)[:, row] * glance)
 
 
-EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {
-    "power": power,
-    "fold": fold,
-    "bump": bump,
-    "plateau": plateau,
-    "grid": grid,
-}
+EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = dict(
+    zip(EXAMINATION_NAMES, (power, fold, bump, plateau, grid), strict=True)
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from clickharvest.simulate.clicks import ClickModel
 from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
 from clickharvest.simulate.corpus import Corpus, synthetic_corpus
 from clickharvest.simulate.examination import Examination
+from clickharvest.simulate.names import DEPLOYMENTS, REPETITIONS
 from clickharvest.simulate.rankers import top, train_rankers
 from clickharvest.simulate.rankers import training_queries as queries_of_rankers
 from clickharvest.simulate.simulation import Simulation
@@ -30,8 +31,6 @@ QUERIES, TEST_QUERIES = 11_473, 2_000
 """The paper's number of training queries, and how many others errors are measured on at most."""
 TEST_SHARE = 5
 """Without a number of test queries, one in so many of those that rankers leave over."""
-REPETITIONS = ("even", "zipf")
-DEPLOYMENTS = ("ab", "consecutive")
 
 
 def simulate_protocol(
