@@ -12,6 +12,7 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from clickharvest import __version__
 from clickharvest.commands.check import check
@@ -27,8 +28,21 @@ from clickharvest.commands.simulate import simulate
 from clickharvest.commands.weigh import weigh
 from clickharvest.errors import ClickharvestError, ClickharvestWarning
 
+
+class _Commands(TyperGroup):
+    """The commands; help on one of them does not load what checks the values of options."""
+
+    def get_help_option(self, ctx: typer.Context) -> Any:
+        """Return the option --help, false where it is not given: Typer takes a missing one through Pydantic."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
 app = typer.Typer(
     name="clickharvest",
+    cls=_Commands,
     help="Examination propensities from ordinary click logs.",
     no_args_is_help=True,
     add_completion=False,

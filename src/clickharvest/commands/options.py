@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -281,15 +281,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         assert isinstance(kind, type)
         groups[name] = kind
-        hints = get_type_hints(kind, include_extras=True)
-        for field in dataclasses.fields(kind):
-            missing = field.default is dataclasses.MISSING
-            default = inspect.Parameter.empty if missing else field.default
-            spread.append(
-                inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
-                )
-            )
+        spread += _parameters(kind)
 
     @wraps(command)
     def spread_command(**values: Any) -> None:
@@ -306,6 +298,23 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
+
+
+@cache
+def _parameters(kind: type) -> list[inspect.Parameter]:
+    """Return an option class's fields as parameters; to read annotations takes milliseconds, and six commands ask."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
+
 OutputPath = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False)
 ]

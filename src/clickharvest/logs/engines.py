@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import ibis
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
 from clickharvest.extras import require
@@ -32,6 +30,7 @@ from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pyarrow as pa
 
 SPARK_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
@@ -96,6 +95,8 @@ class Engine:
         return table
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        import pyarrow.parquet as pq
+
         rows = 0
         with self.backend.to_pyarrow_batches(table, chunk_size=500_000) as batches:
             schema = batches.schema.with_metadata({"clickharvest": metadata})
@@ -255,6 +256,9 @@ class SparkEngine(Engine):
 
         On a cluster the executors may write to disks of their own, so there all rows come through the driver's memory.
         """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         schema = table.schema().to_pyarrow().with_metadata({"clickharvest": metadata})
         if not self._is_local():
             fetched = self._frame(table).toArrow().cast(schema)
