@@ -51,10 +51,10 @@ def test_a_fit_that_does_not_converge_says_so(run: Command, monkeypatch: pytest.
 
     pq.write_table(simulate_ab_log(pages=2_000, queries=20)[0], "log.parquet")
     whole = _Estimator._fit_choice
-    monkeypatch.setattr(_Estimator, "_fit_choice", lambda *given: (whole(*given)[0], Status.too_many_iterations))
+    monkeypatch.setattr(_Estimator, "_fit_choice", lambda *given: (whole(*given)[0], Status.out_of_iterations))
     code, _, err = run("fit log.parquet --intervals none -o model.safetensors")
     assert code == 0
-    assert err == f"Warning: PBM: the fit {Status.too_many_iterations}\n"
+    assert err == f"Warning: PBM: the fit {Status.out_of_iterations}\n"
     assert Path("model.safetensors").exists()
 
 

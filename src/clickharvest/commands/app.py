@@ -32,7 +32,7 @@ from clickharvest.errors import ClickharvestError, ClickharvestWarning
 class _Commands(TyperGroup):
     """The commands; help on one of them does not load what checks the values of options."""
 
-    def get_help_option(self, ctx: typer.Context) -> Any:
+    def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help, false where it is not given: Typer takes a missing one through Pydantic."""
         option = super().get_help_option(ctx)
         if option is not None:

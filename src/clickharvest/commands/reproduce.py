@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clickharvest.experiments.runner.publishing import Outcome
 
 SYNTHETIC = "synthetic"
-NEEDED = {"altair": "plots", "vl_convert": "plots", "rax": "rank", "sklearn": "rank", "threadpoolctl": "rank"}
+NEEDED = {"altair": "plots", "vl_convert": "plots", "rax": "rank", "threadpoolctl": "rank", "sklearn": "rank"}
 """Packages that experiments use, and the extras that bring them."""
 
 
