@@ -2,16 +2,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+INSTALLED_DEMO := $(VENV)/.installed-demo
 
-.PHONY: test demo lint types unit debian docs reproduce quick clean
+.PHONY: test demo lint types unit debian docs reproduce quick wheel clean
 
 test: debian lint types unit
 
-$(INSTALLED): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,boost,docs,mlflow,dev]'
-	touch $(INSTALLED)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	@echo "Installing clickharvest with all that its tests, documentation and experiments need into $(VENV) ..."
+	$(PIP) --editable '.[spark,mlflow,docs,dev]'
+	touch $(INSTALLED) $(INSTALLED_DEMO)
+
+$(INSTALLED_DEMO): pyproject.toml | $(BIN)/python
+	@echo "Installing clickharvest and what the demo needs into $(VENV), about 1 GB: a minute or two ..."
+	$(PIP) --editable '.[rank]'
+	touch $(INSTALLED_DEMO)
 
 debian:
 	scripts/debian-packages
@@ -19,6 +29,7 @@ debian:
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -26,8 +37,12 @@ types: $(INSTALLED)
 unit: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 15
 
-demo: $(INSTALLED)
+demo: $(INSTALLED_DEMO)
 	$(BIN)/clickharvest demo
+
+# The wheel, installed into an environment of its own outside this folder, runs the README's commands.
+wheel:
+	$(PYTHON) scripts/try_wheel.py
 
 docs: $(INSTALLED)
 	$(BIN)/mkdocs build --strict
@@ -40,7 +55,7 @@ reproduce: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# harvest, accuracy, speed, coverage, simulate, weigh, svm_rank, boosting, peers, mutants
+# start, harvest, accuracy, speed, coverage, simulate, weigh, svm_rank, boosting, peers, mutants
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

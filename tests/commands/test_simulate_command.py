@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.commands import simulate as simulate_command
 from clickharvest.commands.simulate import ALLOWED, SimulateOptions, SimulatorName
 from clickharvest.simulate import Corpus, simulate_protocol, synthetic_corpus
 from command_line import Command
@@ -112,7 +111,7 @@ class TestProtocol:
         def fail(*_: object) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr(simulate_command.pq, "write_table", fail)
+        monkeypatch.setattr(pq, "write_table", fail)
         for folder in ("made", "other"):
             code, _, err = run(f"simulate {SMALL} --seed 1 --force -o {folder}")
             assert (code, err) == (2, f"Error: cannot write {folder}: no space left.\n")

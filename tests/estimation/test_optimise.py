@@ -183,7 +183,7 @@ def test_converged_on_the_last_iteration_is_converged() -> None:
 
 def test_ticks_end_at_one() -> None:
     shares: list[float] = []
-    minimise(bowl, np.array([[0.5, 0.3], [4.0, 1.0]]), tick=shares.append)
+    minimise(bowl, np.array([[0.5, 0.3], [4.0, 1.0]]), update=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
@@ -202,7 +202,7 @@ def test_early_stopping_keeps_the_best_held_out_parameters() -> None:
         (jnp.asarray(1.0),),
         every=2,
         patience=20,
-        tick=shares.append,
+        update=shares.append,
     )
     assert solution.status == (Status.stopped_early,) * 2
     np.testing.assert_allclose(solution.params, [[1.0], [1.0]], atol=0.06)

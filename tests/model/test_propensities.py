@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from clickharvest.commands.propensities import print_model, score_contexts
+from clickharvest.commands.propensities import propensities as score_contexts
+from clickharvest.commands.show import show
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model import propensities as module
@@ -394,9 +395,9 @@ def test_command_prints_rows_and_json(tmp_path: Path, capsys: pytest.CaptureFixt
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert len(rows) == 150
     assert rows[2]["propensity"] is None
-    print_model(model)
+    show(model)
     assert "curve linear" in capsys.readouterr().out
-    print_model(model, as_json=True)
+    show(model, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["context"] == {"device": "categorical", "age": "numeric", "pays": "boolean"}
     assert told["typical_context"][1] == {"position": 3, "propensity": 1, "lower": 1, "upper": 1, "supported": True}

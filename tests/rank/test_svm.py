@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -338,7 +339,7 @@ def test_cross_validation_judges_by_held_out_clicks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(crossvalidation_module, "SEARCH_TOL", 1e-7)
     ticks: list[float] = []
     ranker = PropensitySVMRankCV(
-        costs=[3.0, 0.01], clips=[0.3, 0.01], folds=folds, seed=5, progress=lambda _, share: ticks.append(share)
+        costs=[3.0, 0.01], clips=[0.3, 0.01], folds=folds, seed=5, progress=lambda _: nullcontext(ticks.append)
     ).fit(ranking_data(x, starts, clicked, propensity))
     fold = np.random.default_rng(5).permutation(np.arange(lists) % folds)
     for candidate in ranker.candidates_:

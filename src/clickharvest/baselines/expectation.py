@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from clickharvest.baselines.cells import Array, Cells, count_cells, read_features
 from clickharvest.errors import ConvergenceWarning
+from clickharvest.extras import require
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import record_provenance
@@ -124,8 +125,8 @@ def regression_em(
         >>> np.exp(regression_em(log, same, trees=5).params["b"]).round(2).tolist()
         [0.5]
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
+    ensemble = require("sklearn.ensemble", "rank", "regression_em")
+    threadpoolctl = require("threadpoolctl", "rank", "regression_em")
 
     cells = count_cells(log, max_position=max_position)
     positions = cells.clicked(anchor)
@@ -138,10 +139,10 @@ def regression_em(
 
     def predicted_relevance(relevant: Array) -> Array:
         yes = np.bincount(kept.pair, relevant, cells.n_pairs)
-        model = HistGradientBoostingClassifier(
+        model = ensemble.HistGradientBoostingClassifier(
             learning_rate=rate, max_iter=trees, early_stopping=False, random_state=seed
         )
-        with threadpool_limits(threads, user_api="openmp"):
+        with threadpoolctl.threadpool_limits(threads, user_api="openmp"):
             model.fit(np.concatenate([x, x]), label, sample_weight=np.concatenate([yes, shown - yes]))
             predicted: Array = np.clip(model.predict_proba(x)[:, 1], 1e-9, 1 - 1e-9)
         return predicted

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from rich.table import Table
+import typer
 
-from clickharvest.baselines import click_rates
-from clickharvest.commands.terminal import screen
 from clickharvest.errors import InputError
-from clickharvest.logs.reading import read_log
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.extras import require
 
-Run = Callable[[list[str]], Any]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.table import Table
+
+    from clickharvest.model.propensities import Propensities
+
 CONTEXT = ("complex", "query_len")
 POSITIONS = (1, 2, 3, 5, 8, 13, 21)
 
@@ -31,49 +30,63 @@ On a log of your own (other column names: clickharvest check --help):
 """
 
 
-def run_demo(folder: Path, seed: int, run: Run) -> None:
-    """Run the commands one after the other, and compare with the truth.
+def demo(
+    program: typer.Context,
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the demo's files.")
+    ] = Path("demo"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.")] = 0,
+) -> None:
+    """Take simulated logs with known truth through every command, to a report and a better ranker.
 
-    Args:
-        folder: where the files go; made where it does not exist.
-        seed: seed of the simulations.
-        run: runs a command, given as its words without `clickharvest`.
+    Example:
+
+      clickharvest demo -o demo
     """
+    import pyarrow.parquet as pq
+
+    from clickharvest.baselines import click_rates
+    from clickharvest.commands.terminal import screen
+    from clickharvest.logs.reading import read_log
+    from clickharvest.model.propensities import load_propensities
+
+    for package in ("threadpoolctl", "rax"):
+        require(package, "rank", "the demo, which trains and judges a ranker,")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     folder.mkdir(parents=True, exist_ok=True)
     console = screen()
     arxiv, shop = folder / "arxiv", folder / "shop"
     log, design = f"{arxiv}/log.parquet", f"--rankings {arxiv}/rankings.parquet --traffic f1=1,f2=1,f3=1"
-    context = f"--context {','.join(CONTEXT)}"
+    columns = f"--context {','.join(CONTEXT)}"
     pbm, cpbm = folder / "pbm.safetensors", folder / "cpbm.safetensors"
 
     def step(title: str, *commands: str) -> None:
         console.print(f"── {title}", style="bold cyan")
         for command in commands:
             console.print(f"{_typed(command)}\n", style="bold")
-            run(shlex.split(command))
+            program.find_root().command(shlex.split(command), standalone_mode=False)
             console.print()
 
     step(
         "1. A search engine's log, three rankers in an A/B test",
         f"simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}",
     )
-    step("2. Can this log tell?", f"check {log} {context} {design}")
+    step("2. Can this log tell?", f"check {log} {columns} {design}")
     step("3. One curve for everybody: PBM", f"fit {log} {design} --intervals sandwich -o {pbm}")
-    step("4. A curve that depends on the query: CPBM", f"fit {log} {context} {design} --intervals sandwich -o {cpbm}")
+    step("4. A curve that depends on the query: CPBM", f"fit {log} {columns} {design} --intervals sandwich -o {cpbm}")
     console.print("── 5. The truth, which only a simulation knows", style="bold cyan")
     models = {"clicks": click_rates(read_log(log)), "PBM": load_propensities(pbm), "CPBM": load_propensities(cpbm)}
     console.print(_curves(models, pq.read_table(arxiv / "truth.parquet")))
     console.print("Examination relative to position 1, of complex and of simple queries; clicks are click rates.\n")
     step("6. A page to look at and pass on", f"report {cpbm} --log {log} {design} -o {folder}/report.html")
     step("7. Weights for training", f"weigh {log} {cpbm} --clip auto -o {folder}/weighted.parquet")
-    columns = ",".join(f"x{j}" for j in range(1, 11))
+    features = ",".join(f"x{j}" for j in range(1, 11))
     shown = f"{shop}/log.parquet --clicks clicks --impressions impressions"
     step(
         "8. A better ranker, from a second log with document features",
         f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --documents --seed {seed} -o {shop}",
-        f"fit {shown} --context {columns} --rankings {shop}/rankings.parquet --traffic f1=1,f2=1 --curve power "
+        f"fit {shown} --context {features} --rankings {shop}/rankings.parquet --traffic f1=1,f2=1 --curve power "
         f"--penalty 1 --intervals none -o {shop}.safetensors",
         f"rank {shown} {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
         f"--C 1 -o {folder}/ranker.json",
@@ -90,6 +103,8 @@ def _typed(command: str) -> str:
 
 def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:
     """Return a table of estimates and truth, averaged over the pages of each kind that reach a position."""
+    from rich.table import Table
+
     columns = {name: truth[name].to_numpy(zero_copy_only=False) for name in truth.column_names}
     positions = columns["position"].max()
     by_page = {name: values.reshape(-1, positions) for name, values in columns.items()}

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
-from clickharvest.commands.options import parse_words
-from clickharvest.commands.terminal import finding_line, screen
+from clickharvest.commands.options import (
+    AnchorOption,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    OutputPath,
+    parse_words,
+    with_options,
+)
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.estimation.estimators import CPBM, PBM
-from clickharvest.estimation.estimators import Progress as Report
-from clickharvest.estimation.model_checks import check_model
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.summary import describe_model
-from clickharvest.report.tracking import log_to_mlflow
+from clickharvest.progress import Progress
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.estimators import CPBM, PBM
+    from clickharvest.harvesting.interventions import Interventions
 
 MODEL = "The model"
 
@@ -98,8 +101,10 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
 
-    def estimator(self, with_context: bool, anchor: int, progress: Report | None) -> PBM | CPBM:
+    def estimator(self, with_context: bool, anchor: int, progress: Progress) -> PBM | CPBM:
         """Return the estimator the options describe: a CPBM where there is context to depend on."""
+        from clickharvest.estimation.estimators import CPBM, PBM
+
         if self.bootstrap < 2:
             raise InputError(f"--bootstrap {self.bootstrap}: expected 2 replicates or more, or --intervals none")
         if self.penalty is not None and self.penalty < 0:
@@ -134,12 +139,50 @@ class FitOptions:
         return {name: int(value) for name, value in words.items()}
 
 
-def run_fit(interventions: Interventions, options: FitOptions, output: Path, anchor: int, as_json: bool) -> None:
+@with_options
+def fit(
+    log: LogOptions,
+    units: HarvestOptions,
+    model: FitOptions,
+    anchor: AnchorOption = 1,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Estimate how examination falls with position, and with the context.
+
+    Reads a click log, or a file of interventions, and writes a model file.
+
+    Examples:
+
+      clickharvest fit clicks.parquet --context device -o model.safetensors
+
+      clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
+    """
+    from clickharvest.harvesting.collecting import harvest
+    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+
+    if output is None:
+        raise InputError("nowhere to write the model: name a file with -o model.safetensors")
+    if output.suffix != ".safetensors":
+        raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
+    if is_interventions(log.source):
+        interventions = read_interventions(log.source)
+    else:
+        interventions = harvest(log.read(show_progress), **units.arguments(log))
+    _fit(interventions, model, output, anchor, as_json)
+
+
+def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor: int, as_json: bool) -> None:
     """Fit, save the model, and print what it found."""
-    with _bars() as report:
-        with_context = bool(interventions.contexts) and options.curve != "constant"
-        model = options.estimator(with_context, anchor, report).fit(interventions)
-    findings = check_model(interventions, anchor=anchor, seed=options.seed)
+    from clickharvest.commands.terminal import finding_line, screen
+    from clickharvest.estimation.model_checks import check_model
+    from clickharvest.model.summary import describe_model
+    from clickharvest.report.tracking import log_to_mlflow
+
+    with_context = bool(interventions.contexts) and options.curve != "constant"
+    model = options.estimator(with_context, anchor, show_progress).fit(interventions)
+    with show_progress("Checking the model"):
+        findings = check_model(interventions, anchor=anchor, seed=options.seed)
     checks = [asdict(finding) for finding in findings]
     found = model.propensities_
     origin = found.provenance and found.provenance.with_command(sys.argv[1:])
@@ -157,22 +200,3 @@ def run_fit(interventions: Interventions, options: FitOptions, output: Path, anc
     console.print(f"\nSaved: {output}")
     for tracked in run.values():
         console.print(f"Logged to MLflow: run {tracked}")
-
-
-@contextmanager
-def _bars() -> Iterator[Report | None]:
-    """Yield a function that shows one bar per task on a terminal, or None where there is none."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        jobs = {"Fitting": progress.add_task("Fitting", total=None)}
-
-        def report(task: str, share: float) -> None:
-            if task not in jobs:
-                jobs[task] = progress.add_task(task, total=1.0)
-            progress.update(jobs[task], completed=share)
-
-        yield report

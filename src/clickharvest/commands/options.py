@@ -13,20 +13,20 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
-from clickharvest.harvesting.designs import Design, Rankings, Swap
-from clickharvest.logs.click_log import ROLES, ClickLog
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
-from clickharvest.logs.formats import read_format
-from clickharvest.logs.reading import read_log
-from clickharvest.progress import Monitor
+from clickharvest.progress import Progress
+
+if TYPE_CHECKING:
+    from clickharvest.harvesting.designs import Design
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.engines import Engine
 
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
@@ -145,6 +145,8 @@ class LogOptions:
     @property
     def columns(self) -> dict[str, Any]:
         """The columns the user named, by role."""
+        from clickharvest.logs.click_log import ROLES
+
         return {role: column for role in ROLES if (column := getattr(self, role)) is not None}
 
     @property
@@ -152,17 +154,22 @@ class LogOptions:
         """The context columns, however they were split over options and commas."""
         return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
 
-    def start_engine(self, monitor: Monitor) -> Engine:
+    def start_engine(self, progress: Progress) -> Engine:
         """Start the engine asked for."""
+        from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+
         if self.engine is EngineName.spark:
-            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, monitor=monitor)
+            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, progress=progress)
         if self.spark_master is not None:
             raise InputError("--spark-master goes with --engine spark")
-        return DuckDBEngine(memory_limit=self.memory_limit, monitor=monitor)
+        return DuckDBEngine(memory_limit=self.memory_limit, progress=progress)
 
-    def read(self, monitor: Monitor) -> ClickLog:
+    def read(self, progress: Progress) -> ClickLog:
         """Read and check the log."""
-        engine = self.start_engine(monitor)
+        from clickharvest.logs.formats import read_format
+        from clickharvest.logs.reading import read_log
+
+        engine = self.start_engine(progress)
         shared: dict[str, Any] = {
             "context": self.context_columns,
             "position_base": self.position_base,
@@ -252,6 +259,8 @@ class HarvestOptions:
 
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
         """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
+        from clickharvest.harvesting.designs import Rankings, Swap
+
         source = rankings_source if rankings_source is not None else self.rankings
         rankings = Rankings(source, self.shares, position_base) if source is not None else None
         if self.swap is None:
@@ -315,15 +324,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         assert isinstance(kind, type)
         groups[name] = kind
-        hints = get_type_hints(kind, include_extras=True)
-        for field in dataclasses.fields(kind):
-            missing = field.default is dataclasses.MISSING
-            default = inspect.Parameter.empty if missing else field.default
-            spread.append(
-                inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
-                )
-            )
+        spread += _parameters(kind)
 
     @wraps(command)
     def spread_command(**values: Any) -> None:
@@ -336,6 +337,25 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     spread_command.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
     spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     return spread_command
+
+
+AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
+
+
+@cache
+def _parameters(kind: type) -> list[inspect.Parameter]:
+    """Return an option class's fields as parameters; to read annotations takes milliseconds, and six commands ask."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in dataclasses.fields(kind)
+    ]
 
 
 OutputPath = Annotated[

@@ -1,4 +1,4 @@
-"""The commands that use a fitted model: `propensities` scores contexts with it, `show` tells what it is."""
+"""The command `propensities`: a model's propensities for contexts, printed or written."""
 
 from __future__ import annotations
 
@@ -6,75 +6,65 @@ import json
 import math
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-from rich.table import Table
+import typer
 
-from clickharvest.commands.terminal import screen
+from clickharvest.commands.options import JsonFlag, ModelPath, OutputPath
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.logs.engines import DuckDBEngine
-from clickharvest.logs.sources import open_source
-from clickharvest.model.prediction import RESULTS
-from clickharvest.model.propensities import Propensities, load_propensities
-from clickharvest.model.summary import describe_model, gaps, origin
-from clickharvest.progress import Monitor, silent
 from clickharvest.words import clean_text, first_line
 
-WRITERS: dict[str, Any] = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from clickharvest.model.propensities import Propensities
+
+ENDINGS = (".parquet", ".csv")
 ROWS_AT_ONCE = 50_000
 """Context rows scored and written at a time."""
 MOST_ROWS = 20
 MOST_COLUMNS = 3
 
 
-def print_model(model: Path, *, as_json: bool = False) -> None:
-    """Print what a model is and where it comes from: `clickharvest show MODEL`."""
-    loaded = load_propensities(model)
-    print(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
-
-
-def score_contexts(
-    model: Path,
-    contexts: str | None = None,
-    output: Path | None = None,
-    *,
-    level: float = 0.95,
-    simultaneous: bool = False,
-    table: str | None = None,
-    as_json: bool = False,
-    monitor: Monitor = silent,
+def propensities(
+    model: ModelPath,
+    contexts: Annotated[
+        str | None,
+        typer.Argument(metavar="CONTEXTS", help="File with the model's context columns.", show_default=False),
+    ] = None,
+    output: OutputPath = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="Intervals that cover all positions of a context together.")
+    ] = False,
+    table: Annotated[str | None, typer.Option("--table", help="Table of a DuckDB file.", show_default=False)] = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Write or print the propensities of contexts: `clickharvest propensities MODEL [CONTEXTS] -o out.parquet`.
+    """Write the propensities of contexts, one row per context and position.
 
-    Args:
-        model: the model's file.
-        contexts: a file with the model's context columns; all its columns are carried along. None is for models
-            without context.
-        output: Parquet or CSV file to write; None prints the first rows, or all of them as JSON.
-        level: level of the intervals.
-        simultaneous: whether they cover all positions of a context together.
-        table: the table of a DuckDB file that holds more than one.
-        as_json: whether to print JSON.
-        monitor: what shows progress.
+    Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
+    model's anchor.
 
-    Raises:
-        InputError: the model needs contexts, they lack columns, or a file cannot be read or written.
+    Example:
+
+      clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
+    from clickharvest.model.propensities import load_propensities
+    from clickharvest.model.summary import gaps
+
     loaded = load_propensities(model)
-    if output is not None and output.suffix.lower() not in WRITERS:
-        raise InputError(f"propensities are written as {' or '.join(WRITERS)}: -o {output} ends in neither")
+    if output is not None and output.suffix.lower() not in ENDINGS:
+        raise InputError(f"propensities are written as {' or '.join(ENDINGS)}: -o {output} ends in neither")
     if contexts is None and loaded.encoder is not None:
         needed = ", ".join(loaded.encoder.columns)
         raise InputError(f"{model} depends on context: name a file with the columns {needed} after it")
-    rows = None if contexts is None else _read_contexts(loaded, contexts, table, monitor)
+    rows = None if contexts is None else _read_contexts(loaded, contexts, table)
     options: dict[str, Any] = {"level": level, "simultaneous": simultaneous}
     about = {"anchor": loaded.curve.anchor, "intervals": loaded.draws_kind, **options}
     if output is not None:
-        _write(loaded, rows, output, options, about, monitor)
+        _write(loaded, rows, output, options, about)
         n = 1 if rows is None else rows.num_rows
         counts = {"rows": n * len(loaded.shown), "contexts": n, "positions": len(loaded.shown)}
         if as_json:
@@ -93,10 +83,13 @@ def score_contexts(
             print(sentence)
 
 
-def _read_contexts(model: Propensities, source: str, table: str | None, monitor: Monitor) -> pa.Table:
+def _read_contexts(model: Propensities, source: str, table: str | None) -> pa.Table:
+    from clickharvest.logs.engines import DuckDBEngine
+    from clickharvest.logs.sources import open_source
+
     parts = () if model.encoder is None else model.encoder.parts
     text = {part.name for part in parts if part.kind == "categorical"}
-    opened, engine = open_source(source, DuckDBEngine(monitor=monitor), table=table, text=text)
+    opened, engine = open_source(source, DuckDBEngine(progress=show_progress), table=table, text=text)
     if missing := [part.name for part in parts if part.name not in opened.columns]:
         found = ", ".join(opened.columns[:12])
         raise InputError(f"{source} lacks the context columns {', '.join(missing)} of the model: found {found}")
@@ -109,27 +102,35 @@ def _write(
     output: Path,
     options: dict[str, Any],
     about: dict[str, Any],
-    monitor: Monitor,
 ) -> None:
     """Score and write part by part, so that memory holds one part's result at a time."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
     n = 1 if contexts is None else contexts.num_rows
-    done = 0
     metadata = {"clickharvest": json.dumps({"what": "propensities", **about})}
-    with atomic_path(output) as partial, monitor("Scoring", lambda: done / max(n, 1)), ExitStack() as stack:
+    with atomic_path(output) as partial, show_progress("Scoring") as update, ExitStack() as stack:
         writer: Any = None
         for begin in range(0, max(n, 1), ROWS_AT_ONCE):
             part = None if contexts is None else contexts.slice(begin, ROWS_AT_ONCE)
             scored = model.predict(part, **options).to_arrow(part).replace_schema_metadata(metadata)
             try:
                 if writer is None:
-                    writer = stack.enter_context(WRITERS[output.suffix.lower()](partial, scored.schema))
+                    writer = stack.enter_context(writers[output.suffix.lower()](partial, scored.schema))
                 writer.write_table(scored)
             except (pa.ArrowException, OSError) as error:
                 raise InputError(f"cannot write {output}: {first_line(error)}") from error
-            done = min(n, begin + ROWS_AT_ONCE)
+            update(min(n, begin + ROWS_AT_ONCE) / max(n, 1))
 
 
 def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from clickharvest.commands.terminal import screen
+    from clickharvest.model.prediction import RESULTS
+
     n = 1 if contexts is None else contexts.num_rows
     first = None if contexts is None else contexts.slice(0, math.ceil(MOST_ROWS / len(model.shown)))
     columns = [] if model.encoder is None else list(model.encoder.columns[:MOST_COLUMNS])

@@ -7,36 +7,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 
 from clickharvest.commands.choices import choice, learner_names
-from clickharvest.commands.options import LogOptions
-from clickharvest.commands.terminal import screen
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import ClickLog
-from clickharvest.model.propensities import Propensities, load_propensities
-from clickharvest.progress import Monitor, silent
-from clickharvest.rank.comparison import (
-    LOGGED,
-    NAIVE,
-    NEW,
-    Comparison,
-    compare_rankers,
-    split_lists,
-    take_lists,
-)
-from clickharvest.rank.data import RankingData
+from clickharvest.extras import require
 from clickharvest.rank.endings import LEARNERS
-from clickharvest.rank.estimates import Estimate, ranks
-from clickharvest.rank.features import Array
-from clickharvest.rank.learners import TrainedRanker, train_ranker
-from clickharvest.rank.metrics import ranking_metrics
-from clickharvest.rank.tables import read_clicks, read_grades
 from clickharvest.words import count
+
+if TYPE_CHECKING:
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
+    from clickharvest.rank.comparison import Comparison
+    from clickharvest.rank.data import RankingData
+    from clickharvest.rank.estimates import Estimate
+    from clickharvest.rank.features import Array
+    from clickharvest.rank.learners import TrainedRanker
 
 RANKER = "The ranker"
 BY_QUERY = ("ndcg@10", "map")
@@ -104,7 +94,7 @@ class RankOptions:
     seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER)] = 0
 
     def check(self, output: Path | None) -> Path:
-        """Return the file to write, if the options make sense."""
+        """Return the file to write, if the options make sense and what they need is installed."""
         if output is None:
             raise InputError(f"nowhere to write the ranker: name a file with -o ranker{LEARNERS[self.learner]}")
         if output.suffix.lower() != LEARNERS[self.learner]:
@@ -115,6 +105,12 @@ class RankOptions:
             raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
+        if self.learner == "svm":
+            require("threadpoolctl", "rank", "--learner svm")
+        else:
+            require(self.learner, "boost", f"--learner {self.learner}")
+        if self.judgements is not None:
+            require("rax", "rank", "--judgements")
         return output
 
     @property
@@ -123,45 +119,62 @@ class RankOptions:
         return None if self.features is None else [part.strip() for part in self.features.split(",") if part.strip()]
 
 
-def run_rank(
+@with_options
+def rank(
     log: LogOptions,
-    documents: str,
-    options: RankOptions,
-    output: Path | None,
-    *,
-    as_json: bool = False,
-    monitor: Monitor = silent,
+    documents: Annotated[
+        str,
+        typer.Argument(
+            metavar="FEATURES",
+            help="Table of the log's query and doc columns, and a column for each feature.",
+            show_default=False,
+        ),
+    ],
+    ranker: RankOptions,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Train a ranker, judge it on held-out queries, write it: `clickharvest rank LOG FEATURES -o ranker.json`."""
-    target = options.check(output)
-    clip, cost = (_number(text, name) for text, name in ((options.clip, "--clip"), (options.cost, "--C")))
-    opened, propensities = _open(log, options.model, monitor)
-    clicks = read_clicks(opened, documents, propensities, features=options.feature_names)
-    held = split_lists(clicks.data, options.test_share, seed=options.seed)
+    """Train a ranker from clicks with propensities, and judge it on held-out queries.
+
+    Compares it by SNIPS with the logged order and with a ranker that takes clicks at face value, on the documents that
+    LOG showed for each query. Writes the ranker that was judged: svm as JSON with a weight for each feature, lightgbm
+    as .txt and xgboost as .json of their own.
+
+    Examples:
+
+      clickharvest rank clicks.parquet features.parquet --model model.safetensors -o ranker.json
+
+      clickharvest rank weighted.parquet features.csv --learner lightgbm --clip 0.05 -o ranker.txt
+    """
+    import numpy as np
+
+    from clickharvest.rank.comparison import LOGGED, NAIVE, NEW, compare_rankers, split_lists, take_lists
+    from clickharvest.rank.learners import train_ranker
+    from clickharvest.rank.tables import read_clicks, read_grades
+
+    target = ranker.check(output)
+    clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
+    opened, propensities = _open(log, ranker.model)
+    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names)
+    held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
     train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
     documents_held = np.repeat(held, np.diff(clicks.data.starts))
-    done = 0.0
-
-    def progress(task: str, share: float) -> None:
-        nonlocal done
-        done = share
-
     rankers: dict[str, TrainedRanker] = {}
     for name, part in ((NEW, train), (NAIVE, replace(train, propensity=np.ones_like(train.propensity)))):
-        with monitor(f"Training, {name}", lambda: done):
+        with show_progress(f"Training, {name}"):
             rankers[name] = train_ranker(
-                part, options.learner, names=clicks.features, C=cost, clip=clip, seed=options.seed, progress=progress
+                part, ranker.learner, names=clicks.features, C=cost, clip=clip, seed=ranker.seed, progress=show_progress
             )
-    scores = {name: ranker.predict(test.features) for name, ranker in rankers.items()}
+    scores = {name: one.predict(test.features) for name, one in rankers.items()}
     scores[LOGGED] = clicks.logged[documents_held]
-    found = compare_rankers(test, scores, clip=TEST_CLIP, level=options.level, seed=options.seed)
+    found = compare_rankers(test, scores, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
     judged = None
-    if options.judgements is not None:
-        judged = _judge(scores, read_grades(clicks, options.judgements)[documents_held], test, options.seed)
+    if ranker.judgements is not None:
+        judged = _judge(scores, read_grades(clicks, ranker.judgements)[documents_held], test, ranker.seed)
     rankers[NEW].save(target)
     told = {
         "file": str(target),
-        "learner": options.learner,
+        "learner": ranker.learner,
         **rankers[NEW].settings,
         "features": len(clicks.features),
         "train": _size(train),
@@ -173,16 +186,18 @@ def run_rank(
     if as_json:
         print(json.dumps(_finite(told), indent=2))
     else:
-        _print(told, found, judged, options.level)
+        _print(told, found, judged, ranker.level)
 
 
-def _open(log: LogOptions, model: Path | None, monitor: Monitor) -> tuple[ClickLog, Propensities | None]:
+def _open(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
     """Return the log, read with the context columns of the model, and the model."""
+    from clickharvest.model.propensities import load_propensities
+
     if model is None:
-        return log.read(monitor), None
+        return log.read(show_progress), None
     propensities = load_propensities(model)
     needed = () if propensities.encoder is None else propensities.encoder.columns
-    return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(monitor), propensities
+    return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
 
 
 def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: int) -> dict[str, Any]:
@@ -191,6 +206,11 @@ def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: 
     `relevant_rank` is what the clicks estimate under this name, the mean rank of a relevant document; the others are
     means over queries.
     """
+    import numpy as np
+
+    from clickharvest.rank.estimates import ranks
+    from clickharvest.rank.metrics import ranking_metrics
+
     relevant = grades >= 1
     some = np.add.reduceat(relevant, test.starts[:-1]) > 0
     if not some.any():
@@ -204,6 +224,11 @@ def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: 
 
 
 def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str, Any] | None, level: float) -> None:
+    from rich.table import Table
+
+    from clickharvest.commands.terminal import screen
+    from clickharvest.rank.comparison import LOGGED, NAIVE, NEW
+
     console = screen()
     chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
     sizes = [

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clickharvest.commands.options import COLUMNS, HarvestOptions, LogOptions
+from clickharvest.commands.options import (
+    COLUMNS,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    ModelPath,
+    OutputPath,
+    with_options,
+)
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.harvesting.interventions import is_interventions, read_interventions
-from clickharvest.model.propensities import Propensities, load_propensities
-from clickharvest.progress import Monitor, silent
 
 if TYPE_CHECKING:
+    from clickharvest.model.propensities import Propensities
     from clickharvest.report.evidence import Evidence
 
 ENDINGS = (".html", ".htm")
@@ -41,22 +48,25 @@ class ReportLogOptions(LogOptions):
     ] = ""
 
 
-def run_report(
-    model: Path,
+@with_options
+def report(
+    model: ModelPath,
     log: ReportLogOptions,
     units: HarvestOptions,
-    output: Path | None,
-    *,
-    title: str | None = None,
-    level: float = 0.95,
-    as_json: bool = False,
-    monitor: Monitor = silent,
+    output: OutputPath = None,
+    title: Annotated[str | None, typer.Option("--title", help="Title of the page.", show_default=False)] = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Read the model and its log, write the page and say where it is: `clickharvest report MODEL --log LOG -o FILE`.
+    """Write one HTML page on a model: the answer, curves to play with, checks, how to use it.
 
-    Raises:
-        InputError: a file cannot be read or written, or the log lacks the model's context columns.
+    The page needs no network. With --log it also tells what the log identifies, and compares with simpler estimates.
+
+    Example:
+
+      clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
+    from clickharvest.model.propensities import load_propensities
     from clickharvest.report.page import TITLE, write_report
 
     if output is None:
@@ -66,7 +76,7 @@ def run_report(
     loaded = load_propensities(model)
     if log.context is None and loaded.encoder is not None:
         log = replace(log, context=list(loaded.encoder.columns))
-    evidence = _evidence(loaded, log, units, monitor) if log.source else None
+    evidence = _evidence(loaded, log, units) if log.source else None
     today = date.today()
     size = write_report(
         output,
@@ -96,6 +106,8 @@ def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, outp
         clickharvest report m.safetensors --log 'my log.csv' --query q -o r.html
         clickharvest weigh 'my log.csv' m.safetensors --query q --clip auto -o weighted.parquet
     """
+    from clickharvest.harvesting.interventions import is_interventions
+
     roles, harvest = _flags(log), _flags(units)
     commands = {"report": ["report", path, "--log", log.source, *roles, *harvest, "-o", output]}
     if not is_interventions(log.source):
@@ -103,14 +115,17 @@ def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, outp
     return {name: shlex.join(["clickharvest", *words]) for name, words in commands.items()}
 
 
-def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions, monitor: Monitor) -> Evidence:
+def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions) -> Evidence:
+    from clickharvest.harvesting.interventions import is_interventions, read_interventions
     from clickharvest.report.evidence import gather_evidence
 
     name = Path(log.source).name or log.source
     if is_interventions(log.source):
-        return gather_evidence(read_interventions(log.source), model, name=name, monitor=monitor)
+        return gather_evidence(read_interventions(log.source), model, name=name, progress=show_progress)
     options = units.arguments(log)
-    return gather_evidence(log.read(monitor), model, name=name, traffic=units.shares, monitor=monitor, **options)
+    return gather_evidence(
+        log.read(show_progress), model, name=name, traffic=units.shares, progress=show_progress, **options
+    )
 
 
 def _flags(options: Any) -> list[str]:

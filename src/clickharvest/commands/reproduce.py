@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
+from clickharvest.extras import require
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from clickharvest.experiments import Experiment, Headline
     from clickharvest.experiments.families.corpora import CorpusSource
-    from clickharvest.experiments.runner.measuring import Failure, Tick
+    from clickharvest.experiments.runner.measuring import Failure
     from clickharvest.experiments.runner.publishing import Outcome
     from clickharvest.experiments.runner.store import Store
+
+NEEDED = {"altair": "plots", "vl_convert": "plots", "rax": "rank", "threadpoolctl": "rank", "sklearn": "rank"}
+"""Packages that experiments use, and the extras that bring them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,27 @@ class ReproduceOptions:
     ] = None
 
 
+@with_options
+def reproduce(
+    options: ReproduceOptions,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Experiments; all by default.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the paper's experiments, and what lies beyond it, and compare.
+
+    Finished runs are kept: an interrupted command goes on where it was. Exit code 1: a claim does not hold.
+
+    Examples:
+
+      clickharvest reproduce table-pbm --quick
+
+      clickharvest reproduce --corpus mq2007_part --jobs 8
+    """
+    run_reproduce(ids or [], options, as_json=as_json)
+
+
 def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: bool = False) -> None:
     """Run experiments: `clickharvest reproduce [ID …]`.
 
@@ -70,6 +96,8 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     from clickharvest.experiments.runner.store import Store
     from clickharvest.files import atomic_path
 
+    for package, extra in NEEDED.items():
+        require(package, extra, "reproduce")
     source = find_corpus(options.corpus)
     chosen, left_out = _choose(ids, source.name)
     quick, page = options.quick, options.page
@@ -102,7 +130,8 @@ def _measure(
     runs = [run for experiment, plan in plans for run in experiment.runs(plan)]
     jobs = default_jobs() if options.jobs is None else options.jobs
     try:
-        with _bar() as tick:
+        with show_progress("Measuring") as update:
+            tick = lambda done, total, last: update(done / max(total, 1), f"{done} of {total}, {last}")  # noqa: E731
             return measure_missing(runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, tick=tick)
     except KeyboardInterrupt as error:
         print(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.", file=sys.stderr)
@@ -180,25 +209,3 @@ def _cells(line: Headline) -> list[str]:
     sd = "/".join(spell(value, digits=3) for value in (line.ours_sd, line.clickshare_sd))
     numbers = (spell(value) for value in (line.paper, line.ours, line.clickshare))
     return [line.what, *numbers, str(line.runs), sd if sd != "-/-" else "-"]
-
-
-@contextmanager
-def _bar() -> Iterator[Tick | None]:
-    """Yield a function that shows how many runs are done, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("Measuring"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[last]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        job = progress.add_task("Measuring", total=None, last="")
-        yield lambda done, total, last: progress.update(job, total=total, completed=done, last=last[:30])

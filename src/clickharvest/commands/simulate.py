@@ -12,14 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.parquet as pq
 import typer
-from numpy.typing import NDArray
 
 from clickharvest import __version__
 from clickharvest.commands.choices import (
@@ -30,12 +25,15 @@ from clickharvest.commands.choices import (
     examination_names,
     repetition_names,
 )
-from clickharvest.commands.terminal import screen
+from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.progress import Monitor, silent
-from clickharvest.simulate import read_letor, simulate_ab_log, simulate_protocol
-from clickharvest.simulate.arxiv import simulate_arxiv
 from clickharvest.words import first_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 LOG, SWAP, RANKINGS, TRUTH, SETTINGS = (
     "log.parquet",
@@ -155,21 +153,42 @@ class _Made:
     truth: str
 
 
-def run_simulate(
-    simulator: SimulatorName,
-    options: SimulateOptions,
-    output: Path | None,
-    *,
-    force: bool = False,
-    as_json: bool = False,
-    monitor: Monitor = silent,
+@with_options
+def simulate(
+    simulation: SimulateOptions,
+    simulator: Annotated[
+        SimulatorName,
+        typer.Argument(help="The paper's protocol; a small A/B test; or an arXiv-like log with A/B and swaps."),
+    ] = SimulatorName.protocol,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the simulation that FOLDER holds.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Simulate, write the folder, and print what to do next: `clickharvest simulate … -o folder/`."""
+    """Simulate a log with known truth, to try methods on.
+
+    Writes log.parquet, truth.parquet, settings.json and, where several rankers are known, rankings.parquet.
+
+    Examples:
+
+      clickharvest simulate -o simulated --sweeps 5 --traffic 80,15,5
+
+      clickharvest simulate --corpus mq2007.txt.gz --clicks trust -o simulated
+
+      clickharvest simulate arxiv -o arxiv
+    """
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from clickharvest.commands.terminal import screen
+
     if output is None:
         raise InputError("nowhere to write the simulation: name a folder with -o simulated")
-    given = options.arguments(simulator)
+    given = simulation.arguments(simulator)
     _check_folder(output, force)
-    with monitor("Simulating", lambda: None):
+    with show_progress("Simulating"):
         made = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}[simulator](given, output)
         about = {"clickharvest": __version__, "simulator": simulator.value, "truth": made.truth, **made.settings}
         with _whole_folder(output, force) as partial:
@@ -193,6 +212,9 @@ def run_simulate(
 
 
 def _protocol(given: dict[str, Any], output: Path) -> _Made:
+    from clickharvest.simulate.letor import read_letor
+    from clickharvest.simulate.protocol import simulate_protocol
+
     corpus_options = {name: given.pop(name) for name in ("threshold", "cache") if name in given}
     path, rows, documents = given.pop("corpus", SYNTHETIC), given.pop("rows", False), given.pop("documents", False)
     if path == SYNTHETIC:
@@ -236,6 +258,10 @@ def _protocol(given: dict[str, Any], output: Path) -> _Made:
 
 
 def _ab(given: dict[str, Any], output: Path) -> _Made:
+    import numpy as np
+
+    from clickharvest.simulate.ab_test import simulate_ab_log
+
     log, truth = simulate_ab_log(**given)
     tables = {LOG: log, TRUTH: _truth_table({"device": np.array(truth.contexts)}, truth.examination)}
     told = f"{TRUTH}: the true examination on desktop and mobile, 1 at position 1."
@@ -243,6 +269,10 @@ def _ab(given: dict[str, Any], output: Path) -> _Made:
 
 
 def _arxiv(given: dict[str, Any], output: Path) -> _Made:
+    import pyarrow.compute as pc
+
+    from clickharvest.simulate.arxiv import simulate_arxiv
+
     simulation = simulate_arxiv(**given)
     held_out = simulation.pages(split="test")
     columns = ("category", "query_len", "ord_in_session", "results")
@@ -250,7 +280,7 @@ def _arxiv(given: dict[str, Any], output: Path) -> _Made:
     contexts |= {name: getattr(simulation, name)[held_out] for name in columns}
     swapped = simulation.log["swap"]
     tables = {
-        LOG: simulation.log.filter(pa.compute.invert(swapped)),
+        LOG: simulation.log.filter(pc.invert(swapped)),
         SWAP: simulation.log.filter(swapped),
         RANKINGS: simulation.rankings,
         TRUTH: _truth_table(contexts, simulation.examination[held_out]),
@@ -262,6 +292,9 @@ def _arxiv(given: dict[str, Any], output: Path) -> _Made:
 
 def _truth_table(contexts: Mapping[str, NDArray[Any]], examination: NDArray[np.float64]) -> pa.Table:
     """Return one row per context and position."""
+    import numpy as np
+    import pyarrow as pa
+
     n, positions = examination.shape
     columns = {name: np.repeat(values, positions) for name, values in contexts.items()}
     place = np.tile(np.arange(1, positions + 1), n)

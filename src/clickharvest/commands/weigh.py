@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clickharvest.commands.options import LogOptions
-from clickharvest.commands.terminal import screen
+from clickharvest.commands.options import JsonFlag, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.logs.sources import file_format
-from clickharvest.model.propensities import Propensities, load_propensities
-from clickharvest.progress import Monitor, silent
-from clickharvest.weights import Clip, weigh_to_parquet
+
+if TYPE_CHECKING:
+    from clickharvest.model.propensities import Propensities
+    from clickharvest.weights import Clip
 
 WEIGHTS = "The weights"
 
@@ -60,24 +59,37 @@ class WeighOptions:
         return number
 
 
-def run_weigh(
+@with_options
+def weigh(
     log: LogOptions,
-    model: Path,
-    options: WeighOptions,
-    output: Path | None,
-    *,
-    as_json: bool = False,
-    monitor: Monitor = silent,
+    model: ModelPath,
+    weights: WeighOptions,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Weigh a log into a Parquet file and print what the weights are worth."""
+    """Add propensities and inverse-propensity weights to a log.
+
+    Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
+    propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks with it. The
+    context columns are those of the model. Positions without an estimate use the last one above them.
+
+    Example:
+
+      clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet
+    """
+    from clickharvest.commands.terminal import screen
+    from clickharvest.logs.sources import file_format
+    from clickharvest.model.propensities import load_propensities
+    from clickharvest.weights import weigh_to_parquet
+
     if output is None:
         raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
-    clip = options.least_propensity
+    clip = weights.least_propensity
     propensities = load_propensities(model)
-    clicks = replace(log, context=_context(log, propensities)).read(monitor)
-    report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=options.normalise)
+    clicks = replace(log, context=_context(log, propensities)).read(show_progress)
+    report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=weights.normalise)
     if as_json:
         print(json.dumps({"file": str(output), **report.to_dict()}))
     else:

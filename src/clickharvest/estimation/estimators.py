@@ -7,7 +7,7 @@ Parameters go into the constructor and are kept as they are; `fit` learns, what 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -31,9 +31,9 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities, data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
+from clickharvest.progress import Progress, silent
 
 Intervals = Literal["bootstrap", "sandwich"]
-Progress = Callable[[str, float], None]
 Array = NDArray[np.float64]
 
 AUTO: tuple[dict[str, Any], ...] = (
@@ -68,7 +68,7 @@ class _Estimator(Parameterised):
     intervals: Intervals | None
     replicates: int
     seed: int
-    progress: Progress | None
+    progress: Progress
     propensities_: Propensities
 
     def __str__(self) -> str:
@@ -87,9 +87,6 @@ class _Estimator(Parameterised):
         kind = OBJECTIVES.find(self.objective)
         options = {name: value for name in kind.options() if (value := getattr(self, name, None)) is not None}
         return kind.alternatives(sample, **options)
-
-    def _tick(self, task: str) -> Callable[[float], None] | None:
-        return None if self.progress is None else lambda share: self.progress and self.progress(task, share)
 
     def _finish(
         self,
@@ -139,7 +136,8 @@ class _Estimator(Parameterised):
         return solution.params[best], solution.status[best]
 
     def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
-        return fit.solve(starts, weights, penalty)
+        with self.progress("Fitting"):
+            return fit.solve(starts, weights, penalty)
 
     def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
         if self.intervals is None:
@@ -149,11 +147,12 @@ class _Estimator(Parameterised):
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None
         if self.intervals == "sandwich":
-            covariance = sandwich(fit, flat, penalty)
+            with self.progress("Error bars"):
+                covariance = sandwich(fit, flat, penalty)
             return normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
         if self.intervals == "bootstrap":
-            tick = self._tick("Bootstrap")
-            return bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, tick=tick)
+            with self.progress("Bootstrap") as update:
+                return bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
         raise InputError(f"no intervals {self.intervals!r}: expected bootstrap, sandwich or None")
 
 
@@ -167,7 +166,7 @@ class PBM(_Estimator):
         intervals: `"bootstrap"`, `"sandwich"` or None.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
-        progress: called with what is being done and how much of it is.
+        progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
 
     Example:
         >>> from clickharvest import harvest, read_log
@@ -187,7 +186,7 @@ class PBM(_Estimator):
         intervals: Intervals | None = "bootstrap",
         replicates: int = 1_000,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress = silent,
     ) -> None:
         self.objective, self.anchor, self.weighting = objective, anchor, weighting
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
@@ -233,7 +232,7 @@ class CPBM(_Estimator):
         intervals: `"bootstrap"`, `"sandwich"` or None.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
-        progress: called with what is being done and how much of it is.
+        progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
 
     Example:
         >>> from clickharvest import harvest, read_log
@@ -265,7 +264,7 @@ class CPBM(_Estimator):
         intervals: Intervals | None = "bootstrap",
         replicates: int = 1_000,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress = silent,
     ) -> None:
         self.curve, self.objective, self.penalty, self.anchor = curve, objective, penalty, anchor
         self.relevance, self.weighting, self.rank, self.width = relevance, weighting, rank, width
@@ -298,11 +297,11 @@ class CPBM(_Estimator):
             return super()._solve(fit, starts, weights, penalty)
         if self.optimiser != "adam":
             raise InputError(f"no optimiser {self.optimiser!r}: expected lbfgs or adam")
-        tick = self._tick("Training")
-        if not self.early_stopping:
-            return fit.train(starts, weights, None, penalty, tick=tick)
-        aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
-        return fit.train(starts, weights * (1 - aside), weights * aside, penalty, tick=tick)
+        with self.progress("Training") as update:
+            if not self.early_stopping:
+                return fit.train(starts, weights, None, penalty, update=update)
+            aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
+            return fit.train(starts, weights * (1 - aside), weights * aside, penalty, update=update)
 
     def _choose_objective(self, curves: Sequence[Curve], sample: Sample) -> _Choice:
         """Return the curve and penalty of the objective whose examination explains unseen queries best.
@@ -331,14 +330,15 @@ class CPBM(_Estimator):
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         if self.penalty != "auto" and len(curves) == 1:
             return _Choice(fits[curves[0]], float(self.penalty), told=objective.about)
-        judged = cross_validate(
-            fits.__getitem__,
-            curves,
-            penalties=None if self.penalty == "auto" else (float(self.penalty),),
-            folds=self.folds,
-            seed=self.seed,
-            tick=self._tick("Cross-validation"),
-        )
+        with self.progress("Cross-validation") as update:
+            judged = cross_validate(
+                fits.__getitem__,
+                curves,
+                penalties=None if self.penalty == "auto" else (float(self.penalty),),
+                folds=self.folds,
+                seed=self.seed,
+                update=update,
+            )
         best = next(candidate for candidate in judged if candidate.chosen)
         curve = next(curve for curve in curves if curve.spec == best.curve)
         return _Choice(fits[curve], best.penalty, tuple(judged), objective.about)

@@ -22,9 +22,10 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from clickharvest.estimation.objectives.base import Objective
-from clickharvest.estimation.optimise import Rows, Solution, Tick, descend, minimise
+from clickharvest.estimation.optimise import Rows, Solution, descend, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Curve, Params
+from clickharvest.progress import Update, ignore
 
 Array = NDArray[np.float64]
 
@@ -158,7 +159,7 @@ class Fit:
         *,
         root: Array | None = None,
         tolerance: float = 1e-5,
-        tick: Tick | None = None,
+        update: Update = ignore,
     ) -> Solution:
         """Minimise the loss of each problem of a batch by L-BFGS.
 
@@ -168,17 +169,17 @@ class Fit:
             penalty: λ of each problem, [B].
             root: a matrix L: the problem is solved for z in θ = start + L z, [n, n].
             tolerance: largest gradient component (with respect to θ, or to z) at convergence.
-            tick: called with the share of problems done.
+            update: called with the share of problems done.
         """
         batch = partial(self._in_parts, weights=weights, penalty=penalty)
         if root is None:
-            return minimise(batch, start, tolerance=tolerance, tick=tick)
+            return minimise(batch, start, tolerance=tolerance, update=update)
 
         def rounded(z: Array, rows: Rows) -> tuple[Array, Array]:
             value, grad = batch(start[rows] + z @ root.T, rows)
             return value, grad @ root
 
-        solution = minimise(rounded, np.zeros_like(start), tolerance=tolerance, tick=tick)
+        solution = minimise(rounded, np.zeros_like(start), tolerance=tolerance, update=update)
         return replace(solution, params=start + solution.params @ root.T)
 
     def train(
@@ -190,7 +191,7 @@ class Fit:
         *,
         rate: float = 0.03,
         epochs: int = 1_000,
-        tick: Tick | None = None,
+        update: Update = ignore,
     ) -> Solution:
         """Minimise the loss of each problem by Adam, stopping early on the queries held out (weights [B, queries])."""
         with jax.enable_x64(True):
@@ -198,7 +199,7 @@ class Fit:
             aside = None
             if held_out is not None:
                 aside = (*self._inputs, self._padded(held_out), np.zeros(len(penalty)), self.scale)
-            return descend(self._loss, start, inputs, aside, rate=rate, epochs=epochs, tick=tick)
+            return descend(self._loss, start, inputs, aside, rate=rate, epochs=epochs, update=update)
 
     def held_out(self, flat: Array, weights: Array) -> Array:
         """Return the log likelihood of each problem's parameters on weighted queries, [B]."""

@@ -19,10 +19,11 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from clickharvest.progress import Update, ignore
+
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 ValueAndGrad = Callable[[Array, Rows], tuple[Array, Array]]
-Tick = Callable[[float], None]
 
 
 class Status(StrEnum):
@@ -65,7 +66,7 @@ def minimise(
     tolerance: float = 1e-5,
     max_iterations: int = 500,
     memory: int = 10,
-    tick: Tick | None = None,
+    update: Update = ignore,
 ) -> Solution:
     """Minimise each problem of a batch by L-BFGS with backtracking.
 
@@ -76,7 +77,7 @@ def minimise(
         tolerance: a problem has converged when its largest gradient component is below this.
         max_iterations: at most so many steps.
         memory: pairs of steps and gradient changes that shape the next step.
-        tick: called with the share of problems that are done.
+        update: called with the share of problems that are done.
 
     Example:
         >>> quadratic = lambda p, rows: (((p - rows[:, None]) ** 2).sum(1), 2 * (p - rows[:, None]))
@@ -97,8 +98,7 @@ def minimise(
             if status[i] is None and (flat[i] or not finite[i]):
                 status[i] = Status.converged if finite[i] else Status.not_finite
         active = np.flatnonzero([s is None for s in status])
-        if tick is not None:
-            tick(1 - len(active) / batch)
+        update(1 - len(active) / batch)
         if not len(active) or taken == max_iterations:
             break
         iterations[active] += 1
@@ -179,7 +179,7 @@ def descend(
     epochs: int = 1_000,
     patience: int = 100,
     every: int = 20,
-    tick: Tick | None = None,
+    update: Update = ignore,
 ) -> Solution:
     """Minimise each problem of a batch by Adam, keeping the parameters with the best held-out loss.
 
@@ -192,7 +192,7 @@ def descend(
         epochs: at most so many full-batch steps.
         patience: stop when no problem has improved for so many.
         every: steps between two looks at the held-out loss.
-        tick: called with the share of the epochs that is done.
+        update: called with the share of the epochs that is done.
 
     Example:
         >>> solution = descend(lambda p, at: jnp.sum((p - at) ** 2, axis=1), np.zeros((1, 1)), (jnp.asarray(3.0),))
@@ -212,8 +212,7 @@ def descend(
         best_value = np.where(better, np.asarray(aside), best_value)
         best_loss = np.where(better, np.asarray(value), best_loss)
         seen = np.where(better, done, seen)
-        if tick is not None:
-            tick(min(1.0, done / epochs))
+        update(min(1.0, done / epochs))
     early = held_out is not None and done < epochs
     status = [
         Status.not_finite if not np.isfinite(v) else Status.stopped_early if early else Status.finished

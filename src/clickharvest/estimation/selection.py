@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
 from clickharvest.model.curves import Constant, Curve
+from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
@@ -64,7 +65,7 @@ def cross_validate(
     penalties: Sequence[float] | None = None,
     folds: int = 5,
     seed: int = 0,
-    tick: Callable[[float], None] | None = None,
+    update: Update = ignore,
 ) -> list[Candidate]:
     """Judge curves and penalties, best marked as chosen.
 
@@ -74,7 +75,7 @@ def cross_validate(
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
         folds: number of folds.
         seed: seed of the folds and starts.
-        tick: called with the share of the work done.
+        update: called with the share of the work done.
     """
     judged: list[Candidate] = []
     for done, curve in enumerate(curves):
@@ -82,23 +83,24 @@ def cross_validate(
         aside = fold_weights(fit.n_clusters, min(folds, fit.n_clusters), seed)
         free = isinstance(curve, Constant)
         grid = (0.0,) if free else PENALTIES if penalties is None else tuple(penalties)
-        own = _judge(fit, grid, aside, seed)
+        begin, end = done / len(curves), (done + 1) / len(curves)
+        middle = end if free or penalties is not None else begin + (end - begin) * len(grid) / (len(grid) + 2)
+        own = _judge(fit, grid, aside, seed, part_of(update, begin, middle))
         if penalties is None and not free:
             best = max(own, key=lambda candidate: candidate.score).penalty
-            own += _judge(fit, (best / np.sqrt(10), best * np.sqrt(10)), aside, seed)
+            own += _judge(fit, (best / np.sqrt(10), best * np.sqrt(10)), aside, seed, part_of(update, middle, end))
         judged += sorted(own, key=lambda candidate: candidate.penalty)
-        if tick is not None:
-            tick((done + 1) / len(curves))
+        update(end)
     best = max(range(len(judged)), key=lambda i: judged[i].score)
     return [Candidate(c.curve, c.penalty, c.score, c.se, i == best) for i, c in enumerate(judged)]
 
 
-def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int) -> list[Candidate]:
+def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[Candidate]:
     folds = len(aside)
     weights = np.tile(1.0 - aside, (len(penalties), 1))
     penalty = np.repeat(np.asarray(penalties, dtype=np.float64), folds)
     start = np.tile(fit.starts(1, seed), (len(penalty), 1))
-    solution = fit.solve(start, weights, penalty, tolerance=1e-4)
+    solution = fit.solve(start, weights, penalty, tolerance=1e-4, update=update)
     kept_aside = np.tile(aside, (len(penalties), 1))
     held_out = fit.held_out(solution.params, kept_aside).reshape(len(penalties), folds)
     scores = np.where(np.isfinite(held_out), held_out, -np.inf) / fit.scale

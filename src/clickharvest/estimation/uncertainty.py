@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.optimise import Tick
+from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
 
 def bootstrap(
-    fit: Fit, flat: Array, penalty: float, *, replicates: int = 1_000, seed: int = 0, tick: Tick | None = None
+    fit: Fit, flat: Array, penalty: float, *, replicates: int = 1_000, seed: int = 0, update: Update = ignore
 ) -> Array:
     """Refit with Poisson(1) weights on the queries, starting from the fit, and return the parameters [replicates, n].
 
@@ -28,7 +28,7 @@ def bootstrap(
         penalty: the penalty of the fit.
         replicates: number of replicates.
         seed: seed of the weights.
-        tick: called with the share of replicates done.
+        update: called with the share of replicates done.
     """
     random = np.random.default_rng(seed)
     root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
@@ -37,10 +37,9 @@ def bootstrap(
     for begin in range(0, replicates, size):
         count = min(size, replicates - begin)
         weights = random.poisson(1.0, (count, fit.n_clusters)).astype(np.float64)
-        solution = fit.solve(np.tile(flat, (count, 1)), weights, np.full(count, penalty), root=root)
+        part = part_of(update, begin / replicates, (begin + count) / replicates)
+        solution = fit.solve(np.tile(flat, (count, 1)), weights, np.full(count, penalty), root=root, update=part)
         parts.append(solution.params[np.isfinite(solution.value)])
-        if tick is not None:
-            tick((begin + count) / replicates)
     return np.concatenate(parts)
 
 

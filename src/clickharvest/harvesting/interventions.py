@@ -136,12 +136,12 @@ def describe(exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[st
 
 def is_interventions(path: str | Path) -> bool:
     """Whether a path is a Parquet file with the columns of interventions."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = Path(path)
     if not path.is_file() or path.suffix.lower() not in (".parquet", ".pq"):
         return False
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         return set(COLUMNS) <= set(pq.read_schema(path).names)
     except (pa.ArrowException, OSError):

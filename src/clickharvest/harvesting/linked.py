@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import ArrayLike, NDArray
 
 
 def linked_positions(
@@ -42,11 +40,18 @@ def linked_positions(
     won, lost = np.asarray(clicks) > 0, np.asarray(other_clicks) > 0
     nodes, codes = np.unique(np.concatenate([[anchor], k, other_k]), return_inverse=True)
     start, end = codes[1 : len(k) + 1], codes[len(k) + 1 :]
-    rows = np.concatenate([start[won], end[lost]])
-    columns = np.concatenate([end[won], start[lost]])
-    arrows = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(nodes), len(nodes)))
-    _, component = connected_components(arrows, directed=True, connection="strong")
-    return tuple(int(node) for node in nodes[component == component[codes[0]]])
+    tail = np.concatenate([start[won], end[lost]])
+    head = np.concatenate([end[won], start[lost]])
+    here = np.arange(len(nodes)) == codes[0]
+    return tuple(int(node) for node in nodes[_reached(here, tail, head) & _reached(here, head, tail)])
+
+
+def _reached(here: NDArray[np.bool_], tail: NDArray[np.intp], head: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return what can be reached along arrows from tail to head, [nodes]."""
+    reached = here.copy()
+    while not reached[head[reached[tail]]].all():
+        reached[head[reached[tail]]] = True
+    return reached
 
 
 def longest_linked_prefix(positions: Sequence[int], linked: Iterable[int]) -> int:

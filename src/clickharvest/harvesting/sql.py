@@ -29,7 +29,7 @@ def to_sql(table: ir.Table, dialect: str) -> str:
           *
         FROM "shop"."clicks"
     """
-    if dialect not in COMPILERS:
+    if dialect not in DIALECTS:
         raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
     return compile_for(table, dialect)
 

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import ibis
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
+from clickharvest.extras import require
 from clickharvest.logs.ibis_inside import compile_on, sql_types
-from clickharvest.progress import Monitor, silent
+from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pyarrow as pa
 
 SPARK_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
@@ -42,14 +42,14 @@ class Engine:
 
     Args:
         backend: an Ibis connection.
-        monitor: what shows progress on long work; silent by default.
+        progress: what shows progress on long work; silent by default.
     """
 
     name = "ibis"
 
-    def __init__(self, backend: Any, *, monitor: Monitor = silent) -> None:
+    def __init__(self, backend: Any, *, progress: Progress = silent) -> None:
         self.backend = backend
-        self.monitor = monitor
+        self.progress = progress
 
     def fetch(self, table: ir.Table, *, task: str) -> pa.Table:
         """Run an expression and return its rows as an Arrow table."""
@@ -73,7 +73,7 @@ class Engine:
         with self.running(task):
             return self._keep(table, f"clickharvest_{uuid.uuid4().hex}")
 
-    def progress(self) -> float | None:
+    def fraction(self) -> float | None:
         """How much of the running query is done, in [0, 1]; None where the engine cannot tell."""
         return None
 
@@ -81,7 +81,7 @@ class Engine:
     def running(self, task: str) -> Iterator[None]:
         """Show progress while the block runs, and turn the engine's failures into one-line errors."""
         try:
-            with self.monitor(task, self.progress):
+            with self.progress(task, self.fraction):
                 yield
         except ClickharvestError:
             raise
@@ -96,6 +96,8 @@ class Engine:
         return table
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
+        import pyarrow.parquet as pq
+
         rows = 0
         with self.backend.to_pyarrow_batches(table, chunk_size=500_000) as batches:
             schema = batches.schema.with_metadata({"clickharvest": metadata})
@@ -112,7 +114,7 @@ class DuckDBEngine(Engine):
     Args:
         memory_limit: such as `"2GB"`; DuckDB's default is 80 % of the machine's memory.
         temp_directory: where to spill; a directory of its own, removed at exit, by default.
-        monitor: what shows progress on long work; silent by default.
+        progress: what shows progress on long work; silent by default.
 
     Example:
         >>> engine = DuckDBEngine(memory_limit="500MB")
@@ -127,9 +129,9 @@ class DuckDBEngine(Engine):
         *,
         memory_limit: str | None = None,
         temp_directory: str | Path | None = None,
-        monitor: Monitor = silent,
+        progress: Progress = silent,
     ) -> None:
-        super().__init__(ibis.duckdb.connect(), monitor=monitor)
+        super().__init__(ibis.duckdb.connect(), progress=progress)
         if temp_directory is None:
             temp_directory = tempfile.mkdtemp(prefix="clickharvest-")
             weakref.finalize(self, shutil.rmtree, temp_directory, ignore_errors=True)
@@ -146,7 +148,7 @@ class DuckDBEngine(Engine):
             ) from error
         self.backend.con.execute("SET enable_progress_bar_print = false")
 
-    def progress(self) -> float | None:
+    def fraction(self) -> float | None:
         """How much of the running query is done, in [0, 1]; None where DuckDB cannot tell."""
         percent = self.backend.con.query_progress()
         return percent / 100 if percent >= 0 else None
@@ -190,7 +192,7 @@ class SparkEngine(Engine):
     Args:
         master: a Spark master URL, such as `"spark://host:7077"` or `"yarn"`; `"local[*]"` by default.
         memory_limit: memory of the driver, such as `"4g"`.
-        monitor: what shows progress on long work; silent by default.
+        progress: what shows progress on long work; silent by default.
 
     Raises:
         EngineError: PySpark is not installed, or Java is missing or too old.
@@ -199,17 +201,12 @@ class SparkEngine(Engine):
     name = "spark"
 
     def __init__(
-        self, *, master: str | None = None, memory_limit: str | None = None, monitor: Monitor = silent
+        self, *, master: str | None = None, memory_limit: str | None = None, progress: Progress = silent
     ) -> None:
         check_java()
-        try:
-            from pyspark.sql import SparkSession
-        except ImportError as error:
-            raise EngineError(
-                "the Spark engine needs PySpark: install it with pip install 'clickharvest[spark]'"
-            ) from error
+        sql = require("pyspark.sql", "spark", "the Spark engine", error=EngineError)
         builder = (
-            SparkSession.builder.appName("clickharvest")
+            sql.SparkSession.builder.appName("clickharvest")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "ERROR")
@@ -223,11 +220,11 @@ class SparkEngine(Engine):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 self.session = builder.getOrCreate()
-                super().__init__(ibis.pyspark.connect(self.session), monitor=monitor)
+                super().__init__(ibis.pyspark.connect(self.session), progress=progress)
         except Exception as error:
             raise EngineError(f"Spark did not start: {first_line(error)}") from error
 
-    def progress(self) -> float | None:
+    def fraction(self) -> float | None:
         """Finished tasks of the active stages over all of their tasks."""
         tracker = self.session.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
@@ -257,6 +254,9 @@ class SparkEngine(Engine):
 
         On a cluster the executors may write to disks of their own, so there all rows come through the driver's memory.
         """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         schema = table.schema().to_pyarrow().with_metadata({"clickharvest": metadata})
         if not self._is_local():
             fetched = self._frame(table).toArrow().cast(schema)

@@ -1,11 +1,12 @@
-"""All that is used of Ibis beyond its documented interface, in one place: what to look at when Ibis changes."""
+"""All that is used of Ibis beyond its documented interface, in one place: what to look at when Ibis changes.
+
+Ibis is imported when it is used, so that help can list the dialects without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-import ibis
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -20,18 +21,18 @@ COMPILERS = {
 """Ibis's name for the compiler of each dialect."""
 
 
-class _SparkOptions(ibis.config.Config):  # type: ignore[misc]
-    """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
-
-    treat_nan_as_null: bool = False
-
-
 def compile_for(table: ir.Table, dialect: str) -> str:
     """Return an expression as SQL of a dialect without a connection, which `ibis.to_sql` asks some dialects for."""
+    import ibis
     import ibis.backends.sql.compilers as compilers
 
+    class SparkOptions(ibis.config.Config):  # type: ignore[misc]
+        """What Ibis's Spark compiler reads, which Ibis itself only sets where PySpark is installed and loaded."""
+
+        treat_nan_as_null: bool = False
+
     if dialect == "spark" and ibis.options.pyspark is None:
-        ibis.options.pyspark = _SparkOptions()
+        ibis.options.pyspark = SparkOptions()
     compiler = getattr(compilers, COMPILERS[dialect])()
     return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
 

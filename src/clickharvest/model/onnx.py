@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clickharvest import __version__
-from clickharvest.errors import InputError
+from clickharvest.extras import require
 from clickharvest.files import atomic_path
 from clickharvest.model.curves import Params
 from clickharvest.model.trace import Program, Step, trace_curve
@@ -52,10 +52,7 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
         >>> onnxruntime.InferenceSession(path).run(None, {"x": np.zeros((1, 0), dtype=np.float32)})[0]
         array([[1. , 0.5]], dtype=float32)
     """
-    try:
-        import onnx
-    except ImportError as error:
-        raise InputError("export to ONNX needs the package onnx: pip install 'clickharvest[onnx]'") from error
+    onnx = require("onnx", "onnx", "export to ONNX")
     curve = propensities.curve
     graph = _Graph()
     log_p = graph.add_program(

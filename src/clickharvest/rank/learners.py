@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from clickharvest.errors import InputError
+from clickharvest.extras import require
 from clickharvest.files import atomic_path
+from clickharvest.progress import Progress, Update, silent
 from clickharvest.rank.boosting import PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
 from clickharvest.rank.data import RankingData
@@ -78,7 +79,7 @@ class TrainedRanker:
         if self.learner == "svm":
             return x.times(self.model)
         if self.learner == "xgboost":
-            xgboost = _library("xgboost")
+            xgboost = require("xgboost", "boost", "the learner xgboost")
             return np.asarray(self.model.predict(xgboost.DMatrix(x.matrix, feature_names=list(self.features))), float)
         return np.asarray(self.model.predict(x.matrix), np.float64)
 
@@ -104,7 +105,7 @@ def train_ranker(
     clip: float | None = None,
     settings: BoostSettings | None = None,
     seed: int = 0,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = silent,
 ) -> TrainedRanker:
     """Train a ranker from clicks with propensities.
 
@@ -118,7 +119,7 @@ def train_ranker(
             effective sample size at half of the clicks (`choose_clip`).
         settings: how trees are grown.
         seed: seed of folds and of libraries.
-        progress: called with what is being done and how much of it is.
+        progress: shows what is being done, see `clickharvest.progress`; nothing by default.
 
     Raises:
         InputError: there is no such learner, or its library is not installed.
@@ -144,7 +145,7 @@ def train_ranker(
         raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
     grow = settings or BoostSettings(seed=seed)
     train = train_lightgbm if learner == "lightgbm" else train_xgboost
-    model, used = train(data, names=columns, clip=clip, settings=grow)
+    model, used = train(data, names=columns, clip=clip, settings=grow, progress=progress)
     return TrainedRanker(learner, columns, {"clip": used}, model)
 
 
@@ -154,9 +155,10 @@ def train_lightgbm(
     names: Sequence[str] | None = None,
     clip: float | None = None,
     settings: BoostSettings | None = None,
+    progress: Progress = silent,
 ) -> tuple[Any, float]:
     """Grow trees with LightGBM on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
-    lightgbm = _library("lightgbm")
+    lightgbm = require("lightgbm", "boost", "the learner lightgbm")
     grow = settings or BoostSettings()
     objective = PairwiseObjective()
     parts, used = _parts(data, clip, grow)
@@ -179,14 +181,15 @@ def train_lightgbm(
                 part.features.matrix, labels, group=sizes, feature_name=given, reference=sets[0] if sets else None
             )
         )
-    booster = lightgbm.train(
-        parameters,
-        sets[0],
-        num_boost_round=grow.rounds,
-        valid_sets=sets[1:],
-        feval=objective.metric,
-        callbacks=[lightgbm.early_stopping(grow.patience, verbose=False)],
-    )
+    with progress("Growing trees") as update:
+        booster = lightgbm.train(
+            parameters,
+            sets[0],
+            num_boost_round=grow.rounds,
+            valid_sets=sets[1:],
+            feval=_counted(objective.metric, grow.rounds, update),
+            callbacks=[lightgbm.early_stopping(grow.patience, verbose=False)],
+        )
     return booster, used
 
 
@@ -196,9 +199,10 @@ def train_xgboost(
     names: Sequence[str] | None = None,
     clip: float | None = None,
     settings: BoostSettings | None = None,
+    progress: Progress = silent,
 ) -> tuple[Any, float]:
     """Grow trees with XGBoost on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
-    xgboost = _library("xgboost")
+    xgboost = require("xgboost", "boost", "the learner xgboost")
     grow = settings or BoostSettings()
     objective = PairwiseObjective()
     parts, used = _parts(data, clip, grow)
@@ -217,17 +221,31 @@ def train_xgboost(
         xgboost.DMatrix(part.features.matrix, labels, group=np.diff(part.starts), feature_names=given)
         for part, labels in parts
     ]
-    booster = xgboost.train(
-        parameters,
-        sets[0],
-        num_boost_round=grow.rounds,
-        obj=objective,
-        evals=[(sets[1], "held_out")],
-        custom_metric=objective.metric,
-        early_stopping_rounds=grow.patience,
-        verbose_eval=False,
-    )
+    with progress("Growing trees") as update:
+        booster = xgboost.train(
+            parameters,
+            sets[0],
+            num_boost_round=grow.rounds,
+            obj=objective,
+            evals=[(sets[1], "held_out")],
+            custom_metric=_counted(objective.metric, grow.rounds, update),
+            early_stopping_rounds=grow.patience,
+            verbose_eval=False,
+        )
     return booster[: booster.best_iteration + 1], used
+
+
+def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callable[..., Any]:
+    """Return a metric that also tells how many rounds are done: libraries call it once after each."""
+    done = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal done
+        done += 1
+        update(done / rounds, f"round {done:,}")
+        return metric(*arguments)
+
+    return counted
 
 
 def _parts(
@@ -272,10 +290,3 @@ def _plain_names(names: Sequence[str]) -> list[str]:
     """Return names that LightGBM takes: it refuses some characters, and spaces would break its text."""
     plain = ["".join(c if c.isalnum() or c in "_-." else "_" for c in name) for name in names]
     return plain if len(set(plain)) == len(plain) else [f"{name}_{j}" for j, name in enumerate(plain, 1)]
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(f"{name} is not installed: pip install 'clickharvest[boost]'") from error

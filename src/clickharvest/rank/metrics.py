@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.extras import require
 from clickharvest.rank.estimates import ranks
 from clickharvest.rank.features import Array, Index
 from clickharvest.rank.groups import padded
@@ -73,7 +74,8 @@ def ranking_metrics(
 
 def _by_rax(name: str, depth: int | None, places: Array, labels: Array, starts: Index) -> Array:
     import jax
-    import rax
+
+    rax = require("rax", "rank", f"the metric {name}")
 
     metric = rax.ndcg_metric if name == "ndcg" else rax.ap_metric
     sizes = np.diff(starts)

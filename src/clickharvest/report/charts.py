@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clickharvest.errors import InputError
+from clickharvest.extras import require
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
@@ -49,6 +50,7 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
         >>> [(row["curve"], row["position"], row["propensity"]) for row in chart.data.values]
         [('PBM', 1, 1.0), ('PBM', 2, 0.5)]
     """
+    require("altair", "plots", "a chart")
     import altair as alt
 
     named = _named(models)
@@ -100,6 +102,7 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
         >>> plot_overlap(interventions).data.values
         [{'position': 1, 'other': 2, 'units': 1, 'clicks': 3, 'effective': 2.25}]
     """
+    require("altair", "plots", "a chart")
     import altair as alt
 
     from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
@@ -145,6 +148,7 @@ def plot_importance(model: Any, contexts: Any = None, *, top: int = 20) -> alt.C
     Raises:
         InputError: the model has no context.
     """
+    require("altair", "plots", "a chart")
     import altair as alt
 
     propensities = _propensities(model)

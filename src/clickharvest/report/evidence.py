@@ -24,7 +24,7 @@ from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import ExposureKind, Interventions, UnitKind
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.model.propensities import Propensities, data_fingerprint
-from clickharvest.progress import Monitor, silent
+from clickharvest.progress import Progress, silent
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
 from clickharvest.weights import choose_clip, effective_sample_size, ips_weights
 
@@ -98,7 +98,7 @@ def gather_evidence(
     max_position: int | None = None,
     design: Design | None = None,
     traffic: Mapping[str, float] | None = None,
-    monitor: Monitor = silent,
+    progress: Progress = silent,
 ) -> Evidence:
     """Read from a log, or from interventions, everything that the report of a model says about it.
 
@@ -110,7 +110,7 @@ def gather_evidence(
         max_position: as in `harvest`.
         design: as in `harvest`.
         traffic: as in `diagnose`.
-        monitor: what shows progress.
+        progress: what shows progress.
 
     Raises:
         InputError: the log was read without the model's context columns.
@@ -129,9 +129,9 @@ def gather_evidence(
         clicked = _clicked(source, max_position)
     fitted_on = model.info.get("data")
     same = data_fingerprint(interventions) == fitted_on if isinstance(fitted_on, str) else None
-    with monitor("Checking the model", lambda: None):
+    with progress("Checking the model"):
         checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor))
-    with monitor("Fitting a PBM to compare with", lambda: None):
+    with progress("Fitting a PBM to compare with"):
         plain = model.encoder is None
         pbm = None if plain else PBM(anchor=anchor, intervals="sandwich").fit(interventions).propensities_
     propensity, clicks = _propensities_of(model, *clicked)

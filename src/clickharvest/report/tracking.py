@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clickharvest.errors import InputError
+from clickharvest.extras import require
 from clickharvest.model.propensities import Propensities
 from clickharvest.words import first_line
 
@@ -33,10 +34,7 @@ def log_to_mlflow(propensities: Propensities, model: Path) -> str:
     """
     from clickharvest.report.page import write_report
 
-    try:
-        import mlflow
-    except ImportError as error:
-        raise InputError("logging to MLflow needs its package: pip install 'clickharvest[mlflow]'") from error
+    mlflow = require("mlflow", "mlflow", "logging to MLflow")
     try:
         with mlflow.start_run(nested=mlflow.active_run() is not None) as run:
             mlflow.log_params(run_params(propensities))

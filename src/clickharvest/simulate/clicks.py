@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 
 CLICK_MODELS = ("pbm", "trust", "cascade")
+"""The click models by name."""
+
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""
 LEAST_TRUST = 0.9

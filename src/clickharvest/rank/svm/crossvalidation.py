@@ -7,7 +7,7 @@ chosen by looking at relevance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Self
@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 
 from clickharvest.errors import InputError
+from clickharvest.progress import Progress, Update, silent
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.estimates import off_policy
 from clickharvest.rank.svm.newton import HingeSolution, minimise_hinge
@@ -57,7 +58,7 @@ class PropensitySVMRankCV(LinearRanker):
         tol: relative duality gap of the final fit.
         max_iter: Newton steps of a fit, at most.
         seed: seed of the folds, and of the order of documents with equal scores.
-        progress: called with what is being done and how much of it is.
+        progress: shows the cross-validation, see `clickharvest.progress`; nothing by default.
 
     Attributes:
         C_: the C chosen.
@@ -85,7 +86,7 @@ class PropensitySVMRankCV(LinearRanker):
         tol: float = 1e-4,
         max_iter: int = 1_000,
         seed: int = 0,
-        progress: Callable[[str, float], None] | None = None,
+        progress: Progress = silent,
     ) -> None:
         self.costs, self.clips, self.evaluation_clip, self.folds = costs, clips, evaluation_clip, folds
         self.tol, self.max_iter, self.seed, self.progress = tol, max_iter, seed, progress
@@ -105,7 +106,10 @@ class PropensitySVMRankCV(LinearRanker):
             raise InputError("no C or clip to choose from: give one or more of each")
         for C in self.costs:
             check_costs(C, min(self.clips))
-        judged = self._judge(data) if len(self.costs) * len(self.clips) > 1 else []
+        judged = []
+        if len(self.costs) * len(self.clips) > 1:
+            with self.progress("Cross-validation") as update:
+                judged = self._judge(data, update)
         best = min(judged, key=lambda one: one.rank, default=RankCandidate(self.costs[0], self.clips[0], 0.0, 0.0))
         final = PropensitySVMRank(C=best.C, clip=best.clip, tol=self.tol, max_iter=self.max_iter).fit(data)
         self.candidates_ = [replace(one, chosen=one is best) for one in judged]
@@ -114,7 +118,7 @@ class PropensitySVMRankCV(LinearRanker):
         self.n_iter_, self.n_features_in_ = final.n_iter_, final.n_features_in_
         return self
 
-    def _judge(self, data: RankingData) -> list[RankCandidate]:
+    def _judge(self, data: RankingData, update: Update) -> list[RankCandidate]:
         clicked = np.unique(data.query[data.clicked_list])
         if not 2 <= self.folds <= len(clicked):
             raise InputError(f"{self.folds} folds of {len(clicked):,} queries with a click: expected 2 folds or more")
@@ -133,8 +137,7 @@ class PropensitySVMRankCV(LinearRanker):
                 start = minimise_hinge(data.features, contests, tol=SEARCH_TOL, max_steps=self.max_iter, start=start)
                 scores[clip, C][held_out[k]] = data.features.times(start.w)[held_out[k]]
                 done += 1
-                if self.progress is not None:
-                    self.progress("Cross-validation", done / (len(scores) * self.folds))
+                update(done / (len(scores) * self.folds))
         judge_clip = min(self.clips) if self.evaluation_clip is None else self.evaluation_clip
         judged = []
         for (clip, C), found in scores.items():

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from clickharvest.extras import require
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.svm.hinge import Contests, Slopes
 
@@ -101,9 +102,9 @@ def minimise_hinge(
 
 
 @cache
-def thread_pools() -> ThreadpoolController:
+def thread_pools() -> Any:
     """Return the libraries' thread pools; to find them takes milliseconds."""
-    return ThreadpoolController()
+    return require("threadpoolctl", "rank", "Propensity SVM-Rank").ThreadpoolController()
 
 
 def _minimise(

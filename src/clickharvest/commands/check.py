@@ -1,0 +1,43 @@
+"""The command `check`: whether a log reveals examination."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from clickharvest.commands.options import AnchorOption, HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.progress import show_progress
+
+
+@with_options
+def check(
+    log: LogOptions,
+    units: HarvestOptions,
+    anchor: AnchorOption = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Tell whether a log reveals examination, and test the assumptions.
+
+    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked.
+
+    Examples:
+
+      clickharvest check clicks.parquet
+
+      clickharvest check clicks.csv --query q --position rank --context device,country
+    """
+    from clickharvest.commands.terminal import print_diagnosis
+    from clickharvest.diagnosis.diagnosing import diagnose
+    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+
+    if is_interventions(log.source):
+        diagnosis = diagnose(read_interventions(log.source), anchor=anchor)
+    else:
+        diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
+    if as_json:
+        print(json.dumps(diagnosis.to_dict(), indent=2))
+    else:
+        print_diagnosis(diagnosis)
+    if not diagnosis.identified:
+        raise typer.Exit(3)

@@ -1,0 +1,85 @@
+"""The command `harvest`: from a log to its interventions, or to the query that harvests them in a warehouse."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.progress import show_progress
+from clickharvest.errors import InputError
+from clickharvest.logs.ibis_inside import COMPILERS
+
+
+@with_options
+def harvest(
+    log: LogOptions,
+    units: HarvestOptions,
+    output: OutputPath = None,
+    emit_sql: Annotated[
+        str | None,
+        typer.Option(
+            "--emit-sql",
+            metavar="DIALECT",
+            help=f"Print the query for a warehouse instead of running it: {', '.join(COMPILERS)}. "
+            "LOG may then be a table's name.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Harvest the interventions of a log into one Parquet file.
+
+    Columns: unit, query, position, exposure, clicks, impressions, and the context columns.
+
+    Examples:
+
+      clickharvest harvest clicks.parquet --context device -o interventions.parquet
+
+      clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
+    """
+    import pyarrow.parquet as pq
+
+    from clickharvest.harvesting.collecting import harvest_to_parquet
+    from clickharvest.logs.sources import file_format
+
+    if emit_sql is not None:
+        print(_sql(log, units, emit_sql))
+        return
+    if output is None:
+        raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
+    if file_format(output.name) != "parquet":
+        raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
+    rows = harvest_to_parquet(log.read(show_progress), output, **units.arguments(log))
+    written = pq.read_table(output, columns=["unit", "clicks"])
+    counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
+    if as_json:
+        print(json.dumps({"file": str(output), "rows": rows, **counts}))
+    else:
+        print(f"{counts['units']:,} units in {rows:,} rows, {counts['clicks']:,} clicks: {output}")
+
+
+def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
+    from clickharvest.harvesting.collecting import harvest_table
+    from clickharvest.harvesting.sql import to_sql, unbound_table
+    from clickharvest.logs.reading import read_log
+
+    if log.export is not None:
+        raise InputError(
+            f"--emit-sql does not go with the format {log.export[0]}: name a table of a click log's columns"
+        )
+    columns = {role: role for role in ("query", "doc", "position")} | log.columns
+    if not {"click", "clicks"} & columns.keys():
+        columns["click"] = "click"
+    numbers = ("position", "click", "clicks", "impressions", "original")
+    types = {column: "int64" if role in numbers else "string" for role, column in columns.items()}
+    types = dict.fromkeys(log.context_columns, "string") | types
+    table = unbound_table(log.source, types, table=log.table)
+    clicks = read_log(
+        table, **log.columns, context=log.context_columns, position_base=log.position_base, validate=False
+    )
+    ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
+    rankings = unbound_table(units.rankings, ranked) if units.rankings else None
+    return to_sql(harvest_table(clicks, **units.arguments(log, rankings)), dialect)

@@ -1,0 +1,33 @@
+"""Packages that only some uses need: the extras of pyproject.toml, asked for where they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from clickharvest.errors import ClickharvestError, InputError
+
+
+def require(package: str, extra: str, use: str, *, error: type[ClickharvestError] = InputError) -> Any:
+    """Return a package that an extra brings, or say how to install it.
+
+    Args:
+        package: the module to import.
+        extra: the extra of clickharvest that brings it.
+        use: what needs it, the beginning of a sentence.
+        error: what to raise where it is missing.
+
+    Raises:
+        ClickharvestError: the package is not installed; of the class `error`.
+
+    Example:
+        >>> require("json", "plots", "a chart").dumps([])
+        '[]'
+        >>> require("no_such_package", "plots", "a chart")
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: a chart needs no_such_package: pip install 'clickharvest[plots]'
+    """
+    try:
+        return import_module(package)
+    except ImportError as missing:
+        raise error(f"{use} needs {package}: pip install 'clickharvest[{extra}]'") from missing

@@ -1,0 +1,60 @@
+"""A command starts with what it needs, and ends clean."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clickharvest.commands.app import app
+from places import SRC
+
+HEAVY = ("ibis", "duckdb", "pyarrow", "jax", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
+COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+LOADED = f"""
+import sys
+from clickharvest.commands.app import _run
+code = _run()
+print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def run_python(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(SRC)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
+def test_help_loads_no_engine_and_no_array_library(words: list[str]) -> None:
+    ended = run_python("-c", LOADED, *words)
+    assert (ended.returncode, ended.stderr) == (0, "\n")
+    assert ended.stdout
+
+
+def test_a_check_loads_neither_scipy_nor_jax_nor_pandas(tmp_path: Path) -> None:
+    rows = ["query,doc,position,click,ranker,time", "q,a,1,1,x,1", "q,a,2,0,y,2", "q,b,2,1,x,3", "q,b,1,1,y,4"]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    ended = run_python("-c", LOADED, "check", "log.csv", folder=tmp_path)
+    assert ended.returncode == 0
+    assert not {"scipy", "jax", "pandas", "sklearn", "altair"} & set(ended.stderr.split())
+
+
+def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    (tmp_path / "temporary").mkdir()
+    ended = run_python("-m", "clickharvest", "check", "log.csv", folder=tmp_path, TMPDIR=str(tmp_path / "temporary"))
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert ended.stdout.endswith("does not reveal examination at positions 2.\n")
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert run_python("-m", "clickharvest", "check", "nowhere.csv").returncode == 2
