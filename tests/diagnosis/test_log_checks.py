@@ -9,8 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
+from scipy.special import chdtrc, ndtr
 
-from clickharvest.diagnosis.log_checks import Finding, drift, ranker_independence, repetition, sample_ratio
+from clickharvest.diagnosis.log_checks import (
+    Finding,
+    _chi_square_tail,
+    _normal_tail,
+    drift,
+    ranker_independence,
+    repetition,
+    sample_ratio,
+)
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -264,3 +273,11 @@ def test_meant_traffic_is_compared() -> None:
 def test_a_log_without_rankers_or_time_is_not_tested() -> None:
     log = read_log(pa.table({"query": ["q"], "doc": ["a"], "position": [1], "click": [1]}))
     assert ranker_independence(log) == sample_ratio(log, None) == drift(log) == []
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 8, 31, 400])
+@pytest.mark.parametrize("x", [0.0, 1e-3, 0.7, 5.0, 60.0, 900.0])
+def test_tails_are_those_of_scipy(x: float, freedom: int) -> None:
+    assert _chi_square_tail(x, freedom) == pytest.approx(chdtrc(freedom, x), rel=1e-10, abs=1e-300)
+    assert _normal_tail(x) == pytest.approx(ndtr(-x), rel=1e-12)
+    assert _normal_tail(-x) == pytest.approx(ndtr(x), rel=1e-12)
