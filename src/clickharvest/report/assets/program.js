@@ -56,7 +56,8 @@ const BINARY = {
   },
   logaddexp(out, a, b, s, t) {
     for (let i = 0; i < out.length; i++) {
-      const [p, q] = [a[i * s], b[i * t]];
+      const p = a[i * s],
+        q = b[i * t];
       out[i] = Math.max(p, q) + Math.log1p(Math.exp(-Math.abs(p - q)));
     }
   },
@@ -160,20 +161,25 @@ class Program {
         const inner = b.shape[0],
           columns = b.shape.length === 1 ? 1 : b.shape[1],
           multiply = columns === 1 ? multiplyVector : multiplyMatrices;
-        return this.add(of, size, (out) => multiply(out, a.array, b.array, inner, columns));
+        return this.add(of, size, (out) => () => multiply(out, a.array, b.array, inner, columns));
       }
     }
     if (step.op in ALONG) return this.along(step.op, a, size);
-    if (step.op in UNARY) return this.add(of, size, (out) => UNARY[step.op](out, a.array));
-    const [left, right] = of.map((value) => this.broadcast(value, step.shape, size)),
+    if (step.op in UNARY) {
+      const loop = UNARY[step.op];
+      return this.add(of, size, (out) => () => loop(out, a.array));
+    }
+    const loop = BINARY[step.op],
+      [left, right] = of.map((value) => this.broadcast(value, step.shape, size)),
       [s, t] = [left, right].map((array) => (array.length === 1 ? 0 : 1));
-    return this.add(of, size, (out) => BINARY[step.op](out, left, right, s, t));
+    return this.add(of, size, (out) => () => loop(out, left, right, s, t));
   }
 
-  add(of, size, act) {
+  /* A new array, and what is to be done to fill it: `make` returns that, given the array. */
+  add(of, size, make) {
     const array = new Float64Array(size),
       stage = Math.max(...of.map((value) => value.stage));
-    this.acts[stage].push(() => act(array));
+    this.acts[stage].push(make(array));
     return { array, stage };
   }
 
@@ -187,7 +193,7 @@ class Program {
     if (found.every((place, i) => place === found[0] + i)) {
       return this.view(from, found.length ? found[0] : 0, found.length, a.stage);
     }
-    return this.add([a], found.length, (out) => {
+    return this.add([a], found.length, (out) => () => {
       for (let i = 0; i < out.length; i++) out[i] = from[found[i]];
     });
   }
@@ -207,12 +213,14 @@ class Program {
       begin += width;
       return { array, width, begin: begin - width };
     });
-    return this.add(of, size, (out) => {
+    return this.add(of, size, (out) => () => {
       for (let p = 0; p < parts.length; p++) {
         const { array, width, begin } = parts[p];
         for (let i = 0, at = begin, j = 0; i < array.length; i++) {
           out[at + j] = array[i];
-          if (++j === width) [j, at] = [0, at + columns];
+          if (++j < width) continue;
+          j = 0;
+          at += columns;
         }
       }
     });
@@ -222,7 +230,7 @@ class Program {
     const [f, start, kept] = ALONG[op],
       from = a.array,
       side = a.shape[a.shape.length - 1];
-    return this.add([a], size, (out) => {
+    return this.add([a], size, (out) => () => {
       for (let begin = 0, row = 0; begin < from.length; begin += side, row++) {
         let so = start;
         for (let i = 0; i < side; i++) {
