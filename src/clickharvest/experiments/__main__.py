@@ -116,7 +116,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         "--stamp", metavar="REASON", help="give stale runs the fingerprint of the code, if a sample is repeated by it"
     )
     parser.add_argument(
-        "--sample", type=int, default=1, help="runs that --stamp repeats, of every family, world and model"
+        "--sample", type=int, default=1, help="runs of a family that --stamp repeats, of every model and world"
     )
     parser.add_argument(
         "--tolerance", type=float, default=TOLERANCE, help="how much numbers of --stamp may differ; default %(default)g"

@@ -1,11 +1,12 @@
 """Stamping: runs that other code has measured, but that the code as it is now repeats, take its fingerprint.
 
-A sample is measured again, of every family and model those runs that take least time. Where all of a family come out
-as they are kept, its runs are stamped, with the reason and with what was repeated; where one does not, none is.
+A sample of every family is measured again, those runs that take least time. Where all of them come out as they are
+kept, the runs of the family are stamped, with the reason and with what was repeated; where one does not, none is.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
@@ -64,7 +65,7 @@ def stamp(
         store: where results are kept.
         reason: why numbers should not have changed.
         sources: the files of the corpora, by world.
-        sample: runs to measure again of every family, world and model.
+        sample: runs of a family to measure again, of every model and of every world.
         tolerance: by how much a number may differ, relative to itself; small numbers by as much.
         jobs: number of processes.
         tick: told of progress.
@@ -96,12 +97,16 @@ def stamp(
 
 
 def choose_sample(results: Sequence[Result], count: int) -> list[Result]:
-    """Return the results to repeat: of every world and model those of the smallest logs, if they are steady."""
-    groups: dict[tuple[str, Any], list[Result]] = {}
-    for result in results:
-        if all(abs(value) <= STEADY for _, value in _entries(result.numbers) if isinstance(value, float)):
-            groups.setdefault((result.run.world, result.run["model"]), []).append(result)
-    return [result for own in groups.values() for result in sorted(own, key=_size)[:count]]
+    """Return the results to repeat, so many of every model and of every world, of the smallest logs, if steady."""
+    taken: Counter[tuple[str, Any]] = Counter()
+    chosen = []
+    for result in sorted(results, key=_size):
+        steady = all(abs(value) <= STEADY for _, value in _entries(result.numbers) if isinstance(value, float))
+        kinds = (("model", result.run["model"]), ("world", result.run.world))
+        if steady and any(taken[kind] < count for kind in kinds):
+            chosen.append(result)
+            taken.update(kinds)
+    return chosen
 
 
 def differences(kept: Numbers, found: Numbers, tolerance: float) -> list[str]:
