@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from clickharvest.errors import ClickharvestError, InputError
-from clickharvest.experiments import Experiment, experiment_ids, load_experiment
+from clickharvest.experiments import Experiment, experiment_ids, load_experiment, load_experiments
 from clickharvest.experiments.families.corpora import find_corpus
 from clickharvest.experiments.runner.experiment import SYNTHETIC
 from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
@@ -65,27 +65,24 @@ def measure(experiments: Sequence[Experiment], store: Store, options: argparse.N
 
 def stamp_kept(experiments: Sequence[Experiment], store: Store, options: argparse.Namespace) -> int:
     """Stamp the stale runs of experiments in all worlds of the store whose data are at hand."""
-    sources: dict[str, Path | None] = {experiment.world: None for experiment in experiments if experiment.world}
-    corpora = []
-    for world in store.worlds():
-        if world not in sources:
-            try:
-                sources[world] = find_corpus(world).path
-                corpora.append(world)
-            except InputError as error:
-                say(f"{world} is left out: {error}")
+    corpora: dict[str, Path | None] = {}
+    for world in set(store.worlds()) - {experiment.world for experiment in load_experiments()}:
+        try:
+            corpora[world] = find_corpus(world).path
+        except InputError as error:
+            say(f"{world} is left out: {error}")
     runs = [
         run
         for experiment in experiments
         if experiment.unavailable() is None
-        for world in (corpora if experiment.world is None else [experiment.world])
+        for world in (sorted(corpora) if experiment.world is None else [experiment.world])
         for run in experiment.runs(experiment.plan(quick=options.quick, corpus=world))
     ]
     found = stamp(
         runs,
         store,
         options.stamp,
-        sources=sources,
+        sources=corpora,
         sample=options.sample,
         tolerance=options.tolerance,
         jobs=options.jobs,
@@ -116,7 +113,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         "--stamp", metavar="REASON", help="give stale runs the fingerprint of the code, if a sample is repeated by it"
     )
     parser.add_argument(
-        "--sample", type=int, default=1, help="runs that --stamp repeats, of every family, world and model"
+        "--sample", type=int, default=1, help="runs of a family that --stamp repeats, of every model and world"
     )
     parser.add_argument(
         "--tolerance", type=float, default=TOLERANCE, help="how much numbers of --stamp may differ; default %(default)g"

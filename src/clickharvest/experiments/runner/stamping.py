@@ -1,28 +1,28 @@
 """Stamping: runs that other code has measured, but that the code as it is now repeats, take its fingerprint.
 
-A sample is measured again, of every family and model those runs that take least time. Where all of a family come out
-as they are kept, its runs are stamped, with the reason and with what was repeated; where one does not, none is.
+A sample of every family is measured again, those runs that take least time. Where all of them come out as they are
+kept, the runs of the family are stamped, with the reason and with what was repeated; where one does not, none is.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.experiments.runner.measuring import Tick, measure_missing
 from clickharvest.experiments.runner.registry import code_of, is_current
-from clickharvest.experiments.runner.runs import REFUSED, Numbers, Result, Run
+from clickharvest.experiments.runner.runs import REFUSED, WILD, Numbers, Result, Run
 from clickharvest.experiments.runner.store import Store
 
 TOLERANCE = 1e-3
 """By how much a number may differ, relative to itself, and in any case: optimisers stop at about this."""
-STEADY = 100.0
-"""A fit with an error beyond it has run off to where rounding decides, and is no sample of anything."""
 SENTENCES = (REFUSED, "warnings", "status")
 """Entries that hold words for people, which may change; whether they are there must not."""
 
@@ -64,7 +64,7 @@ def stamp(
         store: where results are kept.
         reason: why numbers should not have changed.
         sources: the files of the corpora, by world.
-        sample: runs to measure again of every family, world and model.
+        sample: runs of a family to measure again, of every model and of every world.
         tolerance: by how much a number may differ, relative to itself; small numbers by as much.
         jobs: number of processes.
         tick: told of progress.
@@ -83,8 +83,6 @@ def stamp(
 
     def settle(family: str, own: Sequence[Result]) -> Stamping:
         chosen = choose_sample(own, sample)
-        if not chosen:
-            return Stamping(family, 0, 0, ("no run of it is fit to be repeated",))
         differing = tuple(_repeat(chosen, sources, tolerance, jobs, tick))
         if differing:
             return Stamping(family, 0, len(chosen), differing)
@@ -96,12 +94,22 @@ def stamp(
 
 
 def choose_sample(results: Sequence[Result], count: int) -> list[Result]:
-    """Return the results to repeat: of every world and model those of the smallest logs, if they are steady."""
-    groups: dict[tuple[str, Any], list[Result]] = {}
+    """Return the results to repeat, so many of every model and of every world, of the smallest logs.
+
+    Left out are fits that have run off to where rounding decides, with numbers as large as no other of their model has.
+    """
+    peaks: dict[Any, list[float]] = {}
     for result in results:
-        if all(abs(value) <= STEADY for _, value in _entries(result.numbers) if isinstance(value, float)):
-            groups.setdefault((result.run.world, result.run["model"]), []).append(result)
-    return [result for own in groups.values() for result in sorted(own, key=_size)[:count]]
+        peaks.setdefault(result.run["model"], []).append(_peak(result))
+    taken: Counter[tuple[str, Any]] = Counter()
+    chosen = []
+    for result in sorted(results, key=_size):
+        model = result.run["model"]
+        kinds = (("model", model), ("world", result.run.world))
+        if _peak(result) <= WILD * median(peaks[model]) and any(taken[kind] < count for kind in kinds):
+            chosen.append(result)
+            taken.update(kinds)
+    return chosen
 
 
 def differences(kept: Numbers, found: Numbers, tolerance: float) -> list[str]:
@@ -152,6 +160,10 @@ def _size(result: Result) -> tuple[float, float]:
     parts = (result.run.log, result.run.fit)
     log, fit = (sum(v for v in part.values() if isinstance(v, int | float)) for part in parts)
     return log, fit
+
+
+def _peak(result: Result) -> float:
+    return max((abs(value) for _, value in _entries(result.numbers) if isinstance(value, float)), default=0.0)
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
