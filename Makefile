@@ -34,6 +34,9 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+# JAX keeps what it compiles: a second run of the tests takes less than half of the first's processor time in estimation.
+unit: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.pytest_cache/compiled
+unit: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 unit: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 15
 

@@ -143,6 +143,7 @@ def test_drift_of_single_units_by_hand() -> None:
     assert single.value == pytest.approx(1 / (2 / 3))
     assert single.p_value == pytest.approx(stats.norm.sf((2 / 3 - 1 / 3) / np.sqrt((2 / 3) ** 2 + (1 / 3) ** 2)))
     assert single.status == "ok"
+    assert named(drift(log), "common drift").value == pytest.approx((2 + 1) / (1 + 1) - 1)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ def test_bootstrap_and_sandwich_agree(interventions: Interventions) -> None:
         found = model.predict({"device": ["mobile"]})
         widths.append(np.log(found.upper / found.lower)[0, 1:])
     assert widths[0] == pytest.approx(widths[1], rel=0.2)
+    assert (widths[0] != widths[1]).all()
 
 
 def test_same_seed_same_result(interventions: Interventions) -> None:

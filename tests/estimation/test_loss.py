@@ -174,6 +174,18 @@ def test_the_loss_is_the_penalised_log_likelihood_per_click() -> None:
     assert float(loss) == pytest.approx((3.0 * tamed - likelihood) / clicks, rel=1e-12)
 
 
+@pytest.mark.parametrize("queries", [64, 73])
+def test_rows_that_fill_an_array_up_count_for_no_query(queries: int) -> None:
+    """64 queries fill the smallest array: rows added to the data need one more, of weight 0."""
+    sample = simulated_sample(queries)
+    fit = share_fit(sample)
+    flat = np.log([0.5, 0.4])
+    shares = np.exp(np.append(0.0, flat)) * sample.exposure.reshape(queries, 3)
+    expected = (sample.clicks.reshape(queries, 3) * np.log(shares / shares.sum(axis=1, keepdims=True))).sum(axis=1)
+    found = fit.held_out(np.tile(flat, (2, 1)), np.stack([np.ones(queries), np.arange(queries) == queries - 1]))
+    np.testing.assert_allclose(found, [expected.sum(), expected[-1]], rtol=1e-12)
+
+
 def test_parameter_vectors_round_trip_in_float64() -> None:
     fit = small_fit("allpairs", "lowrank", queries=5)
     flat = fit.starts(1, 0)[0] + 1e-12

@@ -229,6 +229,12 @@ def test_weights_of_a_data_set_multiply_the_labels() -> None:
     assert objective(s, data)[0] == pytest.approx(expected * np.repeat(per_list, 8), rel=1e-5, abs=1e-6)
 
 
+def test_lists_may_be_empty() -> None:
+    objective = PairwiseObjective()
+    full, with_empty = (objective.gradients([0, 1, 2, 3], [1, 0, 0, 2], starts) for starts in ([0, 2, 4], [0, 2, 2, 4]))
+    assert np.array_equal(full, with_empty)
+
+
 def test_what_is_refused() -> None:
     objective = PairwiseObjective()
     with pytest.raises(InputError, match="no lists"):
@@ -243,6 +249,10 @@ def test_what_is_refused() -> None:
         objective.gradients([0, 0, 0], [1, 0, 0], [0, 2])
     with pytest.raises(InputError, match="rise from 0"):
         objective.loss([0, 0], [1, 0], [0, 2, 1])
+    with pytest.raises(InputError, match="rise from 0"):
+        objective.loss([0], [1], [1, 2])
+    with pytest.raises(InputError, match="rise from 0"):
+        objective.loss([], [], [0])
     with pytest.raises(InputError, match="1 or more"):
         LambdaObjective(at=0)
 

@@ -63,6 +63,26 @@ def test_interval_by_hand() -> None:
     assert "relevant_rank (SNIPS): 2.727 (95% interval" in str(found)
 
 
+def test_the_interval_has_a_degree_of_freedom_less_than_queries() -> None:
+    """Three queries: t with two degrees of freedom is 4.303 at 95 %, 2.920 at 90 %."""
+    data = ranking_data(np.zeros((6, 1)), [0, 2, 4, 6], [0, 2, 5])
+    for level, t in ((0.95, 4.3027), (0.9, 2.9200)):
+        found = off_policy(data, [1.0, 0, 1, 0, 1, 0], level=level)
+        assert_allclose([found.value, found.std_error], [4 / 3, np.sqrt(3 / 2 * (1 / 9 + 1 / 9 + 4 / 9)) / 3])
+        assert_allclose(found.upper - found.value, t * found.std_error, rtol=1e-4)
+        assert_allclose(found.value - found.lower, t * found.std_error, rtol=1e-4)
+
+
+def test_equal_scores_are_ordered_by_the_seed_in_estimates_too() -> None:
+    data = ranking_data(np.zeros((50, 1)), np.arange(6) * 10, np.arange(5) * 10)
+    for seed in (0, 1):
+        expected = ranks(np.zeros(50), data.starts, seed=seed)[data.clicked].mean()
+        assert off_policy(data, np.zeros(50), seed=seed).value == pytest.approx(expected)
+        against = off_policy(data, -np.arange(50.0), baseline=np.zeros(50), seed=seed)
+        assert against.value == pytest.approx(1 - expected)
+    assert off_policy(data, np.zeros(50), seed=0).value != off_policy(data, np.zeros(50), seed=1).value
+
+
 def test_clipping() -> None:
     assert_allclose(off_policy(clicked_data(), SCORES, clip=0.5).value, (2 * 2 + 4 * 3 + 2) / (2 + 4 + 1))
 
