@@ -137,11 +137,12 @@ class TestMeasuring:
         seen: list[int] = []
         fake(lambda run: seen.append(run.seed) or {"seed": run.seed})  # type: ignore[func-returns-value]
         runs = [make_run(seed) for seed in (0, 1, 1, 2)]
-        ticks: list[tuple[int, int]] = []
+        told: list[tuple[float, str]] = []
         assert measure_missing(runs[:2], Store(tmp_path), jobs=1) == []
-        assert measure_missing(runs, Store(tmp_path), jobs=1, tick=lambda d, n, _: ticks.append((d, n))) == []
+        update = lambda share, note="": told.append((share, note))  # noqa: E731
+        assert measure_missing(runs, Store(tmp_path), jobs=1, update=update) == []
         assert seen == [0, 1, 2]
-        assert ticks == [(1, 1)]
+        assert told == [(1.0, f"1 of 1, {runs[-1]}")]
 
     def test_stale_runs_are_repeated_unless_they_are_to_be_kept(self, tmp_path: Path, fake: Fake) -> None:
         fake(lambda run: {"seed": run.seed})

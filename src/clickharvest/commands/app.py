@@ -90,7 +90,7 @@ def _run() -> int:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code
     except typer.exceptions.TyperException as error:
-        print(f"Error: {error.format_message()} (clickharvest --help tells more)", file=sys.stderr)
+        print(f"Error: {error.format_message()} (see clickharvest --help)", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
         print("Interrupted; nothing was written.", file=sys.stderr)

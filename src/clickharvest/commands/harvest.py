@@ -11,6 +11,7 @@ from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, 
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
+from clickharvest.words import count
 
 
 @with_options
@@ -58,7 +59,8 @@ def harvest(
     if as_json:
         print(json.dumps({"file": str(output), "rows": rows, **counts}))
     else:
-        print(f"{counts['units']:,} units in {rows:,} rows, {counts['clicks']:,} clicks: {output}")
+        told = f"{count(counts['units'], 'unit')} in {count(rows, 'row')}, {count(counts['clicks'], 'click')}"
+        print(f"{told}: {output}")
 
 
 def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:

@@ -120,7 +120,9 @@ class LogOptions:
             show_default=False,
         ),
     ] = None
-    engine: Annotated[EngineName, typer.Option("--engine", help="Engine.", rich_help_panel=ENGINE)] = EngineName.duckdb
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="Where to run the queries.", rich_help_panel=ENGINE)
+    ] = EngineName.duckdb
     memory_limit: Annotated[
         str | None,
         typer.Option(
@@ -196,7 +198,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class HarvestOptions:
-    """What makes a unit, and where documents could have stood."""
+    """What makes a unit, and where documents could have been shown."""
 
     unit: Annotated[
         UnitName,

@@ -14,7 +14,7 @@ from clickharvest.commands.options import JsonFlag, ModelPath, OutputPath
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import clean_text, first_line
+from clickharvest.words import clean_text, count, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,8 @@ def propensities(
         if as_json:
             print(json.dumps({"file": str(output), **counts, "unsupported": list(loaded.unsupported), **about}))
             return
-        print(f"{counts['rows']:,} rows, {n:,} contexts at {len(loaded.shown):,} positions: {output}")
+        told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), 'position')}"
+        print(f"{told}: {output}")
     elif as_json:
         scored = loaded.predict(rows, **options).to_arrow(rows)
         records = [{name: _plain(value) for name, value in row.items()} for row in scored.to_pylist()]

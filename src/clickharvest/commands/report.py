@@ -93,7 +93,7 @@ def report(
         return
     print(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
     if not log.source:
-        print("It says nothing of the log: add --log LOG for what the log identifies.")
+        print("It says nothing about the log: add --log LOG to tell what the log identifies.")
 
 
 def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, output: str) -> dict[str, str]:

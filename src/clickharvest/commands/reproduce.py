@@ -67,9 +67,9 @@ def reproduce(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the paper's experiments, and what lies beyond it, and compare.
+    """Run the paper's experiments and further ones, and compare.
 
-    Finished runs are kept: an interrupted command goes on where it was. Exit code 1: a claim does not hold.
+    Finished runs are kept: an interrupted command resumes where it stopped. Exit code 1: a claim does not hold.
 
     Examples:
 
@@ -131,8 +131,9 @@ def _measure(
     jobs = default_jobs() if options.jobs is None else options.jobs
     try:
         with show_progress("Measuring") as update:
-            tick = lambda done, total, last: update(done / max(total, 1), f"{done} of {total}, {last}")  # noqa: E731
-            return measure_missing(runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, tick=tick)
+            return measure_missing(
+                runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, update=update
+            )
     except KeyboardInterrupt as error:
         print(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.", file=sys.stderr)
         raise typer.Exit(130) from error

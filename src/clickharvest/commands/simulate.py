@@ -28,7 +28,7 @@ from clickharvest.commands.choices import (
 from clickharvest.commands.options import JsonFlag, with_options
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.words import first_line
+from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,9 +114,7 @@ class SimulateOptions:
         str | None,
         _option("--corpus", "LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH", CORPUS),
     ] = None
-    threshold: Annotated[
-        int | None, _option("--threshold", "Grade from which on a document is relevant.", panel=CORPUS)
-    ] = None
+    threshold: Annotated[int | None, _option("--threshold", "Least grade of a relevant document.", panel=CORPUS)] = None
     cache: Annotated[
         Path | None, _option("--cache", "Keep the parsed corpus there, for the next time.", "FOLDER", CORPUS)
     ] = None
@@ -203,7 +201,7 @@ def simulate(
         report = {"folder": str(output), "files": files, "rows": log.num_rows, "clicks": clicks}
         print(json.dumps(report | {"next": [" ".join(command) for command in commands], "settings": about}, indent=2))
         return
-    print(f"{log.num_rows:,} rows, {clicks:,} clicks: {output / LOG}")
+    print(f"{count(log.num_rows, 'row')}, {count(clicks, 'click')}: {output / LOG}")
     for name in (name for name in made.tables if name != LOG):
         print(f"{made.tables[name].num_rows:,} rows: {output / name}")
     screen().print(f"\n{made.truth}\n\nNext, can this log tell, and what does it tell?\n")

@@ -70,8 +70,8 @@ def weigh(
     """Add propensities and inverse-propensity weights to a log.
 
     Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
-    propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks with it. The
-    context columns are those of the model. Positions without an estimate use the last one above them.
+    propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. The
+    context columns are those of the model. A position without an estimate gets that of the last one above that has it.
 
     Example:
 

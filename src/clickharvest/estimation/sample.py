@@ -81,7 +81,7 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
     if len(linked) < 2:
         found = spell_positions(int(k) for k in shown) or "none"
         raise NotIdentifiedError(
-            f"no position is linked to position {anchor}: clicked units never stood both there and elsewhere "
+            f"no position is linked to position {anchor}: clicked units were never shown both there and elsewhere "
             f"(positions found: {found}); run clickharvest check to see what would help"
         )
     return linked

@@ -56,7 +56,7 @@ def measure(experiments: Sequence[Experiment], store: Store, options: argparse.N
         else:
             say(f"{experiment.id} is left out: {reason}")
     failures = measure_missing(
-        runs, store, jobs=options.jobs, source=corpus.path, keep_stale=options.keep_stale, tick=tell
+        runs, store, jobs=options.jobs, source=corpus.path, keep_stale=options.keep_stale, update=tell
     )
     for failure in failures:
         print(f"FAIL: {failure.run}: {failure.error}", file=sys.stderr)
@@ -86,7 +86,7 @@ def stamp_kept(experiments: Sequence[Experiment], store: Store, options: argpars
         sample=options.sample,
         tolerance=options.tolerance,
         jobs=options.jobs,
-        tick=tell,
+        update=tell,
     )
     differing = []
     for one in found:
@@ -121,9 +121,9 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def tell(done: int, total: int, last: str) -> None:
+def tell(share: float, note: str = "", /) -> None:
     """Print a line of progress."""
-    say(f"{done} of {total}: {last}")
+    say(note)
 
 
 def say(text: str) -> None:

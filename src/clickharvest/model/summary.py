@@ -1,4 +1,4 @@
-"""What a model says of itself: for people in at most 80 columns, for machines as JSON."""
+"""What a model says about itself: for people in at most 80 columns, for machines as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.words import clean_text, spell_positions
+from clickharvest.words import clean_text, count, spell_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -173,8 +173,19 @@ def _title(model: _Model) -> str:
     return _wrap(text)
 
 
+def spell_counts(info: Mapping[str, Any]) -> list[str]:
+    """Return what a model was fitted on, as far as it tells.
+
+    Example:
+        >>> spell_counts({"units": 1, "queries": 2000, "clicks": "many"})
+        ['1 unit', '2,000 queries']
+    """
+    nouns = {"units": ("unit", "units"), "clicks": ("click", "clicks"), "queries": ("query", "queries")}
+    return [count(info[key], *noun) for key, noun in nouns.items() if isinstance(info.get(key), int)]
+
+
 def _fitted(info: Any) -> str:
-    counts = [f"{info[key]:,} {key}" for key in ("units", "clicks", "queries") if isinstance(info.get(key), int)]
+    counts = spell_counts(info)
     sentences = [f"Fitted on {', '.join(counts)}."] if counts else []
     if "status" in info:
         sentences.append(f"The fit {clean_text(info['status'], 200)}.")

@@ -15,7 +15,7 @@ from typing import Any
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, gaps
+from clickharvest.model.summary import UNTOLD, gaps, spell_counts
 from clickharvest.report.answer import answer
 from clickharvest.report.evidence import Evidence, kept_checks
 from clickharvest.report.importance import Importance, rank_columns
@@ -244,7 +244,7 @@ def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
 
 def _settings(model: Propensities, evidence: Evidence | None, level: float) -> list[tuple[str, str]]:
     info, shape = model.info, model.curve.spec
-    counts = [f"{info[key]:,} {key}" for key in ("units", "clicks", "queries") if isinstance(info.get(key), int)]
+    counts = spell_counts(info)
     draws = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}, {len(model.draws):,} draws"
     rows = [
         ("Estimator", info.get("estimator")),

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -16,11 +16,11 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.experiments.runner.registry import Measure, code_of, find_family, is_current
 from clickharvest.experiments.runner.runs import REFUSED, Numbers, Result, Run
 from clickharvest.experiments.runner.store import Store
+from clickharvest.progress import Update, ignore
 
 MOST_JOBS = 8
 """Processes at most, unless more are asked for: each holds a corpus in memory."""
 
-Tick = Callable[[int, int, str], None]
 """Called with the runs done, those there are to do, and what was done last."""
 
 
@@ -44,7 +44,7 @@ def measure_missing(
     jobs: int,
     source: Path | None = None,
     keep_stale: bool = False,
-    tick: Tick | None = None,
+    update: Update = ignore,
 ) -> list[Failure]:
     """Measure the runs that a store lacks, and those that other code has measured, and keep their numbers in it.
 
@@ -57,7 +57,7 @@ def measure_missing(
         jobs: number of processes.
         source: the file of the corpus, None where the world needs none.
         keep_stale: leave out too what other code has measured.
-        tick: told of progress.
+        update: told of progress, and of the run that was done last.
 
     Returns:
         The runs that failed; the others are in the store.
@@ -65,7 +65,7 @@ def measure_missing(
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: expected 1 or more")
     missing = store.missing(runs) if keep_stale else _to_measure(runs, store)
-    failures = _measure(missing, store, jobs, source, tick)
+    failures = _measure(missing, store, jobs, source, update)
     store.tidy(run.world for run in missing)
     return failures
 
@@ -75,7 +75,7 @@ def _to_measure(runs: Sequence[Run], store: Store) -> list[Run]:
     return [run for run, kept in found if kept is None or not is_current(kept)]
 
 
-def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | None, tick: Tick | None) -> list[Failure]:
+def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | None, update: Update) -> list[Failure]:
     groups: dict[str, list[Run]] = {}
     for run in missing:
         groups.setdefault(run.group, []).append(run)
@@ -87,8 +87,7 @@ def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | Non
         nonlocal done
         failures.extend(found)
         done += len(group)
-        if tick is not None:
-            tick(done, len(missing), str(group[-1]))
+        update(done / len(missing), f"{done} of {len(missing)}, {group[-1]}")
 
     if jobs == 1 or len(groups) <= 1:
         for group in groups.values():

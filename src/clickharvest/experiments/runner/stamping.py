@@ -16,10 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clickharvest.errors import InputError
-from clickharvest.experiments.runner.measuring import Tick, measure_missing
+from clickharvest.experiments.runner.measuring import measure_missing
 from clickharvest.experiments.runner.registry import code_of, is_current
 from clickharvest.experiments.runner.runs import REFUSED, WILD, Numbers, Result, Run
 from clickharvest.experiments.runner.store import Store
+from clickharvest.progress import Update, ignore
 
 TOLERANCE = 1e-3
 """By how much a number may differ, relative to itself, and in any case: optimisers stop at about this."""
@@ -53,7 +54,7 @@ def stamp(
     sample: int = 1,
     tolerance: float = TOLERANCE,
     jobs: int = 1,
-    tick: Tick | None = None,
+    update: Update = ignore,
 ) -> Iterator[Stamping]:
     """Stamp the stale ones of some runs, family by family, if a sample of them comes out as it is kept.
 
@@ -67,7 +68,7 @@ def stamp(
         sample: runs of a family to measure again, of every model and of every world.
         tolerance: by how much a number may differ, relative to itself; small numbers by as much.
         jobs: number of processes.
-        tick: told of progress.
+        update: told of progress.
 
     Raises:
         InputError: there is no reason, or no sample.
@@ -83,7 +84,7 @@ def stamp(
 
     def settle(family: str, own: Sequence[Result]) -> Stamping:
         chosen = choose_sample(own, sample)
-        differing = tuple(_repeat(chosen, sources, tolerance, jobs, tick))
+        differing = tuple(_repeat(chosen, sources, tolerance, jobs, update))
         if differing:
             return Stamping(family, 0, len(chosen), differing)
         why = f"{reason} ({len(chosen)} of {len(own)} runs repeated, within {tolerance:g})"
@@ -134,14 +135,14 @@ def differences(kept: Numbers, found: Numbers, tolerance: float) -> list[str]:
 
 
 def _repeat(
-    chosen: Sequence[Result], sources: Mapping[str, Path | None], tolerance: float, jobs: int, tick: Tick | None
+    chosen: Sequence[Result], sources: Mapping[str, Path | None], tolerance: float, jobs: int, update: Update
 ) -> Iterator[str]:
     """Measure runs again, and yield a sentence for each that comes out otherwise."""
     with TemporaryDirectory() as folder:
         fresh = Store(Path(folder))
         for world in dict.fromkeys(result.run.world for result in chosen):
             runs = [result.run for result in chosen if result.run.world == world]
-            failures = measure_missing(runs, fresh, jobs=jobs, source=sources.get(world), tick=tick)
+            failures = measure_missing(runs, fresh, jobs=jobs, source=sources.get(world), update=update)
             yield from (f"{failure.run}: {failure.error}" for failure in failures)
         for result in chosen:
             again = fresh.find(result.run)
