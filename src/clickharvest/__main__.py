@@ -25,9 +25,15 @@ def main() -> None:
 def leave(code: int) -> NoReturn:
     """End the process at once: to take all modules apart first would take another tenth of a quick check."""
     atexit._run_exitfuncs()  # temporary folders go, Spark stops
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # nobody reads any more, or it is closed
-            stream.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 141
+    except OSError as error:
+        print(f"Error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        code = 2
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed
+        sys.stderr.flush()
     os._exit(code)
 
 
