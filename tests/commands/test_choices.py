@@ -29,7 +29,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'power'"),
+        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'linear'"),
         ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
         ("fit x.csv --relevance deep", "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'free'"),
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),

@@ -100,9 +100,10 @@ class TestReach:
         assert set(files) == {"semi_synthetic", "arxiv_curves", "learning", "table_max", "table_size", "yandex"}
 
     def test_estimates_depend_on_all_of_estimation_that_makes_them(self, files: dict[str, set[str]]) -> None:
-        needed = {f"estimation/{name}" for name in ("estimators", "allpairs", "clickshare", "free_allpairs", "loss")}
-        needed |= {f"estimation/{name}" for name in ("optimise", "sample", "selection", "objective")}
-        needed |= {"model/curves", "model/contexts", "model/prediction", "harvesting/interventions"}
+        needed = {f"estimation/{name}" for name in ("estimators", "loss", "optimise", "sample", "selection")}
+        needed |= {f"estimation/objectives/{name}" for name in ("base", "clickshare", "allpairs")}
+        needed |= {f"model/curves/{name}" for name in ("base", "constant", "power", "linear", "lowrank", "mlp")}
+        needed |= {"model/contexts", "model/prediction", "harvesting/interventions"}
         for name in ("semi_synthetic", "learning", "yandex"):
             assert needed <= files[name]
         assert {"simulate/protocol", "simulate/rankers", "baselines/expectation"} <= files["semi_synthetic"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -40,17 +41,7 @@ class _Commands(TyperGroup):
         return option
 
 
-app = typer.Typer(
-    name="clickharvest",
-    cls=_Commands,
-    help="Examination propensities from ordinary click logs.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-for command in (check, harvest, fit, propensities, weigh, rank, report, show, simulate, reproduce, demo):
-    app.command()(command)
+COMMANDS = (check, harvest, fit, propensities, weigh, rank, report, show, simulate, reproduce, demo)
 
 
 def _version(wanted: bool) -> None:
@@ -59,13 +50,34 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def clickharvest(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Examination propensities from ordinary click logs."""
+
+
+def assemble(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the command line; where its first word is a command, that one alone: building others takes time."""
+    line = typer.Typer(
+        name="clickharvest",
+        cls=_Commands,
+        help="Examination propensities from ordinary click logs.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    line.callback()(clickharvest)
+    first = words[0] if words else None
+    asked = [command for command in COMMANDS if command.__name__ == first]
+    for command in () if first == "--version" else asked or COMMANDS:
+        line.command()(command)
+    return line
+
+
+app = assemble()
 
 
 def main() -> None:
@@ -85,7 +97,7 @@ def _run() -> int:
     shown = warnings.showwarning
     warnings.showwarning = print_warning
     try:
-        return app(standalone_mode=False) or 0
+        return assemble(sys.argv[1:])(standalone_mode=False) or 0
     except ClickharvestError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code

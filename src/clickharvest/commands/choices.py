@@ -50,7 +50,7 @@ def choice(flag: str, names: Names, *, help: str, panel: str | None = None, show
 
 def curve_names() -> list[str]:
     """Return the curves that can be fitted, and their selection."""
-    from clickharvest.model.curves import CURVES
+    from clickharvest.model.curves.registry import CURVES
 
     return ["auto", *CURVES]
 
@@ -64,14 +64,14 @@ def objective_names() -> list[str]:
 
 def relevance_names() -> list[str]:
     """Return the relevance models of AllPairs, and their selection."""
-    from clickharvest.estimation.pairs import RELEVANCE
+    from clickharvest.estimation.pair_names import RELEVANCE
 
     return ["auto", *RELEVANCE]
 
 
 def weighting_names() -> list[str]:
     """Return the weights of AllPairs."""
-    from clickharvest.estimation.pairs import WEIGHTINGS
+    from clickharvest.estimation.pair_names import WEIGHTINGS
 
     return list(WEIGHTINGS)
 
@@ -92,27 +92,27 @@ def learner_names() -> list[str]:
 
 def examination_names() -> list[str]:
     """Return the true curves of simulations."""
-    from clickharvest.simulate.examination import EXAMINATIONS
+    from clickharvest.simulate.names import CURVES
 
-    return list(EXAMINATIONS)
+    return list(CURVES)
 
 
 def click_model_names() -> list[str]:
     """Return the click models of simulations."""
-    from clickharvest.simulate.clicks import CLICK_MODELS
+    from clickharvest.simulate.names import CLICK_MODELS
 
     return list(CLICK_MODELS)
 
 
 def repetition_names() -> list[str]:
     """Return how queries repeat in simulations."""
-    from clickharvest.simulate.serving import REPETITIONS
+    from clickharvest.simulate.names import REPETITIONS
 
     return list(REPETITIONS)
 
 
 def deployment_names() -> list[str]:
     """Return how rankers are deployed in simulations."""
-    from clickharvest.simulate.serving import DEPLOYMENTS
+    from clickharvest.simulate.names import DEPLOYMENTS
 
     return list(DEPLOYMENTS)

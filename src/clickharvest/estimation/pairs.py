@@ -1,6 +1,4 @@
-"""Pairs: clicks at two positions of the same documents, which AllPairs rests on. NumPy alone, so that the names of
-weightings and relevance models can be listed where JAX is not loaded.
-"""
+"""Pairs: clicks at two positions of the same documents, which AllPairs rests on. NumPy alone."""
 
 from __future__ import annotations
 
@@ -11,24 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.pair_names import WEIGHTINGS
 
 if TYPE_CHECKING:
     from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
 
-WEIGHTINGS: dict[str, Callable[[Array, Array], Array]] = {
-    "paper": lambda shown, other: np.ones(len(shown)),
-    "min": np.minimum,
-    "harmonic": lambda shown, other: shown * other / np.maximum(shown + other, 1),
-}
+WEIGHTS: dict[str, Callable[[Array, Array], Array]] = dict(
+    zip(
+        WEIGHTINGS,
+        (
+            lambda shown, other: np.ones(len(shown)),
+            np.minimum,
+            lambda shown, other: shown * other / np.maximum(shown + other, 1),
+        ),
+        strict=True,
+    )
+)
 """ω of a unit and pair, from the impressions N and N' at k and k', by name."""
-RELEVANCE = {
-    "constant": "a value for every pair of positions",
-    "mlp": "a network of the context",
-    "free": "a value for every query, context and pair of positions",
-}
-"""The relevance models of AllPairs, in words; `AllPairs.alternatives` makes them."""
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -55,7 +54,7 @@ def pair_entries(sample: Sample, weighting: str) -> dict[str, Any]:
     other = first[sample.unit[row]] + step
     row, other = row[row != other], other[row != other]
     shown, shown_other = (sample.impressions[i].astype(np.float64) for i in (row, other))
-    weight = WEIGHTINGS[weighting](shown, shown_other) / sample.exposure[row]
+    weight = WEIGHTS[weighting](shown, shown_other) / sample.exposure[row]
     keys = np.stack([sample.cluster[row], sample.context[row], sample.position[row], sample.position[other]])
     distinct, code = np.unique(keys, axis=1, return_inverse=True)
     clicks = sample.clicks[row]

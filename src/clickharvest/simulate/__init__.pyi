@@ -6,13 +6,13 @@ from .arxiv import QUERIES as QUERIES
 from .arxiv import SPLITS as SPLITS
 from .arxiv import ArxivSimulation as ArxivSimulation
 from .arxiv import simulate_arxiv as simulate_arxiv
-from .clicks import CLICK_MODELS as CLICK_MODELS
 from .clicks import ClickModel as ClickModel
 from .corpus import Corpus as Corpus
 from .corpus import synthetic_corpus as synthetic_corpus
 from .examination import EXAMINATIONS as EXAMINATIONS
 from .examination import Examination as Examination
 from .letor import read_letor as read_letor
+from .names import CLICK_MODELS as CLICK_MODELS
 from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol
 from .rankers import training_queries as training_queries

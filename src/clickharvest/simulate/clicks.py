@@ -20,9 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-
-CLICK_MODELS = ("pbm", "trust", "cascade")
-"""The click models by name."""
+from clickharvest.simulate.names import CLICK_MODELS
 
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""

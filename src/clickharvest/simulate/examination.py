@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.simulate import names
 
 Array = NDArray[np.float64]
 
@@ -93,13 +94,10 @@ def sigmoid(z: Array) -> Array:
     return values
 
 
-EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = {
-    "power": power,
-    "fold": fold,
-    "bump": bump,
-    "plateau": plateau,
-    "grid": grid,
-}
+EXAMINATIONS: dict[str, Callable[[Array, int], Array]] = dict(
+    zip(names.CURVES, (power, fold, bump, plateau, grid), strict=True)
+)
+"""The true curves by name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,10 @@ from clickharvest.simulate.clicks import ClickModel
 from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
 from clickharvest.simulate.corpus import Corpus, synthetic_corpus
 from clickharvest.simulate.examination import Examination
+from clickharvest.simulate.names import DEPLOYMENTS
 from clickharvest.simulate.rankers import top, train_rankers
 from clickharvest.simulate.rankers import training_queries as queries_of_rankers
-from clickharvest.simulate.serving import DEPLOYMENTS, REPETITIONS
+from clickharvest.simulate.serving import REPETITIONS
 from clickharvest.simulate.simulation import Simulation
 
 SPARE = 1.12

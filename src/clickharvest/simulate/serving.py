@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.simulate import names
+
 
 def serve_evenly(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
     """Serve every query alike, up to one page; times [rankers] → pages [rankers, queries]."""
@@ -24,10 +26,7 @@ def serve_by_zipf(queries: int, times: NDArray[np.float64], random: np.random.Ge
     return np.stack([random.multinomial(total, frequency / frequency.sum()) for total in pages])
 
 
-REPETITIONS: dict[str, Callable[[int, NDArray[np.float64], np.random.Generator], NDArray[np.int64]]] = {
-    "even": serve_evenly,
-    "zipf": serve_by_zipf,
-}
+REPETITIONS: dict[str, Callable[[int, NDArray[np.float64], np.random.Generator], NDArray[np.int64]]] = dict(
+    zip(names.REPETITIONS, (serve_evenly, serve_by_zipf), strict=True)
+)
 """How queries repeat, by name."""
-DEPLOYMENTS = ("ab", "consecutive")
-"""Whether rankers serve at the same time, or one after the other."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.estimation.objectives.base import Data, Objective, chunked_sum
-from clickharvest.estimation.pairs import RELEVANCE, both_ways, one_of, pair_entries
+from clickharvest.estimation.pair_names import RELEVANCE
+from clickharvest.estimation.pairs import both_ways, one_of, pair_entries
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
 

@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.registry import Registry
+from clickharvest.model.curves.registry import CURVES
 
 Params = dict[str, Any]
-
-CURVES: Registry[type[Curve]] = Registry("curve")
-"""The curves by name; a subclass of `Curve` with a `name` of its own adds itself."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,8 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     missing = [own for own, parameter in parameters.items() if parameter.default is MISSING and own not in shape]
     if missing:
         raise InputError(f"the curve {name!r} needs {', '.join(missing)}: an integer")
-    return CURVES[name](positions, anchor, n_features, **shape)
+    curve: Curve = CURVES[name](positions, anchor, n_features, **shape)
+    return curve
 
 
 def flatten_params(params: Params) -> NDArray[np.float64]:

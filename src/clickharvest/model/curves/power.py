@@ -1,0 +1,38 @@
+"""The curve `power`: a power law whose steepness depends on the context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clickharvest.model.curves.base import Curve, Params, half_squares
+
+
+@dataclass(frozen=True)
+class Power(Curve):
+    """A power law whose steepness depends on the context: p_k(x) = (k / anchor)^{−η(x)}, η(x) ≥ 0.
+
+    η(x) = softplus(s · (a + w·x)) / s with s = 10: the straight line a + w·x, bent so that it stays positive.
+
+    Parameters: `a`, the steepness of an average context (0: everything is examined alike; 1: position k gets 1/k);
+    `w` [d], how much a unit of each feature adds to it.
+    """
+
+    name: ClassVar[str] = "power"
+    sharpness: ClassVar[float] = 10.0
+
+    def init(self, random: np.random.Generator) -> Params:
+        """Start from p_k = anchor / k in every context."""
+        return {"a": np.array([1.0]), "w": np.zeros((self.n_features, 1))}
+
+    def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
+        """Return −η(x) log(k / anchor)."""
+        line = self.sharpness * (x @ params["w"] + params["a"])
+        steepness = xp.logaddexp(line, 0.0) / self.sharpness
+        return self.anchored(-steepness * self.log_distance(), xp)
+
+    def penalty(self, params: Params, xp: Any = np) -> Any:
+        """Return ½ |w|²."""
+        return half_squares(params["w"], xp=xp)
