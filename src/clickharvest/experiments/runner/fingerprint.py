@@ -9,7 +9,8 @@ those inside functions included, followed through the stubs of the rooms. It doe
 - `ENGINE`, where what is measured needs no engine: imports of it are then for other uses of the same module;
 - other libraries, and the machine.
 
-A module that is reached by a computed name only is not seen; one that a string names in full is.
+A module that is reached by a computed name only is not seen; one that a string names in full is, and so are all modules
+of a folder that a registry lists.
 """
 
 from __future__ import annotations
@@ -76,8 +77,17 @@ def _imported(file: Path) -> set[str]:
             modules |= {_defining(node.module or "", alias.name) for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             modules.add(node.value)
+        elif isinstance(node, ast.Name) and node.id == "Registry":
+            modules |= _listed(file)
     offered = {_defining(*source) for module in modules if _file(module) for source in _stub(module).values()}
     return modules | offered
+
+
+def _listed(file: Path) -> set[str]:
+    """Return the modules beside a file that makes a registry: where the folder is the list, any of them may be used."""
+    folder = ".".join(file.parent.relative_to(ROOT.parent).parts) if file.is_relative_to(ROOT) else ""
+    beside = {f"{folder}.{path.stem}" for path in file.parent.glob("*.py") if path.stem != "__init__"}
+    return beside if folder != PACKAGE else set()
 
 
 def _defining(module: str, name: str) -> str:
