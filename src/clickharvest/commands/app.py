@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from clickharvest import __version__
 from clickharvest.commands.check import check
+from clickharvest.commands.compare import compare
 from clickharvest.commands.demo import demo
 from clickharvest.commands.fit import fit
 from clickharvest.commands.harvest import harvest
@@ -49,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (check, harvest, fit, propensities, weigh, rank, report, show, simulate, reproduce, demo):
+for command in (check, harvest, fit, propensities, weigh, rank, report, show, compare, simulate, reproduce, demo):
     app.command()(command)
 
 
