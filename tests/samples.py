@@ -46,7 +46,9 @@ def simulated_interventions(
         relevance, traffic = random.uniform(0.2, 0.9), random.gamma(1.0)
         for k in np.sort(random.choice(positions, random.integers(2, positions + 1), replace=False)) + 1:
             impressions = 1 + random.poisson(shown * traffic)
-            rows.append((query, k, impressions, random.binomial(impressions, relevance * k ** -steepness[device[query]])))
+            rows.append(
+                (query, k, impressions, random.binomial(impressions, relevance * k ** -steepness[device[query]]))
+            )
     query, position, impressions, clicks = np.array(rows).T
     return Interventions(
         unit=query, query=query, position=position, exposure=impressions * 1.0, clicks=clicks, impressions=impressions,

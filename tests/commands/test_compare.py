@@ -115,9 +115,7 @@ def test_models_of_one_name_are_told_apart_by_their_folders(run: Command, files:
         ("{old} --log {files}/new.parquet --level 95", 2, "level of an interval is 95"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
-    run: Command, files: Path, arguments: str, code: int, told: str
-) -> None:
+def test_what_cannot_be_compared_is_one_line(run: Command, files: Path, arguments: str, code: int, told: str) -> None:
     fixed_curve({1: 0.0, 3: -1.0}, anchor=3, sd=0.1).save("third.safetensors")
     fixed_curve({1: 0.0, 9: -1.0}, sd=0.1).save("far.safetensors")
     bare = pq.read_table(files / "new.parquet").drop(["device"])

@@ -50,8 +50,8 @@ class AllPairs(Objective):
             raise InputError(f"no relevance model {relevance!r}: expected constant or mlp")
         self.relevance, self.width = relevance, width
         self.n_positions, self.n_features = len(sample.positions), sample.x.shape[1]
-        self.size = float(sample.clicks.sum())
         self.data: Data = both_ways(pair_entries(sample, weighting))
+        self.size = _size(sample, self.data)
 
     @classmethod
     def alternatives(cls, sample: Sample, **options: Any) -> dict[str, Objective]:
@@ -128,8 +128,8 @@ class FreeAllPairs(AllPairs):
 
     def __init__(self, sample: Sample, *, weighting: str = "paper") -> None:
         self.relevance = "free"
-        self.size = float(sample.clicks.sum())
         rows = both_ways(pair_entries(sample, weighting))
+        self.size = _size(sample, rows)
         shown = (rows["clicked"] + rows["passed"] > 0).all(axis=1)
         telling = shown & (rows["clicked"] > 0).any(axis=1)
         self.data: Data = {name: values[telling] for name, values in rows.items()}
@@ -160,3 +160,12 @@ class FreeAllPairs(AllPairs):
     def penalty(self, params: Params) -> Any:
         """Nothing of its own, nothing is penalised."""
         return 0.0
+
+
+def _size(sample: Sample, rows: Data) -> float:
+    """Return the clicks, or what they weigh if that is less.
+
+    Click rates of units shown a thousand times weigh a thousandth of their clicks: per click, the slope of the
+    objective would look flat, and the fit converged, far from the optimum.
+    """
+    return float(min(sample.clicks.sum(), rows["clicked"].sum()))
