@@ -5,9 +5,11 @@
 A value of relevance for every query and pair is learned from that query's displays alone, and it is as uncertain as
 they are few: however many queries there are, the estimate of examination does not settle on the truth (the incidental
 parameters of Neyman and Scott). Each of many queries has one document, shown equally often at two of four positions;
-p_k = 1/k, clicks are Bernoulli(p_k r). An error is p̂_k / p_k − 1, averaged over positions 2 to 4. ClickShare has no such value to learn
-and no such bias, so that the mean difference of the two errors on the same logs is the bias of `FreeAllPairs` with little
-noise; ± is its standard error over logs. Fits start from a flat curve: a start at the truth might flatter.
+p_k = 1/k, clicks are Bernoulli(p_k r).
+
+An error is p̂_k / p_k − 1, averaged over positions 2 to 4. ClickShare has no such value to learn and no such bias, so
+that the mean difference of the two errors on the same logs is the bias of `FreeAllPairs` with little noise; ± is its
+standard error over logs. Fits start from a flat curve: a start at the truth might flatter.
 """
 
 from __future__ import annotations
