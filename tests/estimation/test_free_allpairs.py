@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from clickharvest.errors import InputError
 from clickharvest.estimation.estimators import CPBM
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.objectives.allpairs import FreeAllPairs
+from clickharvest.estimation.objectives.allpairs import AllPairs, FreeAllPairs
 from clickharvest.estimation.pairs import pair_entries
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve
@@ -105,6 +105,22 @@ def error(model: CPBM, simulation: Any) -> float:
     contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
     truth = simulation.test_examination / simulation.test_examination[:, :1]
     return float(np.abs(1 - model.predict(contexts).propensity / truth).mean())
+
+
+def test_a_thousand_displays_are_fitted_as_closely_as_ten() -> None:
+    """Rates count in the objective, and clicks are a thousand times as many: the fit must not stop where it started."""
+    random = np.random.default_rng(0)
+    pairs = np.array([(i, j) for i in range(4) for j in range(i + 1, 4)])
+    unit, position, shown = np.repeat(np.arange(300), 2), np.tile(pairs, (50, 1)).ravel(), np.full(600, 1000)
+    truth = np.arange(1, 5) ** -0.7  # the fit starts from 1/k
+    clicks = random.binomial(shown, truth[position] * random.beta(1, 2, 300)[unit])
+    sample = Sample(
+        positions=(1, 2, 3, 4), x=np.zeros((1, 0)), n_clusters=300, unit=unit, context=0 * unit, position=position,
+        exposure=shown * 1.0, clicks=clicks, impressions=shown, cluster=unit,
+    )  # fmt: skip
+    fit = Fit(make_curve("constant", (1, 2, 3, 4), 1, 0), AllPairs(sample), sample)
+    found = fit.solve(fit.starts(1, 0), np.ones((1, 300)), np.zeros(1)).params[0]
+    assert np.exp(fit.params(found)["curve"]["b"]) == pytest.approx(truth[1:], rel=0.05)
 
 
 def test_few_queries_shown_often_need_free_relevance(few_queries: Any) -> None:

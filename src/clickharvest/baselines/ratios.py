@@ -55,8 +55,7 @@ def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | N
         sums = {name: np.bincount(log.position, getattr(log, name)) for name in ("clicks", "impressions")}
         counted = {"position": list(log.shown)} | {name: own[list(log.shown)].tolist() for name, own in sums.items()}
     else:
-        t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
-        counted = _fetch_counts(log, t.group_by(position=t.position.cast("int64")))
+        counted = _count_positions(log, max_position)
     columns = (counted[name] for name in ("position", "clicks", "impressions"))
     rates = {k: clicks / shown for k, clicks, shown in zip(*columns, strict=True) if clicks}
     ratios = {k: rate / rates[anchor] for k, rate in rates.items()} if anchor in rates else {}
@@ -199,6 +198,17 @@ def _pair_sums(interventions: Interventions) -> tuple[NDArray[np.int64], Array]:
 
 def _info(estimator: str, interventions: Interventions) -> dict[str, Any]:
     return {"estimator": estimator, "units": interventions.n_units, "clicks": int(interventions.clicks.sum())}
+
+
+def position_counts(log: ClickLog, *, max_position: int | None = None) -> dict[int, tuple[int, int]]:
+    """Return clicks and impressions at every position of a log, whatever was shown there."""
+    columns = _count_positions(log, max_position)
+    return dict(zip(columns["position"], zip(columns["clicks"], columns["impressions"], strict=True), strict=True))
+
+
+def _count_positions(log: ClickLog, max_position: int | None) -> dict[str, list[int]]:
+    t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
+    return _fetch_counts(log, t.group_by(position=t.position.cast("int64")))
 
 
 def _fetch_counts(log: ClickLog, grouped: Any) -> dict[str, list[int]]:

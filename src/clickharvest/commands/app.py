@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from clickharvest import __version__
 from clickharvest.commands.check import check
+from clickharvest.commands.compare import compare
 from clickharvest.commands.demo import demo
 from clickharvest.commands.fit import fit
 from clickharvest.commands.harvest import harvest
@@ -41,7 +42,7 @@ class _Commands(TyperGroup):
         return option
 
 
-COMMANDS = (check, harvest, fit, propensities, weigh, rank, report, show, simulate, reproduce, demo)
+COMMANDS = (check, harvest, fit, propensities, weigh, rank, report, show, compare, simulate, reproduce, demo)
 
 
 def _version(wanted: bool) -> None:

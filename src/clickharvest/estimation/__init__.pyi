@@ -1,3 +1,6 @@
+from .comparison import Gain as Gain
+from .comparison import ModelComparison as ModelComparison
+from .comparison import compare_models as compare_models
 from .estimators import CPBM as CPBM
 from .estimators import PBM as PBM
 from .loss import Fit as Fit

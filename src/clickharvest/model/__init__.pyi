@@ -12,6 +12,8 @@ from .curves import Recurrent as Recurrent
 from .curves import flatten_params as flatten_params
 from .curves import make_curve as make_curve
 from .curves import unflatten_params as unflatten_params
+from .differences import Differences as Differences
+from .differences import find_differences as find_differences
 from .onnx import export_onnx as export_onnx
 from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities

@@ -251,7 +251,7 @@ def _contexts(model: _Model) -> str:
     varied: list[tuple[str, NDArray[np.float64]]] = []
     begin = 0
     for part in model.encoder.parts:
-        for name, value in _values(part):
+        for name, value in telling_values(part):
             x = typical_context(model)
             x[:, begin : begin + len(part.features)] = _features(part, value)
             varied.append((name, x))
@@ -271,7 +271,7 @@ def _contexts(model: _Model) -> str:
     return f"In contexts that differ from it in one column:\n\n{_table(header, rows, left=1)}"
 
 
-def _values(part: ContextColumn) -> list[tuple[str, Any]]:
+def telling_values(part: ContextColumn) -> list[tuple[str, Any]]:
     """Return values of a column that show what it does, with their names."""
     name = clean_text(part.name, 16)
     if part.kind == "numeric":

@@ -1,0 +1,206 @@
+"""The command `compare`: models against each other, on another log or by their intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.progress import show_progress
+from clickharvest.errors import InputError
+from clickharvest.words import clean_text, count, spell_positions
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.comparison import ModelComparison
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.model.differences import Differences
+    from clickharvest.model.propensities import Propensities
+
+OTHER_LOG = "The other log"
+LONGEST = 24
+"""Letters of a model's name in a table."""
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class OtherLog(LogOptions):
+    """The log to score models on, if any; it is an option, because models are the arguments."""
+
+    source: Annotated[
+        str,
+        typer.Option(
+            "--log",
+            metavar="LOG",
+            help="Score the models on this click log, or file of interventions, that they were not fitted on.",
+            rich_help_panel=OTHER_LOG,
+            show_default=False,
+        ),
+    ] = ""
+    baseline_log: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline-log",
+            metavar="LOG",
+            help="Take the naive click rates from this log, such as the one the models were fitted on; by default they "
+            "are those of the other queries of --log.",
+            rich_help_panel=OTHER_LOG,
+            show_default=False,
+        ),
+    ] = None
+
+
+@with_options
+def compare(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="Model files, as fit writes them.", show_default=False)
+    ],
+    log: OtherLog,
+    units: HarvestOptions,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score models on another log; or tell where two differ.
+
+    With --log: how well each model explains clicks that it has not seen, against naive click rates, 1/k and the other
+    models. The context columns are those of the models. Without: where each further model differs from the first one
+    beyond the intervals of both. Exit code 3: there is nothing to compare.
+
+    Examples:
+
+      clickharvest compare model.safetensors --log next_week.parquet
+
+      clickharvest compare last_month.safetensors this_month.safetensors
+    """
+    from clickharvest.model.propensities import load_propensities
+
+    loaded = {name: load_propensities(path) for name, path in _names(models).items()}
+    if log.source:
+        found = _score(loaded, log, units, level)
+        _print_json(found.to_dict()) if as_json else _print_scores(found)
+        return
+    if log != OtherLog() or units != HarvestOptions():
+        raise InputError("options of a log go with --log: name the log to score the models on")
+    if len(loaded) < 2:
+        raise InputError("one model and nothing to compare it with: name another model, or a log with --log")
+    differences = _differences(loaded, level)
+    if as_json:
+        first = next(iter(loaded))
+        _print_json({"first": first, "differences": {name: own.to_dict() for name, own in differences.items()}})
+        return
+    for name, own in differences.items():
+        _print_differences(next(iter(loaded)), name, own)
+
+
+def _names(paths: list[Path]) -> dict[str, Path]:
+    """Return the files by the shortest names that tell them apart."""
+    if twice := [path for i, path in enumerate(paths) if path in paths[:i]]:
+        raise InputError(f"{twice[0]} is named twice: name every model once")
+    short = {path.name: path for path in paths}
+    return short if len(short) == len(paths) else {str(path): path for path in paths}
+
+
+def _score(models: Mapping[str, Propensities], log: OtherLog, units: HarvestOptions, level: float) -> ModelComparison:
+    from clickharvest.baselines.ratios import click_rates, position_counts
+    from clickharvest.estimation.comparison import compare_models
+    from clickharvest.harvesting.collecting import harvest
+    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+
+    rates: Any = None
+    if log.baseline_log is not None:
+        if is_interventions(log.baseline_log):
+            raise InputError(f"{log.baseline_log} holds interventions: click rates need the log that they come from")
+        anchor = next(iter(models.values())).curve.anchor
+        training = replace(log, source=log.baseline_log, context=None).read(show_progress)
+        rates = click_rates(training, anchor=anchor, max_position=units.max_position)
+    interventions: Interventions
+    if is_interventions(log.source):
+        interventions = read_interventions(log.source)
+    else:
+        clicks = replace(log, context=_context(log, models)).read(show_progress)
+        interventions = harvest(clicks, **units.arguments(log))
+        if rates is None:
+            rates = position_counts(clicks, max_position=units.max_position)
+    with show_progress("Scoring"):
+        return compare_models(models, interventions, rates=rates, level=level)
+
+
+def _context(log: LogOptions, models: Mapping[str, Propensities]) -> list[str]:
+    """Return the columns that any model depends on, and those the user names: with them, units are finer."""
+    needed = [name for model in models.values() if model.encoder is not None for name in model.encoder.columns]
+    return list(dict.fromkeys([*needed, *log.context_columns]))
+
+
+def _differences(models: Mapping[str, Propensities], level: float) -> dict[str, Differences]:
+    from clickharvest.model.differences import find_differences
+
+    (_, first), *others = models.items()
+    return {name: find_differences(first, other, level=level) for name, other in others}
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    print(json.dumps(told, indent=2))
+
+
+def _print_scores(found: ModelComparison) -> None:
+    from rich.table import Table
+
+    from clickharvest.commands.terminal import screen
+
+    console = screen()
+    harvested = found.clicks + sum(found.left_out.values())
+    console.print(
+        f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {count(found.queries, 'query', 'queries')} "
+        f"(as good as {found.effective_queries:,.0f} of equal size), positions {spell_positions(found.positions)}."
+    )
+    for reason, clicks in found.left_out.items():
+        if clicks:
+            console.print(f"Left out: {count(clicks, 'click')} {reason}.")
+    console.print()
+    scores = Table(box=None, pad_edge=False, header_style="bold")
+    scores.add_column("")
+    scores.add_column("log likelihood per click", justify="right")
+    for name, score in found.scores.items():
+        scores.add_row(clean_text(name, LONGEST), f"{score:.5f}")
+    console.print(scores)
+    console.print()
+    gains = Table(box=None, pad_edge=False, header_style="bold")
+    for header, justify in (("gain of", "left"), ("over", "left"), ("per click", "right")):
+        gains.add_column(header, justify=justify)  # type: ignore[arg-type]
+    gains.add_column(f"{100 * found.level:g} % interval", justify="right")
+    for gain in found.gains:
+        ends = "-" if gain.lower is None else f"{gain.lower:+.5f} to {gain.upper:+.5f}"
+        names = (clean_text(name, LONGEST) for name in (gain.name, gain.over))
+        gains.add_row(*names, f"{gain.per_click:+.5f}", ends)
+    console.print(gains)
+    console.print()
+    for sentence in found.findings:
+        console.print(sentence)
+
+
+def _print_differences(first: str, second: str, found: Differences) -> None:
+    from rich.table import Table
+
+    from clickharvest.commands.terminal import screen
+
+    console = screen()
+    console.print(f"{clean_text(second, 60)} against {clean_text(first, 60)}, relative to position {found.anchor}:\n")
+    cells = [(i, k) for i in range(len(found.contexts)) for k in range(len(found.positions))]
+    apart = [cell for cell in cells if found.differs[cell]]
+    shown = sorted(apart or [cell for cell in cells if cell[0] == 0], key=lambda cell: (not found.differs[cell], cell))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in (*(("context",) if found.values else ()), "position", "times", "interval"):
+        table.add_column(header, justify="left" if header == "context" else "right")
+    for i, k in shown[:MOST_ROWS]:
+        numbers = (f"{found.ratio[i, k]:.3f}", f"{found.lower[i, k]:.3f} to {found.upper[i, k]:.3f}")
+        name = (clean_text(found.contexts[i], 36),) if found.values else ()
+        table.add_row(*name, str(found.positions[k]), *numbers)
+    if len(shown) > MOST_ROWS:
+        table.add_row(f"… {len(shown) - MOST_ROWS} more")
+    console.print(table)
+    held = f"The intervals hold for all of them together, with {100 * found.level:g} % confidence."
+    console.print(f"\n{found.verdict}\n{held}")
