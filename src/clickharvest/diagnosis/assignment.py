@@ -6,13 +6,14 @@ the log has a user column, tests sum what each user adds,
 
     T = dᵀ V⁺ d,   d = Σ_u d_u,   V = Σ_u d_u d_uᵀ,   T ~ χ² of rank V,
 
-d_u being linear in the user's pages n_u by ranker and level, so that V follows from Σ_u n_u n_uᵀ: one join of the users'
-counts with themselves. Without such a column pages are taken as independent, and sentences say so.
+d_u being linear in the user's pages n_u by ranker and level, so that V follows from Σ_u n_u n_uᵀ: one join of the
+users' counts with themselves. Without such a column pages are taken as independent, and sentences say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,8 @@ ONE_RANKER = 0.99
 def ranker_independence(log: ClickLog) -> list[Finding]:
     """Test Pr(ranker | x) = Pr(ranker), for the query and each context column.
 
-    Pearson's χ² on pages by ranker and level, or T with d = N_{a,l} − N_a N_l / N where there are users; the number is the
-    largest difference of a ranker's traffic mix from the whole, in total variation ½ Σ |share − share|.
+    Pearson's χ² on pages by ranker and level, or T with d = N_{a,l} − N_a N_l / N where there are users; the number is
+    the largest difference of a ranker's traffic mix from the whole, in total variation ½ Σ |share − share|.
     """
     if not log.has("ranker"):
         return []
@@ -121,12 +122,25 @@ def _pages(log: ClickLog, column: str | None) -> ir.Table:
     return t.select(*keys, "pages")
 
 
+@dataclass(frozen=True)
 class _Counted:
-    """Pages, or users, by ranker and level: counts [rankers, levels] and Σ_u n_u n_uᵀ over users, if they vary."""
+    """Pages, or users, by ranker and level.
 
-    def __init__(self, arms: list[str], table: Array, backing: Array, moments: Array | None, what: str, told: str):
-        self.arms, self.table, self.backing, self.moments = arms, table, backing, moments
-        self.what, self.told = what, told
+    Attributes:
+        arms: the rankers.
+        table: counts, [rankers, levels].
+        backing: how many independent counts are behind each: pages or users.
+        moments: Σ_u n_u n_uᵀ over users, [rankers · levels, the same]; None where counts are independent.
+        what: what is counted.
+        told: what is taken as independent.
+    """
+
+    arms: list[str]
+    table: Array
+    backing: Array
+    moments: Array | None
+    what: str
+    told: str
 
     @classmethod
     def of(cls, pages: ir.Table, by: list[str], log: ClickLog, task: str) -> _Counted:
@@ -159,7 +173,8 @@ class _Counted:
         moments = np.zeros((table.size, table.size))
         for row in log.engine.fetch(sums, task=task).to_pylist():
             one, two = (
-                arms.index(row[f"{of}arm"]) * len(levels) + levels.index(row.get(f"{of}level", "")) for of in ("", "other_")
+                arms.index(row[f"{of}arm"]) * len(levels) + levels.index(row.get(f"{of}level", ""))
+                for of in ("", "other_")
             )
             moments[one, two] = row["product"]
         return cls(arms, table, users, moments, "pages", "clustered by user")

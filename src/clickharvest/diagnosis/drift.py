@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import ibis
 
-from clickharvest.diagnosis.findings import WEAK, Finding, sign_of, spell_p, spell_sign
+from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
 from clickharvest.diagnosis.laws import normal_tail, two_sided
 from clickharvest.diagnosis.users import with_user
 from clickharvest.logs.click_log import same
@@ -29,8 +29,8 @@ def drift(log: ClickLog) -> list[Finding]:
     Within each unit and position the early clicks a follow, if nothing drifts, a hypergeometric law with mean E
     and variance V. Three tests:
 
-    - Do units move as they drift? With D_u = Σ_k (a − E) and M_u the mean log position of the unit's early displays less
-      that of its late ones, Σ_u D_u M_u over its query-clustered standard error. Only this biases estimates.
+    - Do units move as they drift? With D_u = Σ_k (a − E) and M_u the mean log position of the unit's early displays
+      less that of its late ones, Σ_u D_u M_u over its query-clustered standard error. Only this biases estimates.
     - Do all units drift one way, Σ(a − E) / √ΣV (Mantel-Haenszel)?
     - Do units drift each its own way, Σ((a − E)² − V) over its query-clustered standard error?
 
@@ -146,13 +146,17 @@ def _moves(strata: ir.Table, unit: list[str]) -> ir.Table:
 def _moving_drift(s: Mapping[str, float]) -> Finding:
     name = "drift with position"
     if not s["variance"]:
-        return Finding(name, "note", "No unit was clicked and moved: whether units move as they drift cannot be tested.")
+        return Finding(
+            name, "note", "No unit was clicked and moved: whether units move as they drift cannot be tested."
+        )
     p_value = two_sided(s["score"], s["variance"])
     value = s["score"] / math.sqrt(s["drifted"] * s["moved"])
     status = sign_of(p_value)
     told = f"correlation {value:+.2f}, {spell_p(p_value)}"
     if status != "warning":
-        return Finding(name, status, f"{spell_sign(p_value)} that units move as their clicks change ({told}).", value, p_value)
+        return Finding(
+            name, status, f"{spell_sign(p_value)} that units move as their clicks change ({told}).", value, p_value
+        )
     how = "lose clicks move up" if value > 0 else "lose clicks move down"
     sentence = (
         f"Units that {how} ({told}): what time did looks like what position does, and the curve would be "
@@ -179,5 +183,7 @@ def _single_drift(s: Mapping[str, float], told: str) -> Finding:
     if sign_of(p_value) == "warning":
         sentence = f"Single units drift ({told}): harmless as long as they do not move with it."
         return Finding("drift of single units", "note", sentence, value, p_value)
-    status = "note" if p_value < WEAK else "ok"
-    return Finding("drift of single units", status, f"{spell_sign(p_value)} of drift of single units ({told}).", value, p_value)
+    status = sign_of(p_value)
+    return Finding(
+        "drift of single units", status, f"{spell_sign(p_value)} of drift of single units ({told}).", value, p_value
+    )
