@@ -443,7 +443,7 @@ def test_drift_with_position_by_hand() -> None:
         ("s", "c", [2, 2, 2, 1], [0, 1, 0, 1]),
     )
     moved = named(drift(log), "drift with position")
-    # b: early 1, 1, late 1, 2: M = −½ log 2; at 1 C = 2, early 2 of 3: a − E = 2 − 4/3. c: M = ½ log 2, a − E = 1 − 2/3.
+    # b: M = −½ log 2; at 1 C = 2, early 2 of 3, a − E = 2 − 4/3. c: M = ½ log 2, a − E = 1 − 2/3.
     parts = np.array([-0.5 * np.log(2) * 2 / 3, 0.5 * np.log(2) / 3])
     assert moved.p_value == pytest.approx(2 * stats.norm.sf(abs(parts.sum()) / np.sqrt(np.sum(parts**2))))
     spread = np.sqrt((1 + 4 / 9 + 1 / 9) * 2 * (0.5 * np.log(2)) ** 2)

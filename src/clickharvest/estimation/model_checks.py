@@ -78,15 +78,15 @@ def context_matters(
     null = _null_columns(sample, anchor)[cells.rows]
     steepness = not _affordable(sample)
     extra = _context_columns(sample, anchor, steepness)[cells.rows]
-    test = score_test(cells, null, extra)
+    test = score_test(cells, null, extra, flip=steepness)
     if test is None and not steepness:
         steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
-        test = score_test(cells, null, extra)
+        test = score_test(cells, null, extra, flip=True)
     if test is None:
         return Finding(name, "note", f"Too few queries with clicks to test whether examination depends on {spelled}.")
     p_value, freedom, both = test.p_value, test.freedom, beside(null, extra)
     together = _products(sample, anchor)
-    if together is not None and (more := score_test(cells, both, together[cells.rows])) is not None:
+    if together is not None and (more := score_test(cells, both, together[cells.rows], flip=True)) is not None:
         if more.p_value < p_value:
             freedom, both = freedom + more.freedom, beside(both, together[cells.rows])
         p_value = min(1.0, 2 * min(p_value, more.p_value))
@@ -194,7 +194,7 @@ def trust_bias(
     z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
     half = cells.cluster * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
     z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
-    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]))
+    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     name = "trust bias"
     if test is None:
         return Finding(name, "note", "Too few queries with clicks to test whether ratios depend on relevance.")

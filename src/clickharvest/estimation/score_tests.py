@@ -132,12 +132,14 @@ class ScoreTest:
     null: SharesFit
 
 
-def score_test(cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool = False) -> ScoreTest | None:
+def score_test(
+    cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool = False, flip: bool = False
+) -> ScoreTest | None:
     """Test the columns `extra` beside `null`; None if queries are too few.
 
     With `shrink`, the half of the columns with less information is left out until queries are enough. (Random signs
-    of the s_q change neither information nor h_q, so the choice does not bias the test.) Otherwise, where queries are
-    enough in number, but effectively too few, signs are drawn.
+    of the s_q change neither information nor h_q, so the choice does not bias the test.) With `flip`, signs are drawn
+    where queries are enough in number, but effectively too few.
     """
     fit = fit_shares(cells, null)
     columns, size = beside(null, extra), null.shape[1]
@@ -156,7 +158,7 @@ def score_test(cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool
         leverage = np.einsum("qi,ij,qj->q", some, inverse, some, optimize=True)
         queries = freedom * (freedom + 2) / max(float(leverage @ leverage), 1e-300) - 2
         enough = bool(freedom) and queries >= ENOUGH * (freedom + 1)
-        if enough or (freedom and not shrink and np.count_nonzero(leverage) >= ENOUGH * (freedom + 1)):
+        if enough or (freedom and flip and np.count_nonzero(leverage) >= ENOUGH * (freedom + 1)):
             statistic = float(whole @ inverse @ whole)
             if enough:
                 p_value = max(_tail(statistic, freedom, count) for count in (queries, scores.shape[0]))
