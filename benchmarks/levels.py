@@ -251,6 +251,7 @@ def table(done: dict[str, dict[str, PValues]]) -> tuple[list[str], list[str]]:
         )
         if world.kind == "null":
             verdict = "PASS" if BAR[0] <= level <= BAR[1] else "FAIL"
+            verdict = verdict if len(p_values) >= LOGS["null"] else "OPEN"
             bars.append(f"{verdict}: {test} ({name}): {100 * level:.1f} ± {100 * error:.1f} % of {len(p_values)} logs")
     return lines, bars
 
