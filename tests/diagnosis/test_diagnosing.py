@@ -86,7 +86,7 @@ def test_a_query_with_half_of_what_is_known_dominates(clicks: int, status: str) 
     assert found.value == pytest.approx((clicks + 3) ** 2 / (clicks**2 + 3))
     assert ("One query (q) carries" in found.sentence) == (status == "warning")
     if status == "warning":
-        assert f"{100 * clicks / (clicks + 3):.0f} % of what is known of position 1" in found.sentence
+        assert f"{100 * clicks / (clicks + 3):.0f} % of what is known about position 1" in found.sentence
 
 
 def cut_log() -> pa.Table:

@@ -27,6 +27,7 @@ def simulate(
     adjacent: float = 0.0,
     trust: float = 0.0,
     unlike: float = 0.0,
+    own_steepness: float = 0.0,
 ) -> Interventions:
     """Simulate pages of three rankings per query, p_k = 1/k, with dependent clicks.
 
@@ -42,6 +43,7 @@ def simulate(
         adjacent: added to log p_2 of documents that also stand at position 3.
         trust: chance that a user takes an irrelevant document for relevant at position 1; trust / k at k.
         unlike: spread of the queries' preferences for positions.
+        own_steepness: p_k = k^{−s} with a log s of each query that has this standard deviation.
     """
     random = np.random.default_rng(seed)
     rankings = random.permuted(np.tile(np.arange(docs), (queries, 3, 1)), axis=2)
@@ -54,6 +56,7 @@ def simulate(
     attraction = relevance + (1 - relevance) * trust / (place + 1)
     mood = random.choice([0.3, 1.7], size=(len(query), 1))
     taste = random.choice([1 - unlike, 1 + unlike], size=(queries, docs))[query[:, None], place]
+    log_p *= np.exp(own_steepness * np.random.default_rng([seed, 1]).normal(size=queries))[query, None]
     clicked = random.random(place.shape) < 0.4 * np.exp(log_p) * attraction * mood * taste
     cell = ((query[:, None] * docs + np.arange(docs)) * docs + place).ravel()
     shown = np.bincount(cell, minlength=queries * docs * docs)
@@ -81,12 +84,17 @@ def one_click_units(counts: dict[tuple[str, int, int, int], int]) -> Interventio
 
 
 @pytest.mark.parametrize(
-    ("check", "unlike"),
-    [(context_matters, 0.6), (transitivity, 0.6), (trust_bias, 0.0)],
-    ids=["context", "transitivity", "trust"],
+    ("check", "settings"),
+    [
+        (context_matters, {"unlike": 0.6}),
+        (transitivity, {"unlike": 0.6}),
+        (trust_bias, {}),
+        (trust_bias, {"own_steepness": 0.6}),
+    ],
+    ids=["context", "transitivity", "trust", "trust, queries of their own steepness"],
 )
-def test_p_values_are_uniform_when_all_is_well(check: Check, unlike: float) -> None:
-    findings = [check(simulate(seed, unlike=unlike)) for seed in range(200)]
+def test_p_values_are_uniform_when_all_is_well(check: Check, settings: dict[str, float]) -> None:
+    findings = [check(simulate(seed, **settings)) for seed in range(200)]
     p_values = np.array([finding.p_value for finding in findings], dtype=np.float64)
     assert np.isfinite(p_values).all()
     assert kstest(p_values, "uniform").pvalue > 0.001
@@ -109,15 +117,20 @@ def test_the_likelihood_ratio_alone_would_cry_wolf_where_clicks_are_dependent() 
     ids=["context", "transitivity", "trust"],
 )
 def test_violations_are_found(check: Check, violation: dict[str, Any], words: str) -> None:
-    findings = [check(simulate(seed, queries=300, sessions=200, **violation)) for seed in range(5)]
+    findings = [check(simulate(seed, queries=300, sessions=400, **violation)) for seed in range(5)]
     assert all(finding.p_value is not None and finding.p_value < ALARM for finding in findings)
     assert all(finding.status != "ok" for finding in findings)
     assert sum(words in finding.sentence for finding in findings) >= 4
 
 
 def test_a_context_effect_is_no_trust_bias_and_no_intransitivity() -> None:
-    findings = check_model(simulate(3, queries=300, sessions=100, steeper=0.3))
-    assert [finding.status for finding in findings] == ["note", "ok", "ok"]
+    findings = check_model(simulate(1, queries=300, sessions=100, steeper=0.3))
+    assert {finding.name: finding.status for finding in findings} == {
+        "context matters": "note",
+        "transitivity": "ok",
+        "heterogeneity of pairs": "ok",
+        "trust bias": "ok",
+    }
 
 
 def test_context_test_equals_the_two_by_two_table() -> None:
@@ -148,6 +161,52 @@ def test_transitivity_of_a_cycle_by_hand() -> None:
     )
 
 
+def test_heterogeneity_of_a_cycle_by_hand() -> None:
+    """The cycle of the test above: clicks are independent, so that I = V, and Q = T."""
+    counts = {("a", k, other, k): 60 for k, other in ((1, 2), (2, 3))} | {("a", 1, 3, 1): 40, ("a", 1, 3, 3): 60}
+    counts |= {("a", k, other, other): 40 for k, other in ((1, 2), (2, 3))}
+    units = replace(one_click_units(counts), contexts={})
+    own = next(f for f in check_model(units) if f.name == "heterogeneity of pairs")
+    assert own.value == pytest.approx((180 - 120) ** 2 / 300, rel=1e-3)
+    assert (own.status, own.p_value) == ("note", None)
+
+
+def test_contexts_that_matter_only_together_are_found() -> None:
+    """The sign of x · y steepens the curve; x or y alone do nothing."""
+    found = []
+    for seed in range(5):
+        base = simulate(seed, queries=120, sessions=100)
+        random = np.random.default_rng(seed)
+        one, two = random.choice([-1, 1], (2, 120))
+        log_p = -0.8 * (one * two)[base.query] * np.log(base.position)
+        kept = random.binomial(base.clicks, np.exp(log_p - np.log(5) * 0.8))
+        contexts = {"x": one[base.query].astype(str), "y": two[base.query].astype(str)}
+        found.append(context_matters(replace(base, clicks=kept, contexts=contexts)))
+    assert all(finding.p_value is not None and finding.p_value < 0.01 for finding in found)
+    assert any("x, y, taken together" in finding.sentence for finding in found)
+
+
+def test_a_strong_effect_in_few_queries_is_no_reason_to_withdraw() -> None:
+    """Most clicks in a handful of queries: signs are drawn where their effective number is too small for the law."""
+    base, random = simulate(5, queries=60, sessions=300, steeper=0.8), np.random.default_rng(0)
+    share = 1 / (1 + base.query)
+    shown = random.binomial(base.impressions, share)
+    clicks = np.minimum(shown, random.binomial(base.clicks, share))
+    thin = replace(base, impressions=shown, exposure=shown.astype(np.float64), clicks=clicks)
+    finding = context_matters(thin.take(np.flatnonzero(shown)))
+    assert finding.p_value is not None
+    assert finding.p_value < ALARM
+
+
+def test_nothing_says_no_sign_with_a_small_p_value() -> None:
+    findings = [finding for seed in range(40) for finding in check_model(simulate(seed, unlike=0.6, trust=0.3))]
+    tested = [finding for finding in findings if finding.p_value is not None]
+    assert {finding.status for finding in tested if finding.p_value >= 0.05} == {"ok"}
+    weak = [finding for finding in tested if ALARM <= finding.p_value < 0.05]
+    assert weak
+    assert all(finding.status == "note" and finding.sentence.startswith("Weak sign") for finding in weak)
+
+
 def test_likelihood_ratio_is_that_of_the_estimators() -> None:
     interventions = simulate(1, steeper=0.3)
     linear = CPBM(curve="linear", penalty=0.0, intervals=None).fit(interventions).propensities_
@@ -173,7 +232,7 @@ def test_design_exposures_and_contexts_inside_units() -> None:
     whole = simulate(5)
     shown = np.bincount(whole.unit, weights=whole.impressions)[whole.unit]
     design = replace(whole, exposure=whole.impressions / shown, exposure_kind="design")
-    assert len(check_model(replace(design, contexts={}))) == 2
+    assert len(check_model(replace(design, contexts={}))) == 3
     split = replace(
         whole.take(np.repeat(np.arange(len(whole)), 2)),
         impressions=np.stack([whole.impressions, whole.impressions], axis=1).ravel(),
@@ -181,7 +240,7 @@ def test_design_exposures_and_contexts_inside_units() -> None:
         contexts={"evening": np.tile([False, True], len(whole))},
         unit_kind="query",
     )
-    assert [finding.status for finding in check_model(split)] == ["ok"] * 3
+    assert [finding.status for finding in check_model(split)] == ["ok"] * 4
 
 
 def test_the_same_seed_gives_the_same_split() -> None:

@@ -176,3 +176,12 @@ def test_whole_numbers_are_not_checked_for_wholeness() -> None:
 
 def test_validation_can_be_left_out() -> None:
     assert len(values(read_log(pa.table(LOG | {"click": [0, 0]}), validate=False), "clicks")) == 2
+
+
+def test_users_may_be_unknown_and_records_of_users_are_no_names() -> None:
+    assert values(read_log(pa.table(LOG | {"user": ["u", None]})), "user") == ["u", None]
+    records = pa.table(LOG | {"user": [{"id": "u"}, {"id": "v"}]})
+    assert not read_log(records).has("user")
+    with pytest.raises(InputError, match=r"column 'user' is of type .* expected one plain value per row"):
+        read_log(records, user="user")
+    assert read_log(pa.table(LOG | {"user": ["u", "v"]}), context=["user"]).context == ("user",)

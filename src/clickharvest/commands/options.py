@@ -75,6 +75,7 @@ class LogOptions:
     ] = None
     ranker: Annotated[str | None, _column("--ranker", "Ranker or A/B arm (default: ranker, if there).")] = None
     page: Annotated[str | None, _column("--page", "Result page (default: page, if there).")] = None
+    user: Annotated[str | None, _column("--user", "User, visitor or session (default: user, if there).")] = None
     time: Annotated[str | None, _column("--time", "Time of display (default: time, if there).")] = None
     original: Annotated[str | None, _column("--original", "Position before a swap (default: original, if there).")] = (
         None

@@ -13,8 +13,10 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
+from clickharvest.diagnosis.cascade import clicks_above
+from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.log_checks import drift, ranker_independence, repetition, sample_ratio
 from clickharvest.diagnosis.overlap import (
     PairOverlap,
     PositionOverlap,
@@ -23,6 +25,7 @@ from clickharvest.diagnosis.overlap import (
     position_overlaps,
     segments,
 )
+from clickharvest.diagnosis.repetition import repetition
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
@@ -134,7 +137,8 @@ def diagnose(
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
         findings = repetition(source) if unit == "context" and design is None else []
-        findings += ranker_independence(source) + sample_ratio(source, traffic) + drift(source)
+        findings += ranker_independence(source) + sample_ratio(source, traffic)
+        findings += drift(source) + clicks_above(source)
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
     pairs = pair_overlaps(table, engine)

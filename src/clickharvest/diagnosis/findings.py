@@ -10,6 +10,9 @@ Status = Literal["ok", "note", "warning", "blocking"]
 ALARM = 0.001
 """p-values below this are called out: with several tests on large logs, .05 would cry wolf."""
 
+WEAK = 0.05
+"""p-values between `ALARM` and this are a weak sign: a note, neither an alarm nor nothing."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -28,6 +31,36 @@ class Finding:
     sentence: str
     value: float | None = None
     p_value: float | None = None
+
+
+def sign_of(p_value: float) -> Status:
+    """Return the status of a test: `ok` without a sign, `note` for a weak one, `warning` for a clear one.
+
+    Example:
+        >>> sign_of(0.4), sign_of(0.002), sign_of(1e-9)
+        ('ok', 'note', 'warning')
+    """
+    return "warning" if p_value < ALARM else "note" if p_value < WEAK else "ok"
+
+
+def spell_sign(p_value: float) -> str:
+    """Return the beginning of a sentence on a test that raises no alarm.
+
+    Example:
+        >>> spell_sign(0.4), spell_sign(0.002)
+        ('No sign', 'Weak sign')
+    """
+    return "Weak sign" if p_value < WEAK else "No sign"
+
+
+def percent(share: float) -> str:
+    """Return a share as people write it.
+
+    Example:
+        >>> percent(0.0307)
+        '3.1 %'
+    """
+    return f"{100 * share:.1f} %"
 
 
 def spell_p(p_value: float) -> str:

@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from clickharvest.diagnosis.findings import ALARM, Finding, spell_p
+from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
-from clickharvest.estimation.score_tests import ENOUGH, Columns, ShareCells, beside, fit_shares, score_test
+from clickharvest.estimation.score_tests import ENOUGH, Columns, ScoreTest, ShareCells, beside, fit_shares, score_test
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
+
+HETEROGENEOUS = 2.0
+"""Q per degree of freedom from which on pairs are called heterogeneous."""
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,10 +49,11 @@ def check_model(
         ...     print(finding.name, finding.status)
         context matters note
         transitivity ok
+        heterogeneity of pairs ok
         trust bias ok
     """
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
-    findings.append(transitivity(interventions, anchor=anchor, kinds=kinds))
+    findings += _pair_checks(interventions, anchor, kinds)
     return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]
 
 
@@ -60,7 +64,8 @@ def context_matters(
 
     The number is the likelihood ratio 2 (ll(b, W) − ll(b)). Its χ² law holds for independent clicks only, so the
     p-value is that of the query-clustered score test of W. Where queries are too few for that, steepness alone is
-    tested and fitted, W_k = −w log(k / anchor).
+    tested and fitted, W_k = −w log(k / anchor). Contexts that matter only together are tested too, as steepness of the
+    products x_i x_j beside W; the p-value then is twice the smaller of the two.
 
     Raises:
         InputError: there are no context columns.
@@ -71,21 +76,32 @@ def context_matters(
     sample = _sample(interventions, anchor, kinds)
     cells, name, spelled = _cells(sample), "context matters", ", ".join(interventions.contexts)
     null = _null_columns(sample, anchor)[cells.rows]
-    for steepness in (False, True) if _affordable(sample) else (True,):
-        extra = _context_columns(sample, anchor, steepness)[cells.rows]
-        test = score_test(cells, null, extra)
-        if test is not None:
-            break
-    else:
+    steepness = not _affordable(sample)
+    extra = _context_columns(sample, anchor, steepness)[cells.rows]
+    test = score_test(cells, null, extra, flip=steepness)
+    if test is None and not steepness:
+        steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
+        test = score_test(cells, null, extra, flip=True)
+    if test is None:
         return Finding(name, "note", f"Too few queries with clicks to test whether examination depends on {spelled}.")
-    gain = 2 * (fit_shares(cells, beside(null, extra)).value - test.null.value)
-    told = f"likelihood ratio {gain:,.1f} on {test.freedom} df, {spell_p(test.p_value)}"
+    p_value, freedom, both = test.p_value, test.freedom, beside(null, extra)
+    together = _products(sample, anchor)
+    if together is not None and (more := score_test(cells, both, together[cells.rows], flip=True)) is not None:
+        if more.p_value < p_value:
+            freedom, both = freedom + more.freedom, beside(both, together[cells.rows])
+        p_value = min(1.0, 2 * min(p_value, more.p_value))
+    gain = 2 * (fit_shares(cells, both).value - test.null.value)
+    told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += " in a test of steepness alone, for few queries" if steepness else ""
-    if test.p_value < ALARM:
-        sentence = f"Examination depends on {spelled} ({told}): fit a CPBM; a PBM would give every context the average."
-        return Finding(name, "note", sentence, gain, test.p_value)
-    sentence = f"No clear sign that examination depends on {spelled} ({told}): a PBM may do, and is more precise."
-    return Finding(name, "ok", sentence, gain, test.p_value)
+    if p_value < ALARM:
+        how = ", taken together" if freedom > test.freedom else ""
+        sentence = (
+            f"Examination depends on {spelled}{how} ({told}): fit a CPBM; a PBM would give every context the average."
+        )
+        return Finding(name, "note", sentence, gain, p_value)
+    advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"
+    sentence = f"{spell_sign(p_value)} that examination depends on {spelled} ({told}): {advice}."
+    return Finding(name, sign_of(p_value), sentence, gain, p_value)
 
 
 def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None) -> Finding:
@@ -102,6 +118,11 @@ def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mappin
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
+    return _pair_checks(interventions, anchor, kinds)[0]
+
+
+def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> list[Finding]:
+    """Return the findings on transitivity and, if that can be tested, on heterogeneity."""
     pooled = interventions.unit_kind == "query"
     sample = _sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
     cells, pair = _pairs(_cells(sample), sample.position)
@@ -113,12 +134,15 @@ def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mappin
     test = score_test(cells, null, extra, shrink=True)
     name = "transitivity"
     if test is None:
-        return Finding(name, "note", "Too few queries compare positions in more than one way to test transitivity.")
-    value = test.statistic / test.freedom
-    told = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}"
-    if test.p_value >= ALARM:
-        sentence = f"Ratios of position pairs agree with one curve (they differ {told})."
-        return Finding(name, "ok", sentence, value, test.p_value)
+        return [Finding(name, "note", "Too few queries compare positions in more than one way to test transitivity.")]
+    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test)
+    told, status = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}", sign_of(test.p_value)
+    if status != "warning":
+        how = "Ratios of position pairs agree" if status == "ok" else "Weak sign that ratios of position pairs disagree"
+        return [
+            Finding(name, status, f"{how} with one curve (they differ {told}).", value, test.p_value),
+            heterogeneity,
+        ]
     worst = int(np.argmax(np.abs(test.z)))
     k, other = (sample.positions[i] for i in pairs[:, worst])
     sentence = (
@@ -127,7 +151,20 @@ def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mappin
         f"{' and context' if sample.x.shape[1] else ''}: add what differs between pages as context, or fit page "
         "types apart."
     )
-    return Finding(name, "warning", sentence, value, test.p_value)
+    return [Finding(name, "warning", sentence, value, test.p_value), heterogeneity]
+
+
+def _heterogeneity(test: ScoreTest) -> Finding:
+    """Tell Cochran's Q of the pairs per degree of freedom: 1 where clicks are independent and one curve holds."""
+    value = test.heterogeneity / test.freedom
+    told = f"Q = {test.heterogeneity:,.1f} on {test.freedom} df"
+    sentence = (
+        f"Ratios of position pairs differ {value:.2f} times as much as those of independent clicks would ({told})"
+    )
+    if value < HETEROGENEOUS:
+        return Finding("heterogeneity of pairs", "ok", f"{sentence}.", value)
+    sentence += ": clicks of a query depend on each other, or curves differ between queries; trust query-clustered "
+    return Finding("heterogeneity of pairs", "note", f"{sentence}error bars only.", value)
 
 
 def trust_bias(
@@ -138,8 +175,11 @@ def trust_bias(
     Impressions are dealt at random into two halves, clicks with them; given the unit, clicks of the halves are
     independent. Each half gives a relevance z_u = log((C_u + 1) / (Σ_k n_{u,k} p̂_k + 1/m)), m the mean click rate of
     examined impressions, standardised; the other half's clicks are tested for a term γ z_u log(k / anchor), both
-    halves in one score. The null model has a free value per position, and context columns where there are some; what
-    else makes curves differ between queries shows here too, mostly as γ < 0.
+    halves in one score. The null model has a free value per position, and context columns where there are some.
+
+    Curves that differ between queries must not show: of z_u its mean over the query's units is taken, weighed by their
+    information N_u Var_π(log k) on steepness, so that a steeper or flatter curve of the whole query leaves the score as
+    it is. Documents of one query are compared with each other.
 
     The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
     whose log relevance is one standard deviation higher.
@@ -149,22 +189,24 @@ def trust_bias(
     """
     sample = _halves(_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
     cells, null = _cells(sample), _null_columns(sample, anchor)
-    log_p = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
-    z = _other_relevance(sample, log_p)
-    columns = _context_columns(sample, anchor, not _affordable(sample))
-    extra = csr_array((z * _log_distance(sample, anchor))[cells.rows, None])
-    test = score_test(cells, beside(null, columns)[cells.rows], extra)
+    null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
+    fit, distance = fit_shares(cells, null[cells.rows]), _log_distance(sample, anchor)
+    z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
+    half = cells.cluster * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
+    z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
+    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     name = "trust bias"
     if test is None:
         return Finding(name, "note", "Too few queries with clicks to test whether ratios depend on relevance.")
     value = float(test.shift[0])
     told = f"power of k {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
-    if test.p_value >= ALARM:
-        sentence = f"No clear sign that ratios of positions depend on relevance ({told})."
-        return Finding(name, "ok", sentence, value, test.p_value)
+    status = sign_of(test.p_value)
+    if status != "warning":
+        sentence = f"{spell_sign(test.p_value)} that ratios of positions depend on relevance ({told})."
+        return Finding(name, status, sentence, value, test.p_value)
     how = "less steeply down the page, as when users trust top results"
     if value < 0:
-        how = "more steeply down the page, as when users stop once served or curves differ between queries"
+        how = "more steeply down the page, as when users stop once served"
     sentence = (
         f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
         "care, and prefer clicks that show satisfaction."
@@ -217,6 +259,16 @@ def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
     return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else _by_position(x, sample, anchor)
 
 
+def _products(sample: Sample, anchor: int) -> Columns | None:
+    """Return the columns of steepness of products of features, [n, pairs]; None without any, or queries enough."""
+    one, two = np.triu_indices(sample.x.shape[1], 1)
+    products = sample.x[:, one] * sample.x[:, two]
+    products = products[:, np.ptp(products, axis=0) > 0] if products.size else products
+    if not products.size or ENOUGH * (products.shape[1] + 1) > sample.n_clusters:
+        return None
+    return csr_array(-products[sample.context] * _log_distance(sample, anchor)[:, None])
+
+
 def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
     """Return x in the columns of the row's position, the anchor's left out, [n, (K − 1) d]."""
     anchored, width = sample.positions.index(anchor), x.shape[1]
@@ -250,6 +302,15 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
         clicks=clicks.ravel(),
         impressions=shown.ravel(),
     )
+
+
+def _within(cells: ShareCells, z: Array, group: Integers, information: Array) -> Array:
+    """Return z of each cell's unit less its mean over the units of its group, weighed by their information."""
+    weight = information[cells.unit] / np.bincount(cells.unit)[cells.unit]
+    _, code = np.unique(group, return_inverse=True)
+    whole = np.maximum(np.bincount(code, weights=weight), 1e-300)
+    centred: Array = z - (np.bincount(code, weights=weight * z) / whole)[code]
+    return centred
 
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:

@@ -12,7 +12,10 @@ what the fit of β takes from them, are s_q = S_q^A − I_AB I_BB⁻¹ S_q^B (I 
 For Q equal queries with normal scores this is Hotelling's test. Queries are unequal, so Q is their effective number
 r (r + 2) / Σ_q h_q² − 2 with h_q = s_qᵀ V⁻¹ s_q: the law then has the mean and variance of T under random signs of the
 s_q. Far out, where two moments say little, the plain number of queries gives the heavier tail: the larger p-value of
-the two counts. Only the null model is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, not JAX.
+the two counts. Where few queries have most of the scores, as under a strong effect, that law is left for the random
+signs themselves: the share of `FLIPS` draws of signs with a T as large, exact where scores are symmetric. Beside T,
+Q = Uᵀ I⁻¹ U with the information I instead of V says how large scores are for independent clicks. Only the null model
+is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, not JAX.
 """
 
 from __future__ import annotations
@@ -31,6 +34,12 @@ Columns = csr_array[np.float64, tuple[int, int]]
 
 ENOUGH = 4
 """Effective queries needed per tested direction, and for one more; with fewer, fewer directions are tested."""
+
+FLIPS = 9_999
+"""Draws of random signs."""
+
+FLIPPED = 1_000
+"""Queries, those with the largest scores, whose signs are drawn; the sum of all others is taken as normal."""
 
 RIDGE = 1e-3
 """Penalty on the null model's parameters, weak enough to matter only where a ratio would be infinite."""
@@ -64,6 +73,12 @@ class ShareCells:
     def residual(self, shares: Array) -> Array:
         """Return C − N π of each cell: the score of its logit."""
         return self.clicks - self.totals[self.unit] * shares
+
+    def spread(self, column: Array, shares: Array) -> Array:
+        """Return N Var_π(column) of each unit: its information on the column's coefficient."""
+        mean, square = (np.add.reduceat(shares * power, self.first) for power in (column, column**2))
+        information: Array = self.totals * np.maximum(square - mean**2, 0.0)
+        return information
 
     def information(self, columns: Columns, shares: Array) -> Array:
         """Return Σ_u N_u Cov_π(columns): minus the second derivative of the log likelihood."""
@@ -106,9 +121,10 @@ def fit_shares(cells: ShareCells, columns: Columns) -> SharesFit:
 
 @dataclass(frozen=True)
 class ScoreTest:
-    """T and its law; for each tested column alone the one-step estimate U / I and z = U / √V; the null fit."""
+    """T, Q and the law of T; for each tested column alone the one-step estimate U / I and z = U / √V; the null fit."""
 
     statistic: float
+    heterogeneity: float
     freedom: int
     p_value: float
     shift: Array
@@ -116,11 +132,14 @@ class ScoreTest:
     null: SharesFit
 
 
-def score_test(cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool = False) -> ScoreTest | None:
+def score_test(
+    cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool = False, flip: bool = False
+) -> ScoreTest | None:
     """Test the columns `extra` beside `null`; None if queries are too few.
 
     With `shrink`, the half of the columns with less information is left out until queries are enough. (Random signs
-    of the s_q change neither information nor h_q, so the choice does not bias the test.)
+    of the s_q change neither information nor h_q, so the choice does not bias the test.) With `flip`, signs are drawn
+    where queries are enough in number, but effectively too few.
     """
     fit = fit_shares(cells, null)
     columns, size = beside(null, extra), null.shape[1]
@@ -138,13 +157,19 @@ def score_test(cells: ShareCells, null: Columns, extra: Columns, *, shrink: bool
         inverse = np.linalg.inv(some.T @ some)
         leverage = np.einsum("qi,ij,qj->q", some, inverse, some, optimize=True)
         queries = freedom * (freedom + 2) / max(float(leverage @ leverage), 1e-300) - 2
-        if freedom and queries >= ENOUGH * (freedom + 1):
+        enough = bool(freedom) and queries >= ENOUGH * (freedom + 1)
+        if enough or (freedom and flip and np.count_nonzero(leverage) >= ENOUGH * (freedom + 1)):
             statistic = float(whole @ inverse @ whole)
-            p_value = max(_tail(statistic, freedom, count) for count in (queries, scores.shape[0]))
+            if enough:
+                p_value = max(_tail(statistic, freedom, count) for count in (queries, scores.shape[0]))
+            else:
+                p_value = _flipped(statistic, some @ np.linalg.cholesky(inverse), leverage)
+            total = own[:, kept].sum(axis=0)
+            model = np.linalg.pinv(left[np.ix_(kept, kept)], rcond=1e-10, hermitian=True)
             shift, z = np.zeros((2, len(left)))
             shift[kept] = own[:, kept].sum(axis=0) / np.diag(left)[kept]
             z[kept] = own[:, kept].sum(axis=0) / np.maximum(np.linalg.norm(own[:, kept], axis=0), 1e-300)
-            return ScoreTest(statistic, freedom, p_value, shift, z, fit)
+            return ScoreTest(statistic, float(total @ model @ total), freedom, p_value, shift, z, fit)
         kept = kept[: len(kept) // 2] if shrink else kept[:0]
     return None
 
@@ -153,6 +178,18 @@ def _tail(statistic: float, freedom: int, queries: float) -> float:
     """Return Pr(Q · Beta(r/2, (Q − r)/2) > T), through F."""
     odds = statistic / max(queries - statistic, 1e-12)
     return float(fdtrc(freedom, queries - freedom, odds * (queries - freedom) / freedom))
+
+
+def _flipped(statistic: float, scores: Array, leverage: Array) -> float:
+    """Return the share of random signs of the scores V⁻½ s_q under which T is as large; the observed ones count."""
+    random = np.random.default_rng(0)
+    order = np.argsort(-leverage, kind="stable")
+    first, rest = scores[order[:FLIPPED]], scores[order[FLIPPED:]]
+    sums = random.choice([-1.0, 1.0], (FLIPS, len(first))) @ first
+    if len(rest):
+        sums += random.multivariate_normal(np.zeros(rest.shape[1]), rest.T @ rest, FLIPS, method="cholesky")
+    larger = np.count_nonzero(np.sum(sums**2, axis=1) >= statistic * (1 - 1e-9))
+    return float((1 + larger) / (1 + FLIPS))
 
 
 def _directions(matrix: Array) -> Array:

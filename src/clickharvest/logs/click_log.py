@@ -9,6 +9,7 @@
 | `clicks`, `impressions` | the same, counted: one row per group of impressions |
 | `ranker` | which ranker or A/B arm made the page (optional) |
 | `page` | which result page the row belongs to (optional) |
+| `user` | who saw it: user, visitor or session; may be empty where unknown (optional) |
 | `time` | when it was shown (optional) |
 | `original` | where the ranker had put it before an explicit swap (optional, for swap experiments) |
 | context | any columns that examination may depend on: device, query length, … |
@@ -29,9 +30,9 @@ from clickharvest.logs.engines import Engine
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
-OPTIONAL = ("ranker", "page", "time", "original")
+OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
-RESERVED = {"unit", "exposure", *ROLES}
+RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
 
 

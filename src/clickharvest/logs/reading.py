@@ -26,6 +26,7 @@ def read_log(
     impressions: str | None = None,
     ranker: str | None = None,
     page: str | None = None,
+    user: str | None = None,
     time: str | None = None,
     original: str | None = None,
     context: Sequence[str] = (),
@@ -50,6 +51,7 @@ def read_log(
         impressions: column of impression counts, for aggregated rows.
         ranker: column of the ranker or A/B arm.
         page: column of the result page.
+        user: column of the user, visitor or session; tests of the log count users, not pages, where there is one.
         time: column of the time of display, any type that sorts.
         original: column of the position before an explicit swap.
         context: columns that examination may depend on.
@@ -70,7 +72,7 @@ def read_log(
     """
     named = {
         "click": click, "clicks": clicks, "impressions": impressions,
-        "ranker": ranker, "page": page, "time": time, "original": original,
+        "ranker": ranker, "page": page, "user": user, "time": time, "original": original,
     }  # fmt: skip
     if position_base not in (0, 1):
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
@@ -78,6 +80,8 @@ def read_log(
     as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
     roles = resolve_roles(opened.columns, wanted)
+    if user is None and "user" in roles and not _is_plain(opened["user"]):
+        del roles["user"]  # a record of the user, not who it is
     _check_context(opened.columns, context)
     _check_plain(opened, [*roles.values(), *context])
     log = ClickLog(
@@ -147,9 +151,13 @@ def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
 
 def _check_plain(opened: ir.Table, columns: Sequence[str]) -> None:
     for column in columns:
-        kind = opened[column].type()
-        if kind.is_nested() or kind.is_json():
-            raise InputError(f"column {column!r} is of type {kind}: expected one plain value per row")
+        if not _is_plain(opened[column]):
+            raise InputError(f"column {column!r} is of type {opened[column].type()}: expected one plain value per row")
+
+
+def _is_plain(column: ir.Value) -> bool:
+    kind = column.type()
+    return not (kind.is_nested() or kind.is_json())
 
 
 def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:
@@ -162,7 +170,7 @@ def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, 
         columns |= {"clicks": number(opened[roles["click"]]), "impressions": ibis.literal(1, "int64")}
     else:
         columns |= {role: number(opened[roles[role]]) for role in ("clicks", "impressions")}
-    columns |= {role: opened[roles[role]] for role in ("ranker", "page", "time") if role in roles}
+    columns |= {role: opened[roles[role]] for role in ("ranker", "page", "user", "time") if role in roles}
     if "original" in roles:
         columns["original"] = _shifted(number(opened[roles["original"]]), base)
     return columns

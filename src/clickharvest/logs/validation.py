@@ -69,6 +69,7 @@ def row_checks(log: ClickLog) -> list[Check]:
     checks = [
         Check(role, log.source[column].isnull(), "are empty", "fill them in or leave those rows out")
         for role, column in log.roles.items()
+        if role != "user"  # visitors without an account
     ]
     for role in ("position", "original"):
         if role in columns:

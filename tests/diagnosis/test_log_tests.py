@@ -11,18 +11,16 @@ import pytest
 from scipy import stats
 from scipy.special import chdtrc, ndtr
 
-from clickharvest.diagnosis.log_checks import (
-    Finding,
-    _chi_square_tail,
-    _normal_tail,
-    drift,
-    ranker_independence,
-    repetition,
-    sample_ratio,
-)
+from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
+from clickharvest.diagnosis.cascade import clicks_above
+from clickharvest.diagnosis.drift import drift
+from clickharvest.diagnosis.findings import Finding
+from clickharvest.diagnosis.laws import chi_square_tail, clustered_variance, normal_tail
+from clickharvest.diagnosis.repetition import repetition
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.simulate import ClickModel
 
 ENGINE = DuckDBEngine()
 
@@ -35,6 +33,7 @@ def simulated(
     shares: tuple[float, ...] = (0.5, 0.5),
     common_drift: float = 0.0,
     single_drift: float = 0.0,
+    follow: bool = False,
 ) -> ClickLog:
     """A log of pages with one to three results each; everything an assumption speaks of can be broken."""
     random = np.random.default_rng(seed)
@@ -45,9 +44,13 @@ def simulated(
         ranker = np.where(random.random(pages) < 0.4, device, ranker)
     position = np.tile([1, 2, 3], pages)
     query, ranker, device, time = (np.repeat(column, 3) for column in (query, ranker, device, np.arange(pages)))
-    doc = query * 3 + (position + ranker) % 3
     trend = 2 * time / pages - 1
-    own_way = np.where(random.integers(2, size=60) == 1, 1, -1)[doc]
+    ways = np.where(random.integers(2, size=60) == 1, 1, -1)
+    doc = query * 3 + (position + ranker) % 3
+    if follow:
+        lift = ways.reshape(20, 3)[query[::3]] * trend[::3, None] + random.normal(0, 1, (pages, 3))
+        doc = query * 3 + np.argsort(-lift, axis=1).ravel()
+    own_way = ways[doc]
     chance = (0.2 + 0.4 * random.random(60))[doc] + common_drift * trend + single_drift * own_way * trend
     return read_log(
         pa.table(
@@ -78,6 +81,7 @@ TESTS: dict[str, Callable[[ClickLog], list[Finding]]] = {
     "sample ratio": lambda log: sample_ratio(log, {"0": 1, "1": 1}),
     "common drift": drift,
     "drift of single units": drift,
+    "drift with position": drift,
 }
 
 
@@ -100,17 +104,18 @@ def test_p_values_are_uniform_when_all_is_well(name: str, null_p_values: dict[st
 
 
 @pytest.mark.parametrize(
-    ("name", "broken"),
+    ("name", "broken", "status"),
     [
-        ("ranker and device", {"skewed_device": True}),
-        ("sample ratio", {"shares": (0.7, 0.3)}),
-        ("common drift", {"common_drift": 0.2}),
-        ("drift of single units", {"single_drift": 0.25}),
+        ("ranker and device", {"skewed_device": True}, "warning"),
+        ("sample ratio", {"shares": (0.7, 0.3)}, "warning"),
+        ("common drift", {"common_drift": 0.2}, "note"),
+        ("drift of single units", {"single_drift": 0.25}, "note"),
+        ("drift with position", {"single_drift": 0.25, "follow": True}, "warning"),
     ],
 )
-def test_violations_are_found(name: str, broken: dict[str, Any]) -> None:
+def test_violations_are_found(name: str, broken: dict[str, Any], status: str) -> None:
     found = named(TESTS[name](simulated(7, pages=4000, **broken)), name)
-    assert found.status == "warning"
+    assert found.status == status
     assert found.p_value is not None
     assert found.p_value < 0.001
     assert "p < 0.001" in found.sentence
@@ -181,11 +186,12 @@ def pages_log(pages: dict[tuple[str, str], int]) -> ClickLog:
 
 
 def test_the_sample_ratio_by_hand() -> None:
-    """30 and 10 pages where 20 and 20 were meant: χ² = 10, p = .0016, which is not yet an alarm."""
+    """30 and 10 pages where 20 and 20 were meant: χ² = 10, p = .0016, which is a weak sign, not yet an alarm."""
     found = named(sample_ratio(pages_log({("a", "x"): 30, ("b", "x"): 10}), {"a": 2, "b": 2, "c": 0}), "sample ratio")
     assert found.value == pytest.approx(10 / 40)
     assert found.p_value == pytest.approx(stats.chi2.sf(10, 1))
-    assert found.status == "ok"
+    assert found.status == "note"
+    assert "a weak sign" in found.sentence
     assert "a 75.0 %, b 25.0 %" in found.sentence
     worse = named(sample_ratio(pages_log({("a", "x"): 60, ("b", "x"): 20}), {"a": 1, "b": 1}), "sample ratio")
     assert worse.status == "warning"
@@ -213,7 +219,10 @@ def test_independence_by_hand() -> None:
     found = named(ranker_independence(log), "ranker and device")
     assert found.value == pytest.approx(1 / 6)
     assert found.p_value == pytest.approx(stats.chi2_contingency(pages, correction=False).pvalue)
-    assert found.status == "ok"
+    assert found.status == "note"
+    assert found.sentence == (
+        "Weak sign that the choice of ranker depends on device (p = 0.010, pages taken as independent)."
+    )
 
 
 def test_levels_too_rare_for_the_test_are_put_together() -> None:
@@ -279,6 +288,163 @@ def test_a_log_without_rankers_or_time_is_not_tested() -> None:
 @pytest.mark.parametrize("freedom", [1, 2, 3, 8, 31, 400])
 @pytest.mark.parametrize("x", [0.0, 1e-3, 0.7, 5.0, 60.0, 900.0])
 def test_tails_are_those_of_scipy(x: float, freedom: int) -> None:
-    assert _chi_square_tail(x, freedom) == pytest.approx(chdtrc(freedom, x), rel=1e-10, abs=1e-300)
-    assert _normal_tail(x) == pytest.approx(ndtr(-x), rel=1e-12)
-    assert _normal_tail(-x) == pytest.approx(ndtr(x), rel=1e-12)
+    assert chi_square_tail(x, freedom) == pytest.approx(chdtrc(freedom, x), rel=1e-10, abs=1e-300)
+    assert normal_tail(x) == pytest.approx(ndtr(-x), rel=1e-12)
+    assert normal_tail(-x) == pytest.approx(ndtr(x), rel=1e-12)
+
+
+def user_log(seed: int, *, by_user: bool = True, skewed: bool = False, lists: int = 1, pages: int = 1000) -> ClickLog:
+    """A log of users with ten pages each, one device, one taste for queries, and much or little clicking."""
+    random = np.random.default_rng(seed)
+    user = np.arange(pages) // 10
+    device, query, mood = (random.integers(n, size=pages // 10)[user] for n in (2, 4, 2))
+    assigned = random.integers(2, size=pages)
+    ranker = assigned[user] if by_user else assigned
+    ranker = np.where(skewed & (random.random(pages)[user] < 0.5), device, ranker)
+    rows, position = 3 * lists, np.tile(np.tile([1, 2, 3], lists), pages)
+    columns = {"query": query, "ranker": ranker, "device": device, "user": user, "page": np.arange(pages)}
+    columns = {name: np.repeat(column, rows) for name, column in columns.items()}
+    columns["time"] = columns["page"]
+    columns["doc"] = np.tile(np.arange(rows), pages)
+    clicked = random.random(pages * rows) < np.repeat(0.2 + 0.6 * mood, rows) / position
+    return read_log(
+        pa.table(columns | {"position": position, "click": clicked.astype(int)}),
+        context=["device"],
+        engine=ENGINE,
+        validate=False,
+    )
+
+
+def without_users(log: ClickLog) -> ClickLog:
+    return read_log(log.source, context=["device"], user="", engine=ENGINE, validate=False)
+
+
+def all_p_values(log: ClickLog) -> dict[str, float]:
+    findings = ranker_independence(log) + sample_ratio(log, {"0": 1, "1": 1}) + drift(log)
+    return {found.name: found.p_value for found in findings if found.p_value is not None}
+
+
+@pytest.fixture(scope="module")
+def user_p_values() -> list[dict[str, float]]:
+    return [all_p_values(user_log(seed)) for seed in range(40)]
+
+
+@pytest.fixture(scope="module")
+def lonely_p_values() -> list[dict[str, float]]:
+    return [all_p_values(without_users(user_log(seed))) for seed in range(10)]
+
+
+@pytest.mark.parametrize("name", ["ranker and query", "ranker and device", "sample ratio", "common drift"])
+def test_users_that_come_back_are_no_violation(
+    name: str, user_p_values: list[dict[str, float]], lonely_p_values: list[dict[str, float]]
+) -> None:
+    p_values = [own[name] for own in user_p_values]
+    assert stats.kstest(p_values, "uniform").pvalue > 0.001
+    assert min(p_values) > 0.001
+    assert min(own[name] for own in lonely_p_values) < 0.001
+
+
+def test_rankers_that_depend_on_the_device_of_users_are_found() -> None:
+    found = named(ranker_independence(user_log(3, skewed=True, pages=6000)), "ranker and device")
+    assert (found.status, "clustered by user" in found.sentence) == ("warning", True)
+
+
+def test_users_are_counted_where_each_met_one_ranker() -> None:
+    by_user = named(sample_ratio(user_log(5), {"0": 1, "1": 1}), "sample ratio")
+    users = np.unique(np.array(user_log(5).source.to_pyarrow().select(["user", "ranker"]).to_pandas()), axis=0)
+    count = np.bincount(users[:, 1])
+    assert by_user.p_value == pytest.approx(stats.chisquare(count).pvalue)
+    assert "of users" in by_user.sentence
+    by_page = named(sample_ratio(user_log(5, by_user=False), {"0": 1, "1": 1}), "sample ratio")
+    assert "clustered by user" in by_page.sentence
+
+
+def test_one_page_a_user_is_the_plain_test_nearly() -> None:
+    """With one page each, T with the variance Σ d_u d_uᵀ tends to Pearson's χ²."""
+    log = user_log(8, by_user=False, pages=4000)
+    lonely = read_log(log.source, user="page", page="", context=["device"], engine=ENGINE, validate=False)
+    for own, plain in zip(ranker_independence(lonely), ranker_independence(without_users(log)), strict=True):
+        assert own.p_value == pytest.approx(plain.p_value, rel=0.1)
+
+
+def test_positions_that_restart_count_a_page_once() -> None:
+    assert ranker_independence(user_log(2, lists=2)) == ranker_independence(user_log(2))
+    assert sample_ratio(without_users(user_log(2, lists=2)), None) == sample_ratio(without_users(user_log(2)), None)
+
+
+def test_users_may_be_unknown() -> None:
+    """Who is not known is somebody else on every page, or left out where there are no pages."""
+    table = user_log(4, by_user=False).source.to_pyarrow()
+    nobody = table.set_column(table.column_names.index("user"), "user", pa.nulls(len(table), pa.string()))
+    alone = read_log(nobody, context=["device"], engine=ENGINE)
+    paged = read_log(table, user="page", page="", context=["device"], engine=ENGINE)
+    assert all_p_values(alone) == pytest.approx(all_p_values(paged))
+    unpaged = read_log(nobody, page="", context=["device"], engine=ENGINE)
+    assert [found.status for found in ranker_independence(unpaged)] == ["note", "note"]
+
+
+def click_model_log(seed: int, clicks: str, *, pages: int = 1500, mood: bool = False) -> ClickLog:
+    """Pages of five of ten documents a query, in a new order each time, that a click model clicks on."""
+    random = np.random.default_rng(seed)
+    query = random.integers(20, size=pages)
+    quality = random.random((20, 10))
+    doc = np.argsort(-(quality[query] + random.normal(0, 0.4, (pages, 10))), axis=1)[:, :5]
+    curve = np.tile(1 / np.arange(1.0, 6), (pages, 1)) * (random.choice([0.2, 1.0], (pages, 1)) if mood else 1.0)
+    relevant = (quality[query[:, None], doc] > 0.6)[None]
+    model = ClickModel(clicks, 0.2)
+    drawn, _ = model.draw(np.ones((1, pages), np.int64), np.ones(relevant.shape, bool), relevant, curve, random)
+    columns = {"page": np.repeat(np.arange(pages), 5), "query": np.repeat(query, 5), "doc": doc.ravel()}
+    columns |= {"position": np.tile(np.arange(1, 6), pages), "click": drawn.ravel()}
+    return read_log(pa.table(columns), engine=ENGINE, validate=False)
+
+
+@pytest.mark.parametrize("mood", [False, True])
+def test_clicks_above_are_uniform_where_they_change_nothing(mood: bool) -> None:
+    findings = [clicks_above(click_model_log(seed, "pbm", mood=mood))[0] for seed in range(40)]
+    p_values = np.array([found.p_value for found in findings], dtype=np.float64)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.001
+    assert np.mean(p_values < 0.05) <= 0.12
+
+
+def test_a_cascade_is_noticed() -> None:
+    findings = [clicks_above(click_model_log(seed, "cascade", pages=3000))[0] for seed in range(5)]
+    assert [found.status for found in findings] == ["warning"] * 5
+    assert all(found.value is not None and 0.2 < found.value < 0.8 for found in findings)
+    assert "as when users leave once served" in findings[0].sentence
+
+
+def test_clicks_above_need_pages_and_results_above() -> None:
+    log = click_model_log(0, "pbm", pages=50)
+    assert clicks_above(read_log(log.source, page="", engine=ENGINE, validate=False)) == []
+    same = {
+        "page": [1, 1, 2, 2],
+        "query": ["q"] * 4,
+        "doc": ["a", "b"] * 2,
+        "position": [1, 2] * 2,
+        "click": [1, 0, 0, 1],
+    }
+    (found,) = clicks_above(read_log(pa.table(same), engine=ENGINE))
+    assert (found.status, found.p_value) == ("note", None)
+
+
+def test_clustered_variance_by_hand() -> None:
+    """Groups of information 1 and scores 3, 1: θ = 2, Σ(U − θ)² = 2, times 2/1; scores that agree leave Σ V."""
+    assert clustered_variance(4, 2, 10, 4, 2) == pytest.approx(4)
+    assert clustered_variance(6, 2, 18, 6, 2) == pytest.approx(2)
+    assert clustered_variance(5, 2, 25, 10, 4) == pytest.approx(2)
+    assert clustered_variance(0, 0, 0, 0, 0) == 0
+
+
+def test_drift_with_position_by_hand() -> None:
+    """Unit q, a: at 1 a = 2, E = 1 early; position 1 1 | 1 1: it did not move. Unit r, b went from 1 to 1, 2."""
+    log = timed_log(
+        ("q", "a", [1, 1, 1, 1], [1, 1, 0, 0]),
+        ("r", "b", [1, 1, 1, 2], [1, 1, 0, 0]),
+        ("s", "c", [2, 2, 2, 1], [0, 1, 0, 1]),
+    )
+    moved = named(drift(log), "drift with position")
+    # b: M = −½ log 2; at 1 C = 2, early 2 of 3, a − E = 2 − 4/3. c: M = ½ log 2, a − E = 1 − 2/3.
+    parts = np.array([-0.5 * np.log(2) * 2 / 3, 0.5 * np.log(2) / 3])
+    assert moved.p_value == pytest.approx(2 * stats.norm.sf(abs(parts.sum()) / np.sqrt(np.sum(parts**2))))
+    spread = np.sqrt((1 + 4 / 9 + 1 / 9) * 2 * (0.5 * np.log(2)) ** 2)
+    assert moved.value == pytest.approx(parts.sum() / spread)

@@ -1,0 +1,268 @@
+"""Do tests reject as often as they say, and see what they are for? Many small simulated logs, with and without a fault.
+
+    .venv/bin/python benchmarks/levels.py                                # all worlds; writes the README's table
+    .venv/bin/python benchmarks/levels.py --worlds cascade --logs 50     # some of them; prints their table
+
+A world is a way to simulate logs. Under the null what a test asks about is as it should be, though much else is not:
+users differ and come back, queries have curves of their own, documents drift. P-values are kept in
+`benchmarks/data/levels.json` (`--json`), and a run goes on where an earlier one ended; once all worlds are complete the
+table in `benchmarks/README.md` is written. Exits with 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from worlds import click_log, page_log, query_interventions
+
+from clickharvest.files import atomic_path
+
+HERE = Path(__file__).resolve().parent
+README = HERE / "README.md"
+BEGIN, END = "<!-- levels:begin -->", "<!-- levels:end -->"
+BAR = (0.03, 0.07)
+LOGS = {"null": 500, "alternative": 100, "shown": 200}
+"""Logs of a world by its kind; what is `shown` is no null of its tests, and has no bar."""
+PART = 20
+"""Logs between two writes of the file."""
+
+PValues = dict[str, float | None]
+ASSIGNMENT = ("ranker and query", "ranker and device", "sample ratio")
+DRIFT = ("drift with position", "common drift", "drift of single units")
+
+
+@dataclass(frozen=True)
+class World:
+    """A way to simulate logs.
+
+    Attributes:
+        kind: `null`, `alternative` or `shown`.
+        told: what is so, in words.
+        tests: the findings that are judged.
+        measure: from a seed to the p-values of tests.
+    """
+
+    kind: str
+    told: str
+    tests: tuple[str, ...]
+    measure: Callable[[int], PValues]
+
+
+def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, **settings: Any) -> World:
+    """Return a world of logs of pages."""
+
+    def measure(seed: int) -> PValues:
+        from clickharvest import read_log
+        from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
+        from clickharvest.diagnosis.cascade import clicks_above
+        from clickharvest.diagnosis.drift import drift
+
+        table = click_log(seed, **settings) if "clicks" in settings else page_log(seed, **settings)
+        user = "user" if users else ""
+        log = read_log(table, context=["device"], user=user, engine=_engine(), validate=False)
+        findings = []
+        if set(tests) & set(ASSIGNMENT):
+            findings += ranker_independence(log) + sample_ratio(log, {"a": 1, "b": 1})
+        if set(tests) & set(DRIFT):
+            findings += drift(log)
+        if "clicks above" in tests:
+            findings += clicks_above(log)
+        return {finding.name: finding.p_value for finding in findings}
+
+    return World(kind, told, tests, measure)
+
+
+@cache
+def _engine() -> Any:
+    from clickharvest.logs.engines import DuckDBEngine
+
+    return DuckDBEngine()
+
+
+def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> World:
+    """Return a world of interventions."""
+
+    def measure(seed: int) -> PValues:
+        from clickharvest.estimation import model_checks
+
+        check = {
+            "trust bias": model_checks.trust_bias,
+            "context matters": model_checks.context_matters,
+            "transitivity": model_checks.transitivity,
+        }[test]
+        return {test: check(query_interventions(seed, **settings)).p_value}
+
+    return World(kind, told, (test,), measure)
+
+
+WORLDS = {
+    "trust": of_queries("curves of queries differ in steepness, exp N(0, .5²)", "trust bias", spread=0.5),
+    "trust, large": of_queries(
+        "curves of queries differ in steepness, exp N(0, .7²), 200 queries, 100 pages each",
+        "trust bias", spread=0.7, queries=200, sessions=100
+    ),
+    "trust, seen": of_queries(
+        "clicks as `simulate --clicks trust`, steepness exp N(0, .5²), 200 queries, 200 pages each",
+        *("trust bias",), kind="alternative", spread=0.5, trust=True, queries=200, sessions=200,
+    ),
+    "context": of_queries("80 queries alike in size, two contexts that do nothing", "context matters", unlike=0.6),
+    "context, Zipf": of_queries(
+        "queries of Zipf sizes: a few have most clicks; two contexts that do nothing",
+        "context matters", unlike=0.6, zipf=1.0
+    ),
+    "context, seen": of_queries(
+        "Zipf sizes, k^-2 in one context and k^-.5 in the other", "context matters",
+        kind="alternative", unlike=0.6, zipf=1.0, main=0.7,
+    ),
+    "context, together": of_queries(
+        "two contexts that change steepness only together", "context matters",
+        kind="alternative", unlike=0.6, together=0.4,
+    ),
+    "transitivity": of_queries("one curve, clicks of a query and a page depend", "transitivity", unlike=0.6),
+    "transitivity, seen": of_queries(
+        "documents also shown at 3 are clicked e times as much at 2, 300 queries, 200 pages each",
+        "transitivity", kind="alternative", adjacent=1.0, queries=300, sessions=200,
+    ),
+    "cascade": of_log("PBM, as `simulate --clicks pbm`", "clicks above", clicks="pbm"),
+    "moods": of_log(
+        "PBM, but some users click six times as much as others", "clicks above", clicks="pbm", mood=True
+    ),
+    "cascade, seen": of_log(
+        "as `simulate --clicks cascade`, 2,000 pages", "clicks above", kind="alternative", clicks="cascade", pages=2_000
+    ),
+    "pages": of_log("every page assigned by chance, no user column", *ASSIGNMENT, each=1),
+    "users": of_log(
+        "users assigned by chance, ten pages each, user column", *ASSIGNMENT, users=True, each=10, by_user=True
+    ),
+    "users, drift": of_log(
+        "users assigned by chance, ten pages each, user column", *DRIFT, users=True, each=10, by_user=True
+    ),
+    "users, not named": of_log(
+        "users assigned by chance, ten pages each, no user column: what a user column is for",
+        *ASSIGNMENT, *DRIFT, kind="shown", each=10, by_user=True
+    ),
+    "pages of users": of_log(
+        "every page assigned by chance, ten pages a user, user column", *ASSIGNMENT, users=True, each=10
+    ),
+    "two lists": of_log("pages of two lists, positions restart at 1", *ASSIGNMENT, each=1, lists=2),
+    "users, skewed": of_log(
+        "users assigned, 30 % of them by their device, 3,000 pages", "ranker and device",
+        kind="alternative", users=True, each=10, by_user=True, skew=0.3, pages=3_000,
+    ),
+    "users, lost": of_log(
+        "users assigned 60 : 40, 3,000 pages", "sample ratio",
+        kind="alternative", users=True, each=10, by_user=True, share=0.6, pages=3_000,
+    ),
+    "drift": of_log("nothing drifts, no user column", *DRIFT, each=1),
+    "drift, harmless": of_log(
+        "documents drift strongly, positions do not follow", "drift with position", each=1, single=0.3
+    ),
+    "drift, harmful": of_log(
+        "documents drift as strongly, and their positions follow, 4,000 pages", "drift with position",
+        kind="alternative", each=1, single=0.3, follow=0.3, pages=4_000,
+    ),
+    "drift, seen": of_log(
+        "documents drift, each its own way, 4,000 pages", "drift of single units",
+        kind="alternative", each=1, single=0.3, pages=4_000,
+    ),
+    "drift, common": of_log(
+        "all documents are clicked more and more", "common drift", kind="alternative", each=1, common=0.2
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Run what is missing, print the table, and judge it."""
+    options = parse_options()
+    done = read_p_values(options.json)
+    for name in options.worlds:
+        world, own = WORLDS[name], done.setdefault(name, {})
+        wanted = min(options.logs or LOGS[world.kind], LOGS[world.kind])
+        missing = [seed for seed in range(wanted) if str(seed) not in own]
+        for i in range(0, len(missing), PART):
+            own |= {str(seed): world.measure(seed) for seed in missing[i : i + PART]}
+            write_p_values(options.json, done)
+            print(f"{datetime.now():%H:%M:%S} {name}: {len(own)} logs", file=sys.stderr, flush=True)
+    lines, bars = table(done)
+    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", machine()])
+    print(text)
+    complete = all(len(done.get(name, {})) >= LOGS[world.kind] for name, world in WORLDS.items())
+    if complete or options.readme:
+        before, rest = README.read_text().split(BEGIN)
+        write(README, f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    sys.exit(any(bar.startswith("FAIL") for bar in bars))
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--logs", type=int, help="logs of each world, at most; by default what the table needs")
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
+    parser.add_argument("--json", type=Path, default=HERE / "data" / "levels.json", help="file of p-values")
+    parser.add_argument("--readme", action="store_true", help="write the README's table, though logs are missing")
+    return parser.parse_args()
+
+
+def read_p_values(path: Path) -> dict[str, dict[str, PValues]]:
+    """Return the p-values in a file, by world and seed; none where there is no file."""
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_p_values(path: Path, done: dict[str, dict[str, PValues]]) -> None:
+    """Write p-values to a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, json.dumps(done))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    with atomic_path(path) as partial:
+        partial.write_text(text)
+
+
+def table(done: dict[str, dict[str, PValues]]) -> tuple[list[str], list[str]]:
+    """Return the lines of a Markdown table, and a sentence for each bar."""
+    head = "| test | kind | what is simulated | logs | rejected at 5 % | ± | at .1 % | cannot tell |"
+    lines, bars = [head, "|---|---|---|--:|--:|--:|--:|--:|"], []
+    rows = [(test, name) for name, world in WORLDS.items() for test in world.tests if done.get(name)]
+    tests = list(dict.fromkeys(test for test, _ in rows))
+    for test, name in sorted(rows, key=lambda row: tests.index(row[0])):
+        world = WORLDS[name]
+        p_values = np.array([own[test] for own in done[name].values()], dtype=np.float64)
+        level, alarm, silent = (
+            float(np.mean(part)) for part in (p_values < 0.05, p_values < 0.001, np.isnan(p_values))
+        )
+        error = math.sqrt(max(level * (1 - level), 0.01) / len(p_values))
+        lines.append(
+            f"| {test} | {world.kind} | {world.told} | {len(p_values)} | {100 * level:.1f} % | {100 * error:.1f} "
+            f"| {100 * alarm:.1f} % | {100 * silent:.0f} % |"
+        )
+        if world.kind == "null":
+            verdict = "PASS" if BAR[0] <= level <= BAR[1] else "FAIL"
+            verdict = verdict if len(p_values) >= LOGS["null"] else "OPEN"
+            bars.append(f"{verdict}: {test} ({name}): {100 * level:.1f} ± {100 * error:.1f} % of {len(p_values)} logs")
+    return lines, bars
+
+
+def machine() -> str:
+    """Return a line on the machine, the versions and the day."""
+    return (
+        f"{os.cpu_count()} cores, one process; Python {platform.python_version()}, NumPy {np.__version__}; "
+        f"{datetime.now(UTC):%Y-%m-%d}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Small worlds for `levels`: logs of pages, and interventions of queries, whole or with one fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.simulate import ClickModel
+
+QUERIES, DOCS, POSITIONS = 20, 10, 5
+
+
+def page_log(
+    seed: int,
+    *,
+    pages: int = 1_000,
+    each: int = 1,
+    by_user: bool = False,
+    lists: int = 1,
+    skew: float = 0.0,
+    share: float = 0.5,
+    common: float = 0.0,
+    single: float = 0.0,
+    follow: float = 0.0,
+) -> pa.Table:
+    """Return a log of two rankers; users have a device, a favourite query, and click much or little.
+
+    Args:
+        seed: seed of all randomness.
+        pages: number of pages.
+        each: pages of each user, one after another.
+        by_user: whether users, not pages, are assigned to rankers.
+        lists: lists of `POSITIONS` results on a page, each counting positions from 1.
+        skew: share of what is assigned that gets the ranker of its device.
+        share: share of ranker a.
+        common: how much all documents are clicked more at the end than in the middle.
+        single: the same, up or down, each document its own way.
+        follow: how much documents that are clicked more and more move up.
+    """
+    random = np.random.default_rng(seed)
+    user = np.arange(pages) // each
+    users = user[-1] + 1
+    device = random.integers(2, size=users)[user]
+    favourite, mood = random.integers(QUERIES, size=users), random.choice([0.3, 1.7], users)
+    query = np.where(random.random(pages) < 0.5, favourite[user], random.integers(QUERIES, size=pages))
+    assigned = user if by_user else np.arange(pages)
+    arm, follows = ((random.random(pages) < odds)[assigned] for odds in (1 - share, skew))
+    arm = np.where(follows, device, arm).astype(np.int64)
+    quality = random.beta(1, 2, (QUERIES, DOCS))
+    taste = random.normal(0, 0.2, (2, QUERIES, DOCS))
+    way = random.choice([-1.0, 1.0], (QUERIES, DOCS))
+    trend = 2 * np.arange(pages) / pages - 1
+    drawn = random.normal(0, 0.3, (pages, DOCS)) + follow * way[query] * trend[:, None]
+    doc = np.argsort(-(quality[query] + taste[arm, query] + drawn), axis=1)[:, : lists * POSITIONS]
+    position = np.tile(np.arange(POSITIONS), lists) + 1
+    appeal = (0.2 + 0.6 * quality)[query[:, None], doc] + (common + single * way[query[:, None], doc]) * trend[:, None]
+    clicks = random.random(doc.shape) < appeal / position * (mood[user] / 1.7)[:, None]
+    columns = {"page": np.arange(pages), "time": np.arange(pages), "user": user, "query": query}
+    columns |= {"ranker": np.array(["a", "b"])[arm], "device": np.array(["phone", "desk"])[device]}
+    return _table(columns, doc, np.tile(position, (pages, 1)), clicks)
+
+
+def click_log(seed: int, *, clicks: str, mood: bool = False, pages: int = 1_000) -> pa.Table:
+    """Return a log of pages that a click model of `clickharvest.simulate` clicks on, p_k = 1 / k."""
+    random = np.random.default_rng(seed)
+    query = random.integers(QUERIES, size=pages)
+    quality = random.random((QUERIES, DOCS))
+    doc = np.argsort(-(quality[query] + random.normal(0, 0.4, (pages, DOCS))), axis=1)[:, :POSITIONS]
+    relevant = quality[query[:, None], doc] > 0.6
+    curve = np.tile(1.0 / np.arange(1, POSITIONS + 1), (pages, 1))
+    if mood:
+        curve *= random.choice([0.29, 1.0], (pages, 1)) ** 1.5
+    model = ClickModel(clicks, 0.2)
+    ones = np.ones((1, pages), np.int64)
+    drawn, _ = model.draw(ones, np.ones((1, *doc.shape), bool), relevant[None], curve, random)
+    columns = {"page": np.arange(pages), "query": query, "device": np.array(["phone", "desk"])[query % 2]}
+    return _table(columns, doc, np.tile(np.arange(1, POSITIONS + 1), (pages, 1)), drawn[0])
+
+
+def _table(columns: dict[str, Any], doc: Any, position: Any, clicks: Any) -> pa.Table:
+    wide = doc.shape[1]
+    rows = {name: np.repeat(column, wide) for name, column in columns.items()}
+    rows["doc"] = rows["query"] * DOCS + doc.ravel()
+    return pa.table(rows | {"position": position.ravel(), "click": clicks.ravel().astype(np.int64)})
+
+
+def query_interventions(
+    seed: int,
+    *,
+    queries: int = 80,
+    sessions: int = 60,
+    zipf: float = 0.0,
+    spread: float = 0.0,
+    unlike: float = 0.0,
+    main: float = 0.0,
+    together: float = 0.0,
+    adjacent: float = 0.0,
+    trust: bool = False,
+) -> Interventions:
+    """Return the interventions of queries with five documents and three rankings, p_k = 1 / k.
+
+    Args:
+        seed: seed of all randomness.
+        queries: number of queries.
+        sessions: pages of a query, on average.
+        zipf: sizes of queries fall as the power of their rank.
+        spread: standard deviation of the log steepness of queries.
+        unlike: spread of queries' tastes for positions, 1 ± that, mean 1.
+        main: how much the context a changes log steepness.
+        together: how much the product of contexts a and b does.
+        adjacent: added to log p_2 of documents that are also shown at position 3.
+        trust: users click as in `simulate --clicks trust`.
+    """
+    docs = 5
+    random = np.random.default_rng(seed)
+    rankings = random.permuted(np.tile(np.arange(docs), (queries, 3, 1)), axis=2)
+    size = np.arange(1.0, queries + 1) ** -zipf
+    query = np.sort(random.choice(queries, queries * sessions, p=size / size.sum()))
+    place = rankings[query, random.integers(0, 3, len(query))]
+    a, b = random.choice([-1.0, 1.0], (2, queries))
+    steepness = np.exp(spread * random.normal(size=queries) + main * a + together * a * b)
+    relevance = 1 / (1 + np.exp(0.5 - random.normal(size=(queries, 1)) - random.normal(size=(queries, docs))))
+    at_both = (rankings == 1).any(axis=1) & (rankings == 2).any(axis=1)
+    log_p = -np.log(place + 1) * steepness[query, None] + adjacent * (at_both[query] & (place == 1))
+    appeal = 0.5 * relevance[query]
+    if trust:
+        judged = np.stack([_by_document(ClickModel("trust", 0.1), place, value) for value in (False, True)])
+        appeal = 0.5 * (judged[0] * (1 - relevance[query]) + judged[1] * relevance[query])
+    mood = random.choice([0.3, 1.7], (len(query), 1)) if unlike else 1.0
+    taste = random.choice([1 - unlike, 1 + unlike], (queries, docs))[query[:, None], place]
+    clicked = random.random(place.shape) < np.exp(log_p) * appeal * mood * taste
+    cell = ((query[:, None] * docs + np.arange(docs)) * docs + place).ravel()
+    shown = np.bincount(cell, minlength=queries * docs * docs)
+    clicks = np.bincount(cell, weights=clicked.ravel(), minlength=len(shown)).astype(np.int64)
+    cells = np.flatnonzero(shown)
+    unit = cells // docs
+    cells = cells[np.bincount(unit)[unit] > 1]
+    unit, shown, clicks = cells // docs, shown[cells], clicks[cells]
+    own = unit // docs
+    contexts = {"a": a[own].astype(str), "b": b[own].astype(str)} if main or together or unlike else {}
+    return Interventions(unit, own, cells % docs + 1, shown.astype(np.float64), clicks, shown, contexts)
+
+
+def _by_document(model: ClickModel, place: Any, relevant: bool) -> Any:
+    """Return Pr(click | examined) of each document where it is placed, if all were relevant, or none."""
+    return model.attraction(np.full(place.shape, relevant))[np.arange(len(place))[:, None], place]

@@ -1,0 +1,224 @@
+"""Tests of how pages were assigned to rankers: does the choice depend on query or context, is the traffic as meant?
+
+A page is one impression at position 1; where the log has a page column, pages are counted, not rows, so that positions
+that restart or repeat on a page count once. A/B tests assign users, not pages, and pages of one user are alike: where
+the log has a user column, tests sum what each user adds,
+
+    T = dᵀ V⁺ d,   d = Σ_u d_u,   V = Σ_u d_u d_uᵀ,   T ~ χ² of rank V,
+
+d_u being linear in the user's pages n_u by ranker and level, so that V follows from Σ_u n_u n_uᵀ: one join of the
+users' counts with themselves. Without such a column pages are taken as independent, and sentences say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, spell_sign
+from clickharvest.diagnosis.laws import chi_square_tail
+from clickharvest.diagnosis.overlap import level_of
+from clickharvest.diagnosis.users import with_user
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.click_log import ClickLog
+
+Array = NDArray[np.float64]
+
+ONE_RANKER = 0.99
+"""Where at least so many users met one ranker only, users were assigned, and users are counted."""
+
+
+def ranker_independence(log: ClickLog) -> list[Finding]:
+    """Test Pr(ranker | x) = Pr(ranker), for the query and each context column.
+
+    Pearson's χ² on pages by ranker and level, or T with d = N_{a,l} − N_a N_l / N where there are users; the number is
+    the largest difference of a ranker's traffic mix from the whole, in total variation ½ Σ |share − share|.
+    """
+    if not log.has("ranker"):
+        return []
+    findings = []
+    for column in ("query", *log.context):
+        name = f"ranker and {column}"
+        pages = _pages(log, column)
+        levelled = pages.mutate(level=level_of(pages, column, log.engine))
+        counted = _Counted.of(levelled, ["arm", "level"], log, f"Testing {name}")
+        merged = counted.merged()
+        if merged is None:
+            findings.append(Finding(name, "note", f"Too few pages to test whether the ranker depends on {column}."))
+            continue
+        table, p_value = merged
+        mix, whole = table / table.sum(1, keepdims=True), table.sum(0) / table.sum()
+        distance = float(0.5 * np.abs(mix - whole).sum(1).max())
+        status, told = sign_of(p_value), f"{spell_p(p_value)}, {counted.told}"
+        sentence = f"{spell_sign(p_value)} that the choice of ranker depends on {column} ({told})."
+        if status == "warning":
+            sentence = (
+                f"The choice of ranker depends on {column} (traffic mixes differ by {percent(distance)}, "
+                f"{told}): design exposures and AllPairs would be biased; realised exposures with "
+                "ClickShare are not affected."
+            )
+        findings.append(Finding(name, status, sentence, distance, p_value))
+    return findings
+
+
+def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Finding]:
+    """Test the traffic each ranker got against what was meant: equal shares unless `traffic` says otherwise.
+
+    Users are counted where (nearly) all of them met one ranker only: how many pages a user sees is up to the ranker,
+    too. Where users met several, pages are counted, T with d = N_a − N · share_a.
+    """
+    if not log.has("ranker"):
+        return []
+    counted = _Counted.of(_pages(log, None), ["arm"], log, "Testing the traffic")
+    seen = dict(zip(counted.arms, counted.table[:, 0], strict=True))
+    if len(seen) < 2:
+        return [Finding("sample ratio", "note", "Fewer than two rankers with a result at position 1: nothing to test.")]
+    meant = dict.fromkeys(seen, 1.0) if traffic is None else {str(arm): share for arm, share in traffic.items()}
+    meant = {arm: share for arm, share in meant.items() if share > 0}
+    if unexpected := sorted(seen.keys() - meant.keys()):
+        sentence = f"Rankers outside the given traffic served pages: {', '.join(unexpected)}."
+        return [Finding("sample ratio", "warning", sentence)]
+    shares = np.array(list(meant.values())) / sum(meant.values())
+    observed = np.array([seen.get(arm, 0.0) for arm in meant])
+    expected = observed.sum() * shares
+    if counted.moments is None:
+        p_value = _chi_square(observed, expected, len(observed) - 1)
+    else:
+        place = np.array([[arm == other for other in counted.arms] for arm in meant], dtype=np.float64)
+        linear = place - shares[:, None]
+        p_value = _robust(observed - expected, linear @ counted.moments @ linear.T)
+    value = float(np.max(np.abs(observed - expected)) / observed.sum())
+    told = f"{', '.join(f'{arm} {percent(n / observed.sum())}' for arm, n in seen.items())} of {counted.what}"
+    status, how = sign_of(p_value), f"{spell_p(p_value)}, {counted.told}"
+    if traffic is None:
+        sentence = f"Traffic: {told}. If equal shares were meant, {how}; test other shares with --traffic."
+        return [Finding("sample ratio", "ok" if status == "ok" else "note", sentence, value, p_value)]
+    verdict = {
+        "ok": "as meant",
+        "note": "perhaps not as meant, a weak sign",
+        "warning": "not as meant: is part of the traffic lost or logged twice?",
+    }[status]
+    return [Finding("sample ratio", status, f"Traffic: {told}, {verdict} ({how}).", value, p_value)]
+
+
+def _pages(log: ClickLog, column: str | None) -> ir.Table:
+    """Return one row per page: arm, `column`, pages (more than one in counted rows) and, if known, user."""
+    t = log.table
+    t = t.filter(t.position == 1).mutate(arm=t.ranker.cast("string"))
+    keys = ["arm", *([column] if column else [])]
+    if log.has("user"):
+        t, keys = with_user(log, t), [*keys, "_user"]
+    if log.has("page"):
+        t = t.group_by("page", *keys).agg(pages=t.impressions.max().cast("float64"))
+    else:
+        t = t.mutate(pages=t.impressions.cast("float64"))
+    return t.select(*keys, "pages")
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Pages, or users, by ranker and level.
+
+    Attributes:
+        arms: the rankers.
+        table: counts, [rankers, levels].
+        backing: how many independent counts are behind each: pages or users.
+        moments: Σ_u n_u n_uᵀ over users, [rankers · levels, the same]; None where counts are independent.
+        what: what is counted.
+        told: what is taken as independent.
+    """
+
+    arms: list[str]
+    table: Array
+    backing: Array
+    moments: Array | None
+    what: str
+    told: str
+
+    @classmethod
+    def of(cls, pages: ir.Table, by: list[str], log: ClickLog, task: str) -> _Counted:
+        """Count pages by `by`, the arm first; with users, users where each met one arm and there are no levels."""
+        if not log.has("user"):
+            counts = pages.group_by(*by).agg(pages=pages.pages.sum())
+            rows = log.engine.fetch(counts.order_by(*by), task=task).to_pylist()
+            arms, levels = _names(rows, "arm"), _names(rows, "level")
+            table = _filled(rows, "pages", arms, levels)
+            return cls(arms, table, table, None, "pages", "pages taken as independent")
+        cells = log.engine.materialise(pages.group_by("_user", *by).agg(pages=pages.pages.sum()), task=task)
+        if by == ["arm"]:
+            met = cells.group_by("_user").agg(arms=cells.count(), arm=cells.arm.min())
+            single = met.filter(met.arms == 1)
+            share = met.agg(share=(met.arms == 1).ifelse(1.0, 0.0).mean())
+            if (log.engine.fetch(share, task=task)["share"][0].as_py() or 0.0) >= ONE_RANKER:
+                counts = single.group_by("arm").agg(users=single.count().cast("float64"))
+                rows = log.engine.fetch(counts.order_by("arm"), task=task).to_pylist()
+                arms = _names(rows, "arm")
+                table = _filled(rows, "users", arms, [""])
+                return cls(arms, table, table, None, "users", "users counted")
+        counts = cells.group_by(*by).agg(pages=cells.pages.sum(), users=cells.count())
+        rows = log.engine.fetch(counts.order_by(*by), task=task).to_pylist()
+        arms, levels = _names(rows, "arm"), _names(rows, "level")
+        table, users = (_filled(rows, name, arms, levels) for name in ("pages", "users"))
+        other = cells.view()
+        both = cells.join(other, cells._user == other._user, rname="other_{name}")
+        both = both.mutate(product=both.pages * both.other_pages)
+        sums = both.group_by(*by, *(f"other_{name}" for name in by)).agg(product=both["product"].sum())
+        moments = np.zeros((table.size, table.size))
+        for row in log.engine.fetch(sums, task=task).to_pylist():
+            one, two = (
+                arms.index(row[f"{of}arm"]) * len(levels) + levels.index(row.get(f"{of}level", ""))
+                for of in ("", "other_")
+            )
+            moments[one, two] = row["product"]
+        return cls(arms, table, users, moments, "pages", "clustered by user")
+
+    def merged(self) -> tuple[Array, float] | None:
+        """Return counts and p-value, levels with fewer than 5 expected put together; None if too few are left."""
+        if self.table.size == 0 or len(self.arms) < 2:
+            return None
+        share = self.table.sum(1).min() / self.table.sum()
+        backing = self.backing.sum(0)
+        rare = backing * share < 5
+        merge = np.column_stack([np.eye(len(rare))[:, ~rare], rare]) if rare.any() else np.eye(len(rare))
+        merge = merge[:, backing @ merge * share >= 5]
+        if merge.shape[1] < 2:
+            return None
+        table = self.table @ merge
+        whole, arms = table.sum(0) / table.sum(), table.sum(1) / table.sum()
+        expected = table.sum() * arms[:, None] * whole
+        if self.moments is None:
+            return table, _chi_square(table, expected, (table.shape[0] - 1) * (table.shape[1] - 1))
+        kept = merge @ (np.eye(len(whole)) - np.outer(np.ones(len(whole)), whole))
+        linear = np.kron(np.eye(len(arms)) - arms[:, None], kept.T)
+        return table, _robust((table - expected).ravel(), linear @ self.moments @ linear.T)
+
+
+def _names(rows: list[dict[str, Any]], name: str) -> list[str]:
+    return sorted({str(row.get(name, "")) for row in rows})
+
+
+def _filled(rows: list[dict[str, Any]], value: str, arms: list[str], levels: list[str]) -> Array:
+    table = np.zeros((len(arms), len(levels)))
+    for row in rows:
+        table[arms.index(row["arm"]), levels.index(row.get("level", ""))] = row[value]
+    return table
+
+
+def _chi_square(observed: Array, expected: Array, freedom: int) -> float:
+    return chi_square_tail(float(((observed - expected) ** 2 / expected).sum()), freedom)
+
+
+def _robust(total: Array, variance: Array) -> float:
+    """Return the p-value of T = dᵀ V⁺ d."""
+    scale = 1 / np.sqrt(np.maximum(np.diag(variance), 1e-300))
+    values, vectors = np.linalg.eigh(variance * scale * scale[:, None])
+    some = values > 1e-8
+    along = (total * scale) @ vectors[:, some]
+    return chi_square_tail(float(np.sum(along**2 / values[some])), int(some.sum())) if some.any() else 1.0

@@ -1,0 +1,189 @@
+"""Tests of change: are units clicked alike in both halves of their displays, and do they move as they change?
+
+Change alone does not bias an estimate. Change that goes with position does: a document that gets worse and moves down
+loses clicks to time that look like clicks lost to position.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import ibis
+
+from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
+from clickharvest.diagnosis.laws import normal_tail, two_sided
+from clickharvest.diagnosis.users import with_user
+from clickharvest.logs.click_log import same
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.click_log import ClickLog
+
+
+def drift(log: ClickLog) -> list[Finding]:
+    """Test whether units are clicked alike in the first and the second half of their displays.
+
+    Within each unit and position the early clicks a follow, if nothing drifts, a hypergeometric law with mean E
+    and variance V. Three tests:
+
+    - Do units move as they drift? With D_u = Σ_k (a − E) and M_u the mean log position of the unit's early displays
+      less that of its late ones, Σ_u D_u M_u over its query-clustered standard error. Only this biases estimates.
+    - Do all units drift one way, Σ(a − E) / √ΣV (Mantel-Haenszel)?
+    - Do units drift each its own way, Σ((a − E)² − V) over its query-clustered standard error?
+
+    Displays to one user are alike: with a user column the parts c_{u'} that each user adds to a − E give the variance,
+    Σ c² of users, for a unit and position Σ c² · m / (m − 1) of its m users.
+    """
+    if not log.has("time"):
+        return []
+    unit = ["query", *log.context, "doc"]
+    halves = _halves(log, unit)
+    strata = _counts(halves, [*unit, "position"])
+    moves = log.engine.fetch(_moves(strata, unit), task="Testing drift").to_pylist()[0]
+    told = "displays taken as independent"
+    common: dict[str, float] = {}
+    if log.has("user"):
+        told = "clustered by user"
+        strata, common = _by_user(log, strata, _counts(halves, [*unit, "position", "_user"]), [*unit, "position"])
+    s = log.engine.fetch(_sums(_informative(strata)), task="Testing drift").to_pylist()[0] | common
+    if not s["units"] or not s["variance"]:
+        return [Finding("drift", "note", "No unit was shown at one position early and late: drift cannot be tested.")]
+    return [_moving_drift(moves), _common_drift(s, told), _single_drift(s, told)]
+
+
+def _halves(log: ClickLog, unit: list[str]) -> ir.Table:
+    """Return the rows with `_early`, whether they are in the first half of their unit's displays."""
+    t = with_user(log, log.table) if log.has("user") else log.table
+    order = [t.time, t.position, t.clicks]
+    running = t.impressions.sum().over(ibis.window(group_by=unit, order_by=order, preceding=None, following=0))
+    whole = t.impressions.sum().over(ibis.window(group_by=unit))
+    return t.mutate(_early=running * 2 <= whole)
+
+
+def _counts(halves: ir.Table, keys: list[str]) -> ir.Table:
+    """Return clicks and displays by `keys`, early and in all."""
+    return halves.group_by(*keys).agg(
+        _early_clicks=halves.clicks.sum(where=halves._early).fill_null(0).cast("float64"),
+        _clicks=halves.clicks.sum().cast("float64"),
+        _early=halves.impressions.sum(where=halves._early).fill_null(0).cast("float64"),
+        _shown=halves.impressions.sum().cast("float64"),
+    )
+
+
+def _informative(strata: ir.Table) -> ir.Table:
+    """Return the strata shown early and late, clicked and not, with a, E and V."""
+    early, shown, clicks = strata._early, strata._shown, strata._clicks
+    strata = strata.filter((early > 0) & (early < shown) & (clicks > 0) & (clicks < shown))
+    early, shown, clicks = strata._early, strata._shown, strata._clicks
+    chance = clicks * (early / shown) * (1 - early / shown) * (shown - clicks) / (shown - 1)
+    return strata.mutate(
+        expected=clicks * early / shown,
+        variance=strata._variance if "_variance" in strata.columns else chance,
+    )
+
+
+def _by_user(log: ClickLog, strata: ir.Table, cells: ir.Table, keys: list[str]) -> tuple[ir.Table, dict[str, float]]:
+    """Return the strata with the variance that users give them, and the variance of Σ(a − E) over all."""
+    known = _informative(strata).view()
+    joined = cells.join(known, same(cells, known, keys), rname="all_{name}")
+    early, rate = joined.all__early / joined.all__shown, joined.all__clicks / joined.all__shown
+    part = joined._early_clicks - joined._early * rate - early * (joined._clicks - joined._shown * rate)
+    parts = log.engine.materialise(joined.select(*keys, "_user", part=part), task="Testing drift")
+    users = parts.group_by("_user").agg(part=parts.part.sum())
+    total = log.engine.fetch(users.agg(total=(users.part * users.part).sum()), task="Testing drift")["total"][0].as_py()
+    own = parts.group_by(*keys).agg(_squares=(parts.part * parts.part).sum(), _users=parts.count().cast("float64"))
+    own = own.filter(own._users > 1)
+    own = own.mutate(_variance=own._squares * own._users / (own._users - 1)).drop("_squares", "_users")
+    more = own.view()
+    with_variance = strata.join(more, same(strata, more, keys), how="inner", rname="own_{name}")
+    return with_variance.select(*strata.columns, "_variance"), {"common": total or 0.0}
+
+
+def _sums(strata: ir.Table) -> ir.Table:
+    strata = strata.select("query", "expected", "variance", early_clicks=strata._early_clicks)
+    excess = strata.early_clicks - strata.expected
+    by_query = strata.group_by("query").agg(
+        units=strata.count(),
+        early_clicks=strata.early_clicks.sum(),
+        expected=strata.expected.sum(),
+        variance=strata.variance.sum(),
+        spread=(excess * excess).sum(),
+    )
+    surplus = by_query.spread - by_query.variance
+    return by_query.agg(
+        **{name: by_query[name].sum() for name in ("units", "early_clicks", "expected", "variance", "spread")},
+        noise=(surplus * surplus).sum(),
+    )
+
+
+def _moves(strata: ir.Table, unit: list[str]) -> ir.Table:
+    """Return Σ D M, its clustered variance, Σ D² and Σ M²; units that could not drift or did not move add nothing."""
+    early, late = strata._early, strata._shown - strata._early
+    height = strata.position.cast("float64").ln()
+    units = strata.group_by(*unit).agg(
+        drifted=(strata._early_clicks - strata._clicks * early / strata._shown).sum(),
+        early=early.sum(),
+        early_height=(early * height).sum(),
+        late=late.sum(),
+        late_height=(late * height).sum(),
+    )
+    units = units.filter((units.early > 0) & (units.late > 0))
+    moved = units.early_height / units.early - units.late_height / units.late
+    units = units.select("query", drifted=units.drifted, moved=moved)
+    own = units.group_by("query").agg(
+        score=(units.drifted * units.moved).sum(),
+        drifted=(units.drifted * units.drifted).sum(),
+        moved=(units.moved * units.moved).sum(),
+    )
+    return own.agg(
+        score=own.score.sum(), variance=(own.score * own.score).sum(), drifted=own.drifted.sum(), moved=own.moved.sum()
+    )
+
+
+def _moving_drift(s: Mapping[str, float]) -> Finding:
+    name = "drift with position"
+    if not s["variance"]:
+        return Finding(
+            name, "note", "No unit was clicked and moved: whether units move as they drift cannot be tested."
+        )
+    p_value = two_sided(s["score"], s["variance"])
+    value = s["score"] / math.sqrt(s["drifted"] * s["moved"])
+    status = sign_of(p_value)
+    told = f"correlation {value:+.2f}, {spell_p(p_value)}"
+    if status != "warning":
+        return Finding(
+            name, status, f"{spell_sign(p_value)} that units move as their clicks change ({told}).", value, p_value
+        )
+    how = "lose clicks move up" if value > 0 else "lose clicks move down"
+    sentence = (
+        f"Units that {how} ({told}): what time did looks like what position does, and the curve would be "
+        f"{'too flat' if value > 0 else 'too steep'}. Fit a shorter period, or use design exposures."
+    )
+    return Finding(name, "warning", sentence, value, p_value)
+
+
+def _common_drift(s: Mapping[str, float], told: str) -> Finding:
+    p_value = two_sided(s["early_clicks"] - s["expected"], s.get("common", s["variance"]))
+    value = s["early_clicks"] / s["expected"] - 1
+    told = f"first halves of units got {value:+.1%} of the expected clicks, {spell_p(p_value)}, {told}"
+    if sign_of(p_value) == "warning":
+        sentence = f"Clicking changed over time ({told}): harmless as long as units do not move with it."
+        return Finding("common drift", "note", sentence, value, p_value)
+    return Finding("common drift", sign_of(p_value), f"{spell_sign(p_value)} of common drift ({told}).", value, p_value)
+
+
+def _single_drift(s: Mapping[str, float], told: str) -> Finding:
+    noise = math.sqrt(s["noise"])
+    p_value = normal_tail((s["spread"] - s["variance"]) / noise) if noise else 1.0
+    value = s["spread"] / s["variance"]
+    told = f"they change between halves {value:.2f} times as much as chance allows, {spell_p(p_value)}, {told}"
+    if sign_of(p_value) == "warning":
+        sentence = f"Single units drift ({told}): harmless as long as they do not move with it."
+        return Finding("drift of single units", "note", sentence, value, p_value)
+    status = sign_of(p_value)
+    return Finding(
+        "drift of single units", status, f"{spell_sign(p_value)} of drift of single units ({told}).", value, p_value
+    )

@@ -1,0 +1,68 @@
+"""Tails of the laws that tests of a log refer to. SciPy's would cost a quick check a third of its time."""
+
+from __future__ import annotations
+
+import math
+
+
+def normal_tail(z: float) -> float:
+    """Return the probability that a standard normal variable exceeds z.
+
+    Example:
+        >>> round(normal_tail(1.96), 4)
+        0.025
+    """
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def two_sided(total: float, variance: float) -> float:
+    """Return the probability that a normal variable of mean 0 is at least as far from it; 1 without variance.
+
+    Example:
+        >>> round(two_sided(-1.96, 1.0), 3), two_sided(1.0, 0.0)
+        (0.05, 1.0)
+    """
+    return 2 * normal_tail(abs(total) / math.sqrt(variance)) if variance > 0 else 1.0
+
+
+def chi_square_tail(x: float, freedom: int) -> float:
+    """Return the probability that a χ² variable exceeds x.
+
+    The closed form for whole degrees of freedom, h = x/2: Σ e^{−h} h^i / Γ(i+1) over i = 0, 1, … < freedom/2 where they
+    are even; over i = ½, 3/2, … and erfc √h where they are odd.
+
+    Example:
+        >>> round(chi_square_tail(3.84, 1), 3)
+        0.05
+    """
+    h, odd = x / 2, freedom % 2
+    if not h:
+        return 1.0
+    powers = (i + odd / 2 for i in range(freedom // 2))
+    terms = (math.exp(i * math.log(h) - h - math.lgamma(i + 1)) for i in powers)
+    return math.fsum([math.erfc(math.sqrt(h)) * odd, *terms])
+
+
+def clustered_variance(total: float, information: float, squares: float, products: float, sizes: float) -> float:
+    """Return the variance of a sum of scores U = Σ_g U_g over independent groups g with information V_g.
+
+    The larger of two: Σ_g V_g, that of independent clicks; and Σ_g (U_g − θ V_g)² · G / (G − 1), θ = U / Σ V_g, that of
+    groups, G = (Σ V_g)² / Σ V_g² being their effective number. What all groups have in common is taken out, so that a
+    strong effect is not mistaken for noise; and groups that happen to agree do not make a test surer than its clicks.
+
+    Args:
+        total: U.
+        information: Σ V_g.
+        squares: Σ U_g².
+        products: Σ U_g V_g.
+        sizes: Σ V_g².
+
+    Example:
+        >>> clustered_variance(0.0, 2.0, 8.0, 0.0, 2.0)
+        16.0
+    """
+    if not information > 0:
+        return 0.0
+    common, groups = total / information, information**2 / sizes
+    between = squares - 2 * common * products + common**2 * sizes
+    return max(information, between * groups / (groups - 1)) if groups > 1 + 1e-9 else information
