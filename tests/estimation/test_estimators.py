@@ -185,9 +185,9 @@ def test_a_fit_that_does_not_converge_warns(interventions: Interventions, monkey
     def halfway(self: Any, fit: Any, starts: Any, weights: Any, penalty: Any) -> Solution:
         return Solution(starts, np.zeros(len(starts)), np.ones(len(starts), dtype=int), (Status.out_of_iterations,))
 
-    monkeypatch.setattr(PBM, "_solve", halfway)
+    monkeypatch.setattr(CPBM, "_solve", halfway)
     with pytest.warns(ConvergenceWarning, match="allow more"):
-        PBM(intervals=None).fit(interventions)
+        CPBM(curve="power", penalty=1.0, intervals=None).fit(interventions)
 
 
 def test_a_saved_model_predicts_the_same(interventions: Interventions, tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -117,7 +117,7 @@ class FitOptions:
             raise InputError(f"--bootstrap {self.bootstrap}: expected 2 replicates or more, or --intervals none")
         if self.penalty is not None and self.penalty < 0:
             raise InputError(f"--penalty {self.penalty:g}: expected 0 or more")
-        intervals: Intervals | None = None if self.intervals is IntervalName.none else self.intervals.value
+        intervals = None if self.intervals is IntervalName.none else cast("Intervals", self.intervals.value)
         if not with_context:
             if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")

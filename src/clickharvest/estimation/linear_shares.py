@@ -117,9 +117,8 @@ class LinearShares:
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
         weighted = shares.residual[self._cell, None] * self.features[self._row]
-        sums: list[Array] = [np.bincount(self._block, column, self.n_blocks) for column in weighted.T]
-        score: Array = np.stack(sums, axis=1).ravel()
-        return score
+        sums = np.stack([np.bincount(self._block, column, self.n_blocks) for column in weighted.T], axis=1)
+        return sums.ravel().astype(np.float64)
 
     def information(self, shares: Shares) -> Array:
         """Return H, [size, size]."""
