@@ -4,7 +4,7 @@ Users of one query read alike, so its clicks depend on each other. Let every que
 position by an effect of variance σ², and let clicks be overdispersed by a factor φ ≥ 1. Then the score of the clicks
 has the variance
 
-    M = φ H + σ² Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk})²,   Y_{gk} = Σ_{u of g} N_u π_{u,k} (z_{u,k} − z̄_u),
+    M = φ H + σ² Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}),   Y_{gk} = Σ_{u of g} N_u π_{u,k} (z_{u,k} − z̄_u),
 
 Y_{gk} being what a deviation of query g at position k adds to the score. With J = H + Λ, Λ the precision of the prior,
 
@@ -13,15 +13,16 @@ Y_{gk} being what a deviation of query g at position k adds to the score. With J
 V is never less than J⁻¹, the model's own: φ is at least 1 and σ² at least 0, and neither is read off a residual that
 the fit has made small. The usual sum over the queries' scores is: with one query at a position it is 0. Λ adds what
 shrinkage leaves unknown. The leverage h_{gk} = Y_{gk}ᵀ J⁻¹ Y_{gk} / q_{gk} is the share of what the fit knows at (g, k)
-that the query itself has told. A jackknife, which leaves the query out, would see the fit move by 1 / (1 − h) times
-as much as its score says; so a query that dominates counts for more.
+that the query itself has told; dividing by 1 − h makes a query that dominates count for more.
 
-φ and σ² come from the residual totals ρ_{gk} = Σ (C − N π) over the cells of query g at position k, of which
+Both come from residuals r = C − N π, whose variance is v = N π (1 − π) where nothing is overdispersed.
 
-    E ρ²_{gk} ≈ (1 − h_{gk}) (φ q_{gk} + σ² (1 − h_{gk}) Σ_j Q²_{g,kj}),   q_{gk} = Q_{g,kk},
-    Q_g = Σ_{u of g} N_u (diag π_u − π_u π_uᵀ),
+- φ: a query's effect is common to its units, so that how they differ at one position is free of it. With ρ_{gk} = Σ r
+  over the n cells of query g at position k, Σ r²/v − ρ²/Σv has the expectation φ (n − 1).
+- σ²: the totals have, about, E ρ²_{gk} = (1 − h_{gk}) (φ q_{gk} + σ² (1 − h_{gk}) Σ_j Q²_{g,kj}), q_{gk} = Q_{g,kk} and
+  Q_g = Σ_{u of g} N_u (diag π_u − π_u π_uᵀ): weighted least squares, weights and σ² in turns.
 
-by weighted least squares, weights and φ, σ² in turns. All is summed query by query, so that memory stays bounded.
+All is summed query by query, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ Integers = NDArray[np.int64]
 CELLS = 4_000_000
 """Numbers of Y that are held at once."""
 MOST_LEVERAGE = 0.9
-"""No deviation of a query counts for more than ten times itself."""
+"""No query counts for more than ten times itself."""
 LEAST = 1e-8
-"""(query, position) pairs with less information than this tell nothing."""
+"""Cells, and queries at a position, that are less informative than this tell nothing."""
+FEWEST = 10
+"""Degrees of freedom below which nothing tells overdispersion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +94,12 @@ def clustered_covariance(fit: Pooled) -> Clustered:
         y, totals = _of_queries(shares, fit.at, cells)
         leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(totals[1], LEAST)
         leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
-        y /= 1 - leverage[:, None]
+        y /= np.sqrt(1 - leverage)[:, None]
         effects += y.T @ y
         told.append(np.concatenate([totals, leverage[None]]))
-    residual, own, squares, leverage, position = np.concatenate(told, axis=1)[[0, 1, 2, 4, 3]]
-    overdispersion, variance = _moments(residual, own, squares, leverage)
+    residual, own, squares, position, leverage = np.concatenate(told, axis=1)
+    overdispersion = _overdispersion(shares, fit.at)
+    variance = _variance(residual, own, squares, leverage, overdispersion)
     meat = overdispersion * fit.information + variance * effects + fit.precision
     first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
     return Clustered(
@@ -144,33 +148,30 @@ def _of_queries(shares: LinearShares, at: Shares, cells: Integers) -> tuple[Arra
     return y, np.stack([residual, curvature.diagonal(), squares, codes % shares.n_positions])
 
 
-def _moments(residual: Array, own: Array, squares: Array, leverage: Array) -> tuple[float, float]:
-    """Return φ ≥ 1 and σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) on 1 and (1 − h) Σ_j Q² / q."""
+def _overdispersion(shares: LinearShares, at: Shares) -> float:
+    """Return φ ≥ 1 from how the units of a query differ at one position; cells that expect little count for little."""
+    _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
+    variance = shares.clicks_of_unit * at.share * (1 - at.share)
+    use = variance > LEAST
+    row, variance, residual = row[use], variance[use], at.residual[use]
+    count, total, sums, squares = (np.bincount(row, c) for c in (None, variance, residual, residual**2 / variance))
+    told = count > 1
+    weight = np.minimum(total[told] / count[told], 1.0)
+    freedom = weight @ (count[told] - 1)
+    if freedom < FEWEST:
+        return 1.0
+    return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
+
+
+def _variance(residual: Array, own: Array, squares: Array, leverage: Array, overdispersion: float) -> float:
+    """Return σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) − φ on (1 − h) Σ_j Q² / q."""
     use = own > LEAST
-    if not use.any():
-        return 1.0, 0.0
     residual, own, squares, kept = residual[use], own[use], squares[use], 1 - leverage[use]
-    seen, slope = residual**2 / (own * kept), kept * squares / own
-    overdispersion, variance = 1.0, 0.0
-    for _ in range(20):
+    excess, slope = residual**2 / (own * kept) - overdispersion, kept * squares / own
+    variance = 0.0
+    for _ in range(20 if use.any() else 0):
         weight = kept / (overdispersion + variance * squares / own) ** 2
-        before = overdispersion, variance
-        overdispersion, variance = _line(seen, slope, weight)
-        if abs(overdispersion - before[0]) + abs(variance - before[1]) < 1e-4:
+        before, variance = variance, max(float((weight * slope) @ excess / (weight @ slope**2)), 0.0)
+        if abs(variance - before) < 1e-4:
             break
-    return overdispersion, variance
-
-
-def _line(seen: Array, slope: Array, weight: Array) -> tuple[float, float]:
-    """Return φ and σ² that minimise Σ w (seen − φ − σ² slope)², φ ≥ 1 and σ² ≥ 0."""
-    ones, cross, squares = weight.sum(), weight @ slope, weight @ slope**2
-    high, steep = weight @ seen, (weight * slope) @ seen
-    determinant = ones * squares - cross**2
-    if determinant > 1e-12 * ones * squares:
-        overdispersion = (high * squares - steep * cross) / determinant
-        variance = (ones * steep - cross * high) / determinant
-        if overdispersion >= 1 and variance >= 0:
-            return float(overdispersion), float(variance)
-        if variance < 0:
-            return max(float(high / ones), 1.0), 0.0
-    return 1.0, max(float((steep - cross) / squares), 0.0)
+    return variance
