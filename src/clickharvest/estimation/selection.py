@@ -2,7 +2,8 @@
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
 at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
-constant one is taken: context has not shown that it does anything.
+constant one is taken: context has not shown that it does anything. A power law, which pooled curves contain, is taken
+where it ties with the best.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
+SIMPLER = {"constant": 1.0, "power": 0.25}
+"""Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
 
@@ -108,10 +111,12 @@ class _Judged:
 
 def _choose(judged: Sequence[_Judged]) -> _Judged:
     best = max(judged, key=lambda one: one.candidate.score)
-    for one in judged:
-        behind = best.scores - one.scores
-        if one.candidate.curve["name"] == Constant.name and len(behind) > 1 and behind.sum() < _se(behind):
-            return one
+    sound = [one for one in judged if len(one.scores) > 1 and np.isfinite(one.scores).all()]
+    for name, errors in SIMPLER.items():
+        for one in sorted(sound, key=lambda one: one.candidate.score, reverse=True):
+            behind = best.scores - one.scores
+            if one.candidate.curve["name"] == name and (one is best or behind.sum() < errors * _se(behind)):
+                return one
     return best
 
 
