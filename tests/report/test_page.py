@@ -22,6 +22,7 @@ import pytest
 
 from clickharvest.baselines import pivot_one
 from clickharvest.errors import InputError
+from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
