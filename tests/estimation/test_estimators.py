@@ -185,9 +185,9 @@ def test_a_fit_that_does_not_converge_warns(interventions: Interventions, monkey
     def halfway(self: Any, fit: Any, starts: Any, weights: Any, penalty: Any) -> Solution:
         return Solution(starts, np.zeros(len(starts)), np.ones(len(starts), dtype=int), (Status.out_of_iterations,))
 
-    monkeypatch.setattr(PBM, "_solve", halfway)
+    monkeypatch.setattr(CPBM, "_solve", halfway)
     with pytest.warns(ConvergenceWarning, match="allow more"):
-        PBM(intervals=None).fit(interventions)
+        CPBM(curve="power", penalty=1.0, intervals=None).fit(interventions)
 
 
 def test_a_saved_model_predicts_the_same(interventions: Interventions, tmp_path: Any) -> None:
@@ -209,3 +209,73 @@ def test_the_numeric_core_needs_no_engine() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_point_of_a_pooled_model_is_near_the_free_one_where_clicks_are_many(interventions: Interventions) -> None:
+    dense = replace(interventions, clicks=100 * interventions.clicks, exposure=100 * interventions.exposure)
+    for data, near in ((interventions, 0.05), (dense, 0.01)):
+        pooled = PBM(intervals=None).fit(data).predict().propensity
+        free = PBM(intervals="sandwich").fit(data).predict().propensity
+        assert np.abs(np.log(pooled / free)).max() < near
+
+
+@pytest.mark.parametrize("curve", ["constant", "linear"])
+def test_clustered_intervals_are_exact(interventions: Interventions, curve: str) -> None:
+    model = CPBM(curve=curve).fit(interventions).propensities_
+    assert model.draws_kind == "clustered"
+    assert model.draws is not None
+    covariance = np.cov(model.draws.T)
+    assert model.encoder is not None
+    x = model.encoder.transform({"device": list(ETA)})
+    found = model.predict_encoded(x)
+    for i, row in enumerate(x):
+        features = np.concatenate([row, [1.0]]) if curve == "linear" else np.ones(1)
+        design = np.kron(features, np.eye(4))
+        sd = np.sqrt(np.diag(design @ covariance @ design.T))
+        assert np.log(found.upper[i, 1:] / found.propensity[i, 1:]) == pytest.approx(1.959964 * sd, rel=1e-4)
+    together = model.predict_encoded(x, simultaneous=True)
+    ratio = np.log(together.upper[:, 1:] / found.propensity[:, 1:]) / np.log(
+        found.upper[:, 1:] / found.propensity[:, 1:]
+    )
+    assert np.ptp(ratio, axis=1) == pytest.approx(0, abs=1e-6)
+    assert (ratio > 1.02).all()
+    assert (ratio < 2.6 / 1.96).all()  # four independent positions would need 2.49
+
+
+def test_a_pooled_model_tells_what_it_rests_on(interventions: Interventions) -> None:
+    info = CPBM(curve="linear").fit(interventions).propensities_.info
+    assert "penalty" not in info
+    assert {name: 0 < tau < 2 for name, tau in info["pooled"].items()} == dict.fromkeys(info["pooled"], True)
+    assert info["clustered"]["overdispersion"] >= 1
+    assert len(info["clustered"]["effective_queries"]) == 5
+    ridge = CPBM(curve="linear", penalty=1.0).fit(interventions).propensities_
+    assert ridge.info["penalty"] == 1.0
+    assert ridge.draws_kind == "clustered"
+    free = CPBM(curve="linear", penalty=1.0, intervals=None).fit(interventions).propensities_
+    for device in ETA:
+        ratio = ridge.predict({"device": [device]}).propensity / free.predict({"device": [device]}).propensity
+        assert ratio == pytest.approx(1, abs=2e-3)
+
+
+def test_auto_takes_clustered_intervals_where_it_can(interventions: Interventions) -> None:
+    kinds = {
+        "bootstrap": CPBM(curve="power", penalty=1.0, replicates=4),
+        "clustered": PBM(),
+    }
+    for kind, model in kinds.items():
+        assert model.fit(interventions).propensities_.draws_kind == kind
+    assert PBM(objective="allpairs", replicates=4).fit(interventions).propensities_.draws_kind == "bootstrap"
+    for refused in (CPBM(curve="power", intervals="clustered"), PBM(objective="allpairs", intervals="clustered")):
+        with pytest.raises(InputError, match="constant or linear"):
+            refused.fit(interventions)
+
+
+def test_auto_takes_the_constant_curve_where_context_does_nothing(interventions: Interventions) -> None:
+    random = np.random.default_rng(0)
+    device = random.permutation(interventions.contexts["device"][::2])
+    noise = replace(interventions, contexts={"device": np.repeat(device, 2)})
+    # The queries' own mix of devices is gone, and with it what made one curve wrong for each.
+    model = CPBM(intervals=None).fit(noise).propensities_
+    assert model.curve.name == "constant"
+    assert model.info["selection"][0]["penalty"] is None
+    assert "pooled" in str(model)

@@ -10,7 +10,7 @@ from scipy.stats import beta, kstest
 
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.estimation.estimators import CPBM
 from clickharvest.estimation.model_checks import check_model, context_matters, transitivity, trust_bias
 from clickharvest.harvesting.interventions import Interventions
 
@@ -210,7 +210,7 @@ def test_nothing_says_no_sign_with_a_small_p_value() -> None:
 def test_likelihood_ratio_is_that_of_the_estimators() -> None:
     interventions = simulate(1, steeper=0.3)
     linear = CPBM(curve="linear", penalty=0.0, intervals=None).fit(interventions).propensities_
-    constant = PBM(intervals=None).fit(interventions).propensities_
+    constant = CPBM(curve="constant", penalty=0.0, intervals=None).fit(interventions).propensities_
     gain = 2 * (linear.info["log_likelihood"] - constant.info["log_likelihood"])
     assert context_matters(interventions).value == pytest.approx(gain, abs=0.02)
 

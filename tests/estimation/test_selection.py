@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clickharvest.estimation import Candidate, Fit, selection
+from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.model.curves import Curve, make_curve
 from samples import POSITIONS, share_fit, simulated_sample
@@ -107,3 +109,35 @@ def test_a_fit_without_a_finite_value_is_never_chosen(monkeypatch: pytest.Monkey
         found = cross_validate(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)
     assert [c.chosen for c in found] == [False, True]
     assert found[0].score == -np.inf
+
+
+def judged_by(name: str, *scores: float) -> Any:
+    return selection._Judged(Candidate({"name": name}, None, sum(scores), 0.0), np.array(scores))
+
+
+def test_simpler_curves_are_taken_unless_others_are_clearly_better() -> None:
+    power = judged_by("power", -0.50, -0.51, -0.49)
+    near = judged_by("constant", -0.52, -0.50, -0.50)  # 0.02 behind, give or take 0.03
+    far = judged_by("constant", -0.60, -0.61, -0.59)
+    linear = judged_by("linear", -0.49, -0.52, -0.488)  # 0.002 ahead, give or take 0.02
+    better = judged_by("mlp", -0.40, -0.41, -0.38)
+    assert selection._choose([near, power, linear]) is near
+    assert selection._choose([far, power, linear]) is power
+    assert selection._choose([power, linear]) is power
+    assert selection._choose([far, power, linear, better]) is better
+    assert selection._choose([judged_by("constant", -np.inf), better]) is better
+
+
+def test_pooled_curves_are_judged_on_queries_they_have_not_seen() -> None:
+    sample = simulated_sample(queries=24, features=2)
+    curve = curve_of("linear")
+    pooled = pool(curve, sample)
+    (found,) = cross_validate(fit_of, [curve], pooled={curve: pooled}, folds=3, seed=4)
+    total = 0.0
+    for aside in fold_weights(24, 3, 4):
+        others, own = (pooled.shares.weighted(weights) for weights in (1 - aside, aside))
+        theta = pooled.refit(1 - aside).theta
+        assert others.score(others.shares(theta)) == pytest.approx(pooled.precision @ theta, abs=1e-4)
+        total += own.shares(theta).value
+    assert found.penalty is None
+    assert found.score == pytest.approx(total / sample.clicks.sum())

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clickharvest.estimation.uncertainty import bootstrap, inverse_root, normal_draws, sandwich
+from clickharvest.estimation.uncertainty import (
+    EXACT,
+    SKETCHED,
+    bootstrap,
+    inverse_root,
+    normal_draws,
+    sandwich,
+    sigma_points,
+)
 from samples import share_fit, simulated_sample
 
 
@@ -28,6 +36,26 @@ def test_normal_draws_have_the_covariance_asked_for() -> None:
     assert draws.mean(axis=0) == pytest.approx([1.0, 2.0], abs=1e-12)
     assert np.cov(draws.T) == pytest.approx(covariance, rel=0.15)
     assert len(normal_draws(np.zeros(2), covariance, replicates=7)) == 7
+
+
+@pytest.mark.parametrize("rank", [1, 3, 7])
+def test_sigma_points_have_the_covariance_exactly(rank: int) -> None:
+    root = np.random.default_rng(rank).normal(size=(7, rank))
+    points = sigma_points(np.arange(7.0), root @ root.T)
+    assert len(points) == 2 * rank
+    assert points.mean(axis=0) == pytest.approx(np.arange(7.0))
+    assert np.cov(points.T) == pytest.approx(root @ root.T)
+
+
+def test_sigma_points_of_no_variance_and_of_many_directions() -> None:
+    assert sigma_points(np.ones(3), np.zeros((3, 3))).tolist() == [[1.0] * 3] * 2
+    variance = np.linspace(2, 0.01, 900)
+    points = sigma_points(np.zeros(900), np.diag(variance))
+    assert len(points) == 2 * (EXACT + SKETCHED)
+    assert points.var(axis=0, ddof=1)[:EXACT] == pytest.approx(variance[:EXACT])
+    assert points.var(axis=0, ddof=1)[EXACT:].mean() == pytest.approx(variance[EXACT:].mean(), rel=0.02)
+    one = np.random.default_rng(0).normal(size=900)
+    assert (points @ one).var(ddof=1) == pytest.approx(one @ (variance * one), rel=0.1)
 
 
 def test_the_sandwich_by_hand() -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from clickharvest.baselines import pivot_one
 from clickharvest.errors import InputError
+from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
@@ -415,3 +416,17 @@ def test_the_renderer_misses_no_value() -> None:
 
     with pytest.raises(UndefinedError):
         render_page({}, {})
+
+
+@pytest.mark.parametrize(("size", "bits"), [(40, 16), (1_200, 8)])
+def test_points_of_a_covariance_are_packed_whole(size: int, bits: int) -> None:
+    root = np.random.default_rng(0).normal(size=(size, 60)) * np.geomspace(1, 0.01, 60)
+    points = sigma_points(np.zeros(size), root @ root.T)
+    points = np.concatenate([points] * (1 if bits == 16 else 12))
+    curve = make_curve("constant", tuple(range(1, size + 2)), 1, 0)
+    model = Propensities(curve, {"b": np.zeros(size)}, None, curve.positions, points, "clustered")
+    packed = pack_model(model)["draws"]
+    assert (packed["bits"], packed["count"]) == (bits, len(points))
+    low, step = (np.frombuffer(base64.b64decode(packed[key]), "<f8") for key in ("low", "step"))
+    steps = np.frombuffer(base64.b64decode(packed["steps"]), f"<u{bits // 8}").reshape(len(points), size)
+    assert (low + step * steps).std(axis=0, ddof=1) == pytest.approx(points.std(axis=0, ddof=1), rel=0.01)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -26,7 +26,7 @@ from clickharvest.errors import InputError
 from clickharvest.progress import Progress
 
 if TYPE_CHECKING:
-    from clickharvest.estimation.estimators import CPBM, PBM
+    from clickharvest.estimation.estimators import CPBM, PBM, Intervals
     from clickharvest.harvesting.interventions import Interventions
 
 MODEL = "The model"
@@ -35,6 +35,8 @@ MODEL = "The model"
 class IntervalName(StrEnum):
     """Where error bars come from."""
 
+    auto = "auto"
+    clustered = "clustered"
     bootstrap = "bootstrap"
     sandwich = "sandwich"
     none = "none"
@@ -76,7 +78,7 @@ class FitOptions:
     penalty: Annotated[
         float | None,
         typer.Option(
-            "--penalty", help="Instead of cross-validation: λ on context effects.", rich_help_panel=MODEL,
+            "--penalty", help="Instead of pooling or cross-validation: λ on context effects.", rich_help_panel=MODEL,
             show_default=False,
         ),
     ] = None  # fmt: skip
@@ -87,8 +89,14 @@ class FitOptions:
         str, choice("--weighting", weighting_names, help="Weights of units in AllPairs.", panel=MODEL)
     ] = "paper"
     intervals: Annotated[
-        IntervalName, typer.Option("--intervals", help="Error bars, by query.", rich_help_panel=MODEL)
-    ] = IntervalName.bootstrap
+        IntervalName,
+        typer.Option(
+            "--intervals",
+            help="Error bars, by query; auto is clustered where log examination is linear in the parameters, "
+            "and bootstrap elsewhere.",
+            rich_help_panel=MODEL,
+        ),
+    ] = IntervalName.auto
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", metavar="N", help="Bootstrap replicates.", rich_help_panel=MODEL)
     ] = 1_000
@@ -109,9 +117,7 @@ class FitOptions:
             raise InputError(f"--bootstrap {self.bootstrap}: expected 2 replicates or more, or --intervals none")
         if self.penalty is not None and self.penalty < 0:
             raise InputError(f"--penalty {self.penalty:g}: expected 0 or more")
-        intervals: Literal["bootstrap", "sandwich"] | None = None
-        if self.intervals is not IntervalName.none:
-            intervals = "bootstrap" if self.intervals is IntervalName.bootstrap else "sandwich"
+        intervals = None if self.intervals is IntervalName.none else cast("Intervals", self.intervals.value)
         if not with_context:
             if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")

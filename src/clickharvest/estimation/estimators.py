@@ -7,8 +7,8 @@ Parameters go into the constructor and are kept as they are; `fit` learns, what 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import jax
@@ -21,19 +21,21 @@ from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
+from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order, pool, with_penalty
+from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
-from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich
+from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant, Curve, make_curve
+from clickharvest.model.curves import Constant, Curve, flatten_params, make_curve, unflatten_params
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.model.propensities import DrawsKind, Propensities, data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.progress import Progress, silent
 
-Intervals = Literal["bootstrap", "sandwich"]
+Intervals = Literal["auto", "clustered", "bootstrap", "sandwich"]
 Array = NDArray[np.float64]
 
 AUTO: tuple[dict[str, Any], ...] = (
@@ -51,10 +53,14 @@ ASIDE = 5
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it."""
+    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it.
+
+    A curve that is pooled has no penalty, and is fitted already.
+    """
 
     fit: Fit
     penalty: float
+    pooled: Pooled | None = None
     judged: tuple[Candidate, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
 
@@ -65,6 +71,7 @@ class _Estimator(Parameterised):
     objective: str
     anchor: int
     starts: int
+    optimiser: Literal["lbfgs", "adam"]
     intervals: Intervals | None
     replicates: int
     seed: int
@@ -96,18 +103,27 @@ class _Estimator(Parameterised):
         choice: _Choice,
     ) -> None:
         """Fit what was chosen on everything, add intervals, and keep the result."""
-        fit, penalty = choice.fit, choice.penalty
-        flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
+        fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
+        told: dict[str, Any] = {"penalty": choice.penalty}
+        if pooled is not None:
+            flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
+            log_likelihood = pooled.at.value
+            told = told if pooled.spread is None else {"pooled": asdict(pooled.spread)}
+        else:
+            flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
+            log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
+        size = len(flatten_params(like))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
-        draws = self._draws(fit, flat, penalty)
+        kind, draws, rests_on = self._draws(choice, flat)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
             **choice.told,
-            "penalty": penalty,
+            **told,
+            **rests_on,
             "status": str(status),
-            "log_likelihood": float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0]),
+            "log_likelihood": log_likelihood,
             "units": sample.n_units,
             "clicks": int(sample.clicks.sum()),
             "queries": sample.n_clusters,
@@ -118,11 +134,11 @@ class _Estimator(Parameterised):
         settings = {name: value for name, value in self.get_params().items() if name != "progress"}
         self.propensities_ = Propensities(
             curve=fit.curve,
-            params=fit.params(flat)["curve"],
+            params=unflatten_params(flat[:size], like),
             encoder=encoder,
             shown=tuple(int(k) for k in np.unique(interventions.position)),
-            draws=None if draws is None else draws[:, : _curve_size(fit, flat)],
-            draws_kind=None if draws is None else self.intervals,
+            draws=None if draws is None else draws[:, :size].astype(np.float32),
+            draws_kind=None if draws is None else kind,
             info=info,
             provenance=record_provenance(type(self).__name__, settings, device=jax.default_backend()),
         )
@@ -139,21 +155,42 @@ class _Estimator(Parameterised):
         with self.progress("Fitting"):
             return fit.solve(starts, weights, penalty)
 
-    def _draws(self, fit: Fit, flat: Any, penalty: float) -> Any:
+    def _draws(self, choice: _Choice, flat: Array) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
+        """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
         if self.intervals is None:
-            return None
+            return None, None, {}
+        fit, penalty = choice.fit, choice.penalty
         if fit.n_clusters < 2:
             sentence = "error bars are by query, and all clicks are of one query: there are none to give"
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
-            return None
+            return None, None, {}
+        if choice.pooled is not None:
+            with self.progress("Error bars"):
+                found = clustered_covariance(choice.pooled)
+                own = curve_order(fit.curve, choice.pooled.shares)
+                return "clustered", sigma_points(flat, found.covariance[np.ix_(own, own)]), {"clustered": found.about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(fit, flat, penalty)
-            return normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
-        if self.intervals == "bootstrap":
-            with self.progress("Bootstrap") as update:
-                return bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
-        raise InputError(f"no intervals {self.intervals!r}: expected bootstrap, sandwich or None")
+            return "sandwich", normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed), {}
+        with self.progress("Bootstrap") as update:
+            draws = bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
+        return "bootstrap", draws, {}
+
+    def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
+        """Return the curves that are fitted as `pooling` does: not where intervals are asked for that know no prior."""
+        if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
+            expected = "auto, clustered, bootstrap, sandwich or None"
+            raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
+        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
+        curves = list(curves)
+        found = [curve for curve in curves if wanted and type(objective) is ClickShare and can_pool(curve, sample)]
+        if self.intervals == "clustered" and len(found) < len(curves):
+            raise InputError(
+                "clustered intervals are for the objective clickshare with the curve constant or linear, of "
+                f"{LARGEST:,} parameters at most: name such a curve, or intervals='auto'"
+            )
+        return found
 
 
 class PBM(_Estimator):
@@ -163,7 +200,9 @@ class PBM(_Estimator):
         objective: `"clickshare"` or `"allpairs"`.
         anchor: the position others are relative to.
         weighting: weights of AllPairs, see `AllPairs`.
-        intervals: `"bootstrap"`, `"sandwich"` or None.
+        intervals: `"clustered"` (`query_effects`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered with
+            ClickShare and bootstrap otherwise. Positions are pooled (`pooling`) unless bootstrap or sandwich are asked
+            for, which know no pooling.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -172,7 +211,7 @@ class PBM(_Estimator):
         >>> from clickharvest import harvest, read_log
         >>> from clickharvest.simulate import simulate_ab_log
         >>> log, truth = simulate_ab_log(pages=5_000)
-        >>> model = PBM(intervals="sandwich").fit(harvest(read_log(log)))
+        >>> model = PBM().fit(harvest(read_log(log)))
         >>> model.predict().propensity.shape
         (1, 10)
     """
@@ -183,7 +222,7 @@ class PBM(_Estimator):
         objective: str = "clickshare",
         anchor: int = 1,
         weighting: str = "paper",
-        intervals: Intervals | None = "bootstrap",
+        intervals: Intervals | None = "auto",
         replicates: int = 1_000,
         seed: int = 0,
         progress: Progress = silent,
@@ -192,6 +231,7 @@ class PBM(_Estimator):
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
     starts: int = 1
+    optimiser: Literal["lbfgs"] = "lbfgs"
 
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to interventions; their context columns are left out.
@@ -202,8 +242,9 @@ class PBM(_Estimator):
         positions = supported_positions(interventions, self.anchor)
         sample = make_sample(interventions, positions)
         (objective,) = self._objectives(sample).values()
-        fit = Fit(Constant(positions, self.anchor, 0), objective, sample)
-        self._finish(interventions, sample, None, _Choice(fit, 0.0))
+        curve = Constant(positions, self.anchor, 0)
+        pooled = pool(curve, sample) if self._poolable([curve], objective, sample) else None
+        self._finish(interventions, sample, None, _Choice(Fit(curve, objective, sample), 0.0, pooled))
         return self
 
 
@@ -213,7 +254,9 @@ class CPBM(_Estimator):
     Args:
         curve: a curve's name, or `"auto"` to choose among `AUTO` by cross-validation.
         objective: `"clickshare"` or `"allpairs"`.
-        penalty: λ of the penalty on the context-dependent parameters, or `"auto"`.
+        penalty: λ of the penalty on the context-dependent parameters, or `"auto"`: `constant` and `linear` with
+            ClickShare are then pooled (`pooling`) unless bootstrap or sandwich are asked for, which know no pooling;
+            other curves have λ by cross-validation.
         anchor: the position others are relative to.
         relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"free"`, a value for
             every query and pair of positions (`FreeAllPairs`); or `"auto"`, which fits the three to four fifths of the
@@ -229,7 +272,8 @@ class CPBM(_Estimator):
         early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
-        intervals: `"bootstrap"`, `"sandwich"` or None.
+        intervals: `"clustered"` (`query_effects`; of `constant` and `linear` with ClickShare), `"bootstrap"`,
+            `"sandwich"` or None; `"auto"` is clustered where it can be, and bootstrap otherwise.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -261,7 +305,7 @@ class CPBM(_Estimator):
         optimiser: Literal["lbfgs", "adam"] = "lbfgs",
         early_stopping: bool = True,
         starts: int = 3,
-        intervals: Intervals | None = "bootstrap",
+        intervals: Intervals | None = "auto",
         replicates: int = 1_000,
         seed: int = 0,
         progress: Progress = silent,
@@ -328,20 +372,30 @@ class CPBM(_Estimator):
 
     def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
+        poolable = self._poolable(curves, objective, sample)
         if self.penalty != "auto" and len(curves) == 1:
-            return _Choice(fits[curves[0]], float(self.penalty), told=objective.about)
+            penalty = float(self.penalty)
+            ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
+            return _Choice(fits[curves[0]], penalty, ridge, told=objective.about)
+        pooled = {}
+        if self.penalty == "auto":
+            with self.progress("Pooling"):
+                pooled = {curve: pool(curve, sample) for curve in poolable}
+        if len(curves) == 1 and pooled:
+            return _Choice(fits[curves[0]], 0.0, pooled[curves[0]], told=objective.about)
         with self.progress("Cross-validation") as update:
             judged = cross_validate(
                 fits.__getitem__,
                 curves,
                 penalties=None if self.penalty == "auto" else (float(self.penalty),),
+                pooled=pooled,
                 folds=self.folds,
                 seed=self.seed,
                 update=update,
             )
         best = next(candidate for candidate in judged if candidate.chosen)
         curve = next(curve for curve in curves if curve.spec == best.curve)
-        return _Choice(fits[curve], best.penalty, tuple(judged), objective.about)
+        return _Choice(fits[curve], best.penalty or 0.0, pooled.get(curve), tuple(judged), objective.about)
 
     def _shape(self) -> dict[str, int]:
         named = {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}

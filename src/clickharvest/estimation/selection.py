@@ -1,24 +1,29 @@
 """Selection: curve and penalty by cross-validation, folds split by query.
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
-at a truth.
+at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
+constant one is taken: context has not shown that it does anything. A power law, which pooled curves contain, is taken
+where it ties with the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.pooling import Pooled
 from clickharvest.model.curves import Constant, Curve
 from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
+SIMPLER = {"constant": 1.0, "power": 0.25}
+"""Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
 
@@ -29,14 +34,14 @@ class Candidate:
 
     Attributes:
         curve: the curve's name and shape.
-        penalty: the penalty λ.
+        penalty: the penalty λ; None where the curve is pooled instead.
         score: held-out log likelihood per click.
         se: its standard error over folds.
         chosen: whether it was taken.
     """
 
     curve: dict[str, Any]
-    penalty: float
+    penalty: float | None
     score: float
     se: float
     chosen: bool = False
@@ -63,39 +68,69 @@ def cross_validate(
     curves: Sequence[Curve],
     *,
     penalties: Sequence[float] | None = None,
+    pooled: Mapping[Curve, Pooled] | None = None,
     folds: int = 5,
     seed: int = 0,
     update: Update = ignore,
 ) -> list[Candidate]:
-    """Judge curves and penalties, best marked as chosen.
+    """Judge curves and penalties, the one to take marked as chosen.
 
     Args:
         make_fit: returns the fit of a curve.
         curves: the curves to try.
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
+        pooled: the curves that are pooled, fitted on everything: they keep its variances in every fold.
         folds: number of folds.
         seed: seed of the folds and starts.
         update: called with the share of the work done.
     """
-    judged: list[Candidate] = []
+    judged: list[_Judged] = []
     for done, curve in enumerate(curves):
         fit = make_fit(curve)
         aside = fold_weights(fit.n_clusters, min(folds, fit.n_clusters), seed)
-        free = isinstance(curve, Constant)
-        grid = (0.0,) if free else PENALTIES if penalties is None else tuple(penalties)
         begin, end = done / len(curves), (done + 1) / len(curves)
-        middle = end if free or penalties is not None else begin + (end - begin) * len(grid) / (len(grid) + 2)
-        own = _judge(fit, grid, aside, seed, part_of(update, begin, middle))
-        if penalties is None and not free:
-            best = max(own, key=lambda candidate: candidate.score).penalty
-            own += _judge(fit, (best / np.sqrt(10), best * np.sqrt(10)), aside, seed, part_of(update, middle, end))
-        judged += sorted(own, key=lambda candidate: candidate.penalty)
+        if pooled and curve in pooled:
+            judged.append(_judge_pooled(fit, pooled[curve], aside))
+        elif isinstance(curve, Constant) or penalties is not None:
+            grid = (0.0,) if isinstance(curve, Constant) or penalties is None else tuple(penalties)
+            judged += _judge(fit, grid, aside, seed, part_of(update, begin, end))
+        else:
+            judged += _refined(fit, aside, seed, part_of(update, begin, end))
         update(end)
-    best = max(range(len(judged)), key=lambda i: judged[i].score)
-    return [Candidate(c.curve, c.penalty, c.score, c.se, i == best) for i, c in enumerate(judged)]
+    chosen = _choose(judged)
+    return [replace(one.candidate, chosen=one is chosen) for one in judged]
 
 
-def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[Candidate]:
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A candidate with its score in every fold, [folds]."""
+
+    candidate: Candidate
+    scores: Array
+
+
+def _choose(judged: Sequence[_Judged]) -> _Judged:
+    best = max(judged, key=lambda one: one.candidate.score)
+    sound = [one for one in judged if len(one.scores) > 1 and np.isfinite(one.scores).all()]
+    for name, errors in SIMPLER.items():
+        for one in sorted(sound, key=lambda one: one.candidate.score, reverse=True):
+            behind = best.scores - one.scores
+            if one.candidate.curve["name"] == name and (one is best or behind.sum() < errors * _se(behind)):
+                return one
+    return best
+
+
+def _refined(fit: Fit, aside: Array, seed: int, update: Update) -> list[_Judged]:
+    """Judge the coarse grid of penalties, then those halfway to the neighbours of the best."""
+    coarse = len(PENALTIES) / (len(PENALTIES) + 2)
+    found = dict(zip(PENALTIES, _judge(fit, PENALTIES, aside, seed, part_of(update, 0, coarse)), strict=True))
+    best = max(found, key=lambda penalty: found[penalty].candidate.score)
+    between = (best / np.sqrt(10), best * np.sqrt(10))
+    found |= zip(between, _judge(fit, between, aside, seed, part_of(update, coarse, 1)), strict=True)
+    return [found[penalty] for penalty in sorted(found)]
+
+
+def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[_Judged]:
     folds = len(aside)
     weights = np.tile(1.0 - aside, (len(penalties), 1))
     penalty = np.repeat(np.asarray(penalties, dtype=np.float64), folds)
@@ -103,8 +138,21 @@ def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update
     solution = fit.solve(start, weights, penalty, tolerance=1e-4, update=update)
     kept_aside = np.tile(aside, (len(penalties), 1))
     held_out = fit.held_out(solution.params, kept_aside).reshape(len(penalties), folds)
-    scores = np.where(np.isfinite(held_out), held_out, -np.inf) / fit.scale
-    return [
-        Candidate(fit.curve.spec, float(p), float(s.sum()), float(np.sqrt(folds) * s.std(ddof=1)))
-        for p, s in zip(penalties, scores, strict=True)
+    return [_judged(fit, float(p), of_folds) for p, of_folds in zip(penalties, held_out, strict=True)]
+
+
+def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> _Judged:
+    held_out = [
+        pooled.shares.weighted(kept_aside).shares(pooled.refit(1.0 - kept_aside).theta).value for kept_aside in aside
     ]
+    return _judged(fit, None, np.array(held_out))
+
+
+def _judged(fit: Fit, penalty: float | None, held_out: Array) -> _Judged:
+    scores = np.where(np.isfinite(held_out), held_out, -np.inf) / fit.scale
+    return _Judged(Candidate(fit.curve.spec, penalty, float(scores.sum()), _se(scores)), scores)
+
+
+def _se(scores: Array) -> float:
+    """Return the standard error of the sum over folds."""
+    return float(np.sqrt(len(scores)) * scores.std(ddof=1))

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct
 
 from clickharvest.estimation.loss import Fit
 from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
+
+EXACT, SKETCHED = 400, 100
+"""Directions of a covariance that points show one by one, and as many more into which the others are mixed, if any."""
+NOTHING = 1e-12
+"""Share of the largest variance below which a direction carries nothing."""
 
 
 def bootstrap(
@@ -64,6 +70,32 @@ def normal_draws(flat: Array, covariance: Array, *, replicates: int = 1_000, see
     noise = random.normal(size=((replicates + 1) // 2, len(flat)))
     draws: Array = (flat + np.concatenate([noise, -noise]) @ root.T)[:replicates]
     return draws
+
+
+def sigma_points(flat: Array, covariance: Array) -> Array:
+    """Return points whose covariance (divisor: points − 1) is the given one, [2 r, n]: flat ± c R_j, V = R Rᵀ.
+
+    R has r columns, one for every direction that carries anything, and c² = (2 r − 1) / 2. For predictions linear in
+    the parameters the standard deviation over the points is exact: no draws, no noise of simulation. The columns are
+    mixed by an orthogonal matrix, so that all points are of one size and survive rounding. Beyond 500 directions the
+    least ones are summed with random signs into 100: their variances are right on average.
+
+    Example:
+        >>> points = sigma_points(np.zeros(2), np.array([[4.0, 1.0], [1.0, 1.0]]))
+        >>> len(points), np.cov(points.T).round(6).tolist()
+        (4, [[4.0, 1.0], [1.0, 1.0]])
+    """
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    kept = values > NOTHING * values.max(initial=0.0)
+    root = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
+    if (beyond := root.shape[1] - EXACT) > SKETCHED:
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(beyond, SKETCHED))
+        root = np.concatenate([root[:, :EXACT], root[:, EXACT:] @ signs / np.sqrt(SKETCHED)], axis=1)
+    if not root.shape[1]:
+        return np.tile(flat, (2, 1))
+    far = np.sqrt(root.shape[1] - 0.5) * dct(root, axis=1, norm="ortho").T
+    points: Array = np.concatenate([flat + far, flat - far])
+    return points
 
 
 def inverse_root(hessian: Array) -> Array:

@@ -32,10 +32,12 @@ from clickharvest.words import clean_text, first_line
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
 
-DrawsKind = Literal["bootstrap", "sandwich"]
+DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
 CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
+NORMALS = 4_000
+"""Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 LARGEST = 1e6
@@ -53,7 +55,8 @@ class Propensities:
         encoder: turns context columns into the curve's features; None for a model without context.
         shown: every position in the data, ascending, supported or not.
         draws: parameter vectors in the order of `curves.flatten_params`, float32 [B, n], B ≥ 2.
-        draws_kind: what they are: `"bootstrap"` replicates, or draws of the `"sandwich"` normal distribution.
+        draws_kind: what they are: `"bootstrap"` replicates, draws of the `"sandwich"` normal distribution, or points
+            that have the `"clustered"` covariance exactly.
         info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, …
         provenance: where it comes from; None where nothing tells.
 
@@ -107,7 +110,8 @@ class Propensities:
                 models without context: one row.
             level: how often an interval covers the truth.
             simultaneous: whether it covers all positions of a context together. Then z is, for each context, the
-                `level` quantile over the draws of max_k |log p*_k − mean_k| / sd_k; otherwise that of the normal.
+                `level` quantile over the draws of max_k |log p*_k − mean_k| / sd_k (for points: over normal draws with
+                their correlations); otherwise that of the normal.
 
         Raises:
             InputError: columns are missing, or hold values of another kind than in training.
@@ -143,7 +147,7 @@ class Propensities:
     def _margins(self, draws: NDArray[np.float32], x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
         """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
         k = len(self.curve.positions)
-        size = max(1, CELLS // (len(draws) * k))
+        size = max(1, CELLS // (max(len(draws), NORMALS if simultaneous else 0) * k))
         margins = np.empty((len(x), k))
         for begin in range(0, len(x), size):
             part = x[begin : begin + size]
@@ -154,6 +158,8 @@ class Propensities:
             z: Any = -NormalDist().inv_cdf((1 - level) / 2)
             if simultaneous:
                 log_p -= log_p.mean(axis=0)
+                if self.draws_kind == "clustered":
+                    log_p = _normal_like(log_p)
                 np.abs(log_p, out=log_p)
                 np.divide(log_p, sd, out=log_p, where=sd > 0)  # the anchor has neither spread nor distance
                 z = np.quantile(log_p.max(axis=2), level, axis=0)[:, None]
@@ -284,6 +290,16 @@ def _distinct_rows(x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np
     rows = np.ascontiguousarray(x).view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
     _, first, row = np.unique(rows, return_index=True, return_inverse=True)
     return first, row
+
+
+def _normal_like(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return normal draws with the covariances of deviations of points: [B, n, K] → [NORMALS, n, K]."""
+    covariance = np.einsum("bnk,bnj->nkj", deviations, deviations, optimize=True) / (len(deviations) - 1)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    noise = np.random.default_rng(0).normal(size=(NORMALS, covariance.shape[1]))
+    draws: NDArray[np.float64] = np.einsum("bj,nkj->bnk", noise, root, optimize=True)
+    return draws
 
 
 def _n_rows(table: Table) -> int:

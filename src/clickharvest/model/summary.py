@@ -204,7 +204,7 @@ def _selection(candidates: Any) -> str:
     rows = [
         [
             ("* " if candidate.get("chosen") else "  ") + name,
-            _number(candidate.get("penalty"), ".4g"),
+            "pooled" if candidate.get("penalty") is None else _number(candidate["penalty"], ".4g"),
             _number(candidate.get("score"), ".5f"),
             _number(candidate.get("se"), ".5f"),
         ]
@@ -241,7 +241,8 @@ def _positions(model: _Model, prediction: Prediction) -> str:
     table = _table(header, rows)
     if model.draws is None:
         return table
-    return f"{table}\n\nIntervals: {model.draws_kind}, {len(model.draws):,} draws, each position on its own."
+    simulated = "" if model.draws_kind == "clustered" else f" {len(model.draws):,} draws,"
+    return f"{table}\n\nIntervals: {model.draws_kind},{simulated} each position on its own."
 
 
 def _contexts(model: _Model) -> str:

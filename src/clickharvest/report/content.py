@@ -232,7 +232,8 @@ def _selection(candidates: Any) -> list[dict[str, Any]]:
             best[name] = candidate
     return [
         {"curve": name, "chosen": bool(row.get("chosen"))}
-        | {key: _spell(row.get(key), form) for key, form in (("penalty", ".4g"), ("score", ".5f"), ("se", ".5f"))}
+        | {"penalty": "pooled" if row.get("penalty") is None else _spell(row["penalty"], ".4g")}
+        | {key: _spell(row.get(key), ".5f") for key in ("score", "se")}
         for name, row in best.items()
     ]
 
@@ -242,19 +243,29 @@ def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
     return bool(candidate.get("chosen")), -math.inf if score is None else score
 
 
+def _spread(pooled: Any) -> str | None:
+    """Return the standard deviations that pooled positions and contexts, as far as the model tells."""
+    told = pooled if isinstance(pooled, Mapping) else {}
+    known = [f"{name} {_spell(told[name], '.3g')}" for name in ("position", "steepness", "context") if told.get(name)]
+    return f"standard deviations: {', '.join(known)}" if known else None
+
+
 def _settings(model: Propensities, evidence: Evidence | None, level: float) -> list[tuple[str, str]]:
     info, shape = model.info, model.curve.spec
     counts = spell_counts(info)
-    draws = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}, {len(model.draws):,} draws"
+    intervals = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}"
+    if model.draws is not None and model.draws_kind != "clustered":
+        intervals += f", {len(model.draws):,} draws"
     rows = [
         ("Estimator", info.get("estimator")),
         ("Objective", info.get("objective")),
         ("Curve", ", ".join(f"{key} {value}" if key != "name" else str(value) for key, value in shape.items())),
         ("Penalty", _spell(info.get("penalty"), ".4g") if "penalty" in info else None),
+        ("Pooled", _spread(info.get("pooled"))),
         ("Anchor", f"position {model.curve.anchor}"),
         ("Positions", spell_positions(model.curve.positions)),
         ("Context", ", ".join(model.encoder.columns) if model.encoder else "none"),
-        ("Intervals", draws),
+        ("Intervals", intervals),
         ("Seed", info.get("seed")),
         ("Fitted on", ", ".join(counts)),
         ("The fit", info.get("status")),

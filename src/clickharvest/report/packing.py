@@ -2,7 +2,8 @@
 
 Parameters are packed in double precision. Draws, which only tell how wide the bands are, are rounded to 16 bits, or
 to 8 where that would make the page too large: a step of 1/256 of a parameter's range changes a standard deviation by
-about 1 part in 10,000. Of more draws than fit even so, the first ones are kept.
+about 1 part in 10,000. Of more draws than fit even so, the first ones are kept; but points of a covariance only tell it
+all together, so that they are kept whole, or not at all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
 """Bytes that packed draws may take, before they are written as text, which adds a third."""
+MOST_BYTES_OF_POINTS = 4_000_000
+"""Bytes that the points of a clustered covariance may take."""
 FEWEST_DRAWS = 50
 """Bands from fewer draws than this would be too rough to show."""
 
@@ -46,17 +49,18 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "features": model.curve.n_features,
         "layout": layout,
         "params": _text(flatten_params(model.params), "<f8"),
-        "draws": None if model.draws is None else _pack_draws(model.draws),
+        "draws": None if model.draws is None else _pack_draws(model.draws, model.draws_kind),
         "level": level,
         "z": -NormalDist().inv_cdf((1 - level) / 2),
     }
 
 
-def _pack_draws(draws: NDArray[np.float32]) -> dict[str, Any] | None:
+def _pack_draws(draws: NDArray[np.float32], kind: str | None) -> dict[str, Any] | None:
     """Return draws [B, n] as integers q with value = low + step · q, per parameter."""
     count, size = draws.shape
-    kept = draws[: min(count, MOST_BYTES // max(size, 1))].astype(np.float64)
-    if len(kept) < min(count, FEWEST_DRAWS):
+    room = (MOST_BYTES_OF_POINTS if kind == "clustered" else MOST_BYTES) // max(size, 1)
+    kept = draws[:room].astype(np.float64)
+    if len(kept) < (count if kind == "clustered" else min(count, FEWEST_DRAWS)):
         return None
     bits = 16 if 2 * kept.size <= MOST_BYTES else 8
     low = kept.min(axis=0)

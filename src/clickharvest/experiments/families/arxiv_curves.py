@@ -61,7 +61,7 @@ def _predictions(run: Run, interventions: Interventions) -> dict[str, Prediction
         if run["model"] == ALL_PAIRS:
             found = all_pairs_bands(interventions, width=0, replicates=replicates, seed=seed)
         else:
-            model = CPBM(curve="linear", penalty=0.0, replicates=replicates, seed=seed)
+            model = CPBM(curve="linear", penalty=0.0, intervals="bootstrap", replicates=replicates, seed=seed)
             found = model.fit(interventions.clicked()).propensities_
         return {kind: found.predict({"complex": [int(is_complex)]}) for kind, is_complex in KINDS.items()}
     predictions = {}
@@ -70,7 +70,7 @@ def _predictions(run: Run, interventions: Interventions) -> dict[str, Prediction
         if run["model"] == SWAP_RATIO:
             predictions[kind] = swap_ratio_bands(own, replicates=replicates, seed=seed).predict()
         else:
-            predictions[kind] = PBM(replicates=replicates, seed=seed).fit(own).predict()
+            predictions[kind] = PBM(intervals="bootstrap", replicates=replicates, seed=seed).fit(own).predict()
     return predictions
 
 

@@ -120,7 +120,8 @@ def draw_bands(rows: pa.Table, interventions: Interventions, replicates: int, se
 
     bands: dict[str, Any] = {}
     for name, objective in ((OURS, "clickshare"), ("PBM AllPairs", "allpairs")):
-        found = PBM(objective=objective, replicates=replicates, seed=seed).fit(interventions).predict(level=LEVEL)
+        model = PBM(objective=objective, intervals="bootstrap", replicates=replicates, seed=seed)
+        found = model.fit(interventions).predict(level=LEVEL)
         bands[name] = _plain({"lower": found.lower[0], "upper": found.upper[0]})
     query, cells = count_by_query(rows)
     names, code = np.unique(query, return_inverse=True)

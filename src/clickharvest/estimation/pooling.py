@@ -1,0 +1,286 @@
+"""Pooling: positions and contexts are free, and held together by variances that the data choose.
+
+    log p_k(x) = −(a + u·x) log(k / anchor) + δ_k + ω_k·x,   δ_k ~ N(0, τ_δ²),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
+
+a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). In the
+parameters of the curve, b_k = δ_k − a log(k / anchor) and W_k = ω_k − u log(k / anchor), this is a normal prior around
+0 with a precision matrix Λ(τ); a is free, so that one direction of b has no precision. A sparse log gives a smooth
+curve, a dense log a free one, without a penalty to choose.
+
+The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
+
+    ½ yᵀ(H + Λ)⁻¹y + ½ log|Λ| − ½ log|H + Λ| + Σ (log τ − τ),   y = H θ̂ + score(θ̂),
+
+in which the likelihood is replaced by its quadratic at θ̂, found again until τ settles. The last term, a weak prior,
+keeps a variance from collapsing to 0 where too little is there to learn it from. Nothing is held out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from clickharvest.estimation.linear_shares import LinearShares, Shares
+from clickharvest.estimation.optimise import Status
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import Constant, Curve, Linear
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+BOUNDS = (1e-3, 10.0)
+"""Least and largest standard deviation of an effect on log examination."""
+START = 0.3
+"""Standard deviation to start from: effects of a third."""
+FREE = 1e-8
+"""Precision of what has none of its own, so that matrices can be factored."""
+SHARED = 1e-2
+"""Precision of how much a context clicks in general: next to none."""
+SETTLED = 0.02
+"""Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
+ROUNDS, STEPS = 12, 60
+"""Most rounds of quadratics, and most Newton steps of each."""
+LARGEST = 2_000
+"""Most parameters: beyond, factoring their matrices takes minutes."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The prior's standard deviations, None where nothing could tell one.
+
+    Attributes:
+        position: τ_δ, how far single positions deviate from a power law.
+        steepness: τ_u, how far a unit of a feature changes the steepness.
+        context: τ_ω, how far it changes single positions beyond that.
+    """
+
+    position: float | None
+    steepness: float | None
+    context: float | None
+
+
+class Precision:
+    """The prior's precision Λ = Σ_j c_j(τ) B_j + a constant, for the blocks of `LinearShares`.
+
+    With L the vector of log(k / anchor), B_0 and B_1 are the projection across L, for b and for every feature of W, and
+    B_2 the one along L, for every feature of W; c = (1/τ_δ², 1/τ_ω², 1/(τ_ω² + τ_u² |L|²)).
+
+    Args:
+        log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
+        shares: whose parameters these are.
+    """
+
+    def __init__(self, log_distance: Array, shares: LinearShares) -> None:
+        others, width = len(log_distance), shares.width
+        self.length = float(log_distance @ log_distance)
+        along = np.outer(log_distance, log_distance) / self.length
+        across = np.eye(others) - along
+        base, features = np.zeros(width), np.ones(width)
+        base[0], features[0] = 1.0, 0.0
+        self.parts = np.zeros((3, shares.size, shares.size))
+        own = slice(0, others * width)
+        self.parts[0, own, own] = np.kron(across, np.diag(base))
+        self.parts[1, own, own] = np.kron(across, np.diag(features))
+        self.parts[2, own, own] = np.kron(along, np.diag(features))
+        self.ranks = np.array([others - 1, (others - 1) * (width - 1), width - 1])
+        self.rest = np.full(shares.size, SHARED)
+        self.rest[own] = FREE
+        # Whether there is anything to learn τ_δ, τ_u and τ_ω from.
+        self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
+
+    def factors(self, spread: Array) -> Array:
+        """Return c of the standard deviations (τ_δ, τ_u, τ_ω)."""
+        position, steepness, context = spread**2
+        return 1 / np.array([position, context, context + steepness * self.length])
+
+    def matrix(self, spread: Array) -> Array:
+        """Return Λ, [size, size]."""
+        whole: Array = np.tensordot(self.factors(spread), self.parts, 1) + np.diag(self.rest)
+        return whole
+
+    def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
+        """Return the log evidence of log τ up to a constant, and its gradient, [3].
+
+        Args:
+            log_spread: log τ, [3].
+            information: H, [size, size].
+            linear: y = H θ̂ + score(θ̂), [size].
+        """
+        spread = np.exp(log_spread)
+        c = self.factors(spread)
+        factor = cho_factor(information + self.matrix(spread), lower=True, check_finite=False)
+        inverse = cho_solve(factor, np.eye(len(linear)), check_finite=False)
+        theta = inverse @ linear
+        value = linear @ theta / 2 + self.ranks @ np.log(c) / 2 - np.log(np.diag(factor[0])).sum()
+        by_factor = np.array(
+            [rank / c_j - theta @ part @ theta - np.vdot(inverse, part)
+             for rank, c_j, part in zip(self.ranks, c, self.parts, strict=True)]
+        ) / 2  # fmt: skip
+        # dc / d log τ: c_0 follows τ_δ alone, c_1 τ_ω alone, c_2 both τ_u and τ_ω.
+        shrink = -2 * np.array(
+            [[c[0], 0, 0], [0, 0, c[1]], [0, c[2] ** 2 * spread[1] ** 2 * self.length, c[2] ** 2 * spread[2] ** 2]]
+        )
+        weak = np.where(self.learned, log_spread - spread, 0.0).sum()
+        return float(value + weak), by_factor @ shrink + np.where(self.learned, 1 - spread, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """A curve's parameters with the prior that held them together.
+
+    Attributes:
+        shares: the cells they were fitted to.
+        theta: the parameters by blocks, [size].
+        at: the click shares there.
+        information: H there, [size, size].
+        precision: Λ, [size, size].
+        spread: its standard deviations; None where Λ is of a given penalty.
+        status: how the fit ended.
+    """
+
+    shares: LinearShares
+    theta: Array
+    at: Shares
+    information: Array
+    precision: Array
+    spread: Spread | None
+    status: Status
+
+    def refit(self, weights: Array) -> Pooled:
+        """Return the fit with queries weighted, [queries], and the same precision."""
+        return _newton(replace(self, shares=self.shares.weighted(weights)))
+
+
+def can_pool(curve: Curve, sample: Sample) -> bool:
+    """Return whether a curve is linear in its parameters, and a sample's parameters few enough."""
+    if isinstance(curve, Constant):
+        # A context that varies inside units has a parameter of its own, which a constant curve has no block for.
+        return len(curve.positions) - 1 <= LARGEST and (sample.unit_kind != "query" or not sample.x.shape[1])
+    return isinstance(curve, Linear) and len(curve.positions) * (1 + sample.x.shape[1]) <= LARGEST
+
+
+def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
+    """Return the cells that a curve which `can_pool` is fitted to."""
+    if isinstance(curve, Constant):
+        sample = replace(sample, x=np.zeros((1, 0)), context=np.zeros_like(sample.context))
+    return LinearShares(sample, curve.anchor)
+
+
+def pool(curve: Curve, sample: Sample) -> Pooled:
+    """Fit a curve, variances by marginal likelihood.
+
+    Args:
+        curve: one that `can_pool`.
+        sample: the sample.
+    """
+    shares = linear_shares(curve, sample)
+    prior = Precision(curve.log_distance(), shares)
+    log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
+    found = _start(curve, shares, prior.matrix(np.exp(log_spread)))
+    for _ in range(ROUNDS if prior.learned.any() else 0):
+        linear = found.information @ found.theta + shares.score(found.at)
+        settled = _most_evident(prior, log_spread, found.information, linear)
+        moved = np.abs(settled - log_spread).max()
+        log_spread = settled
+        found = _newton(replace(found, precision=prior.matrix(np.exp(log_spread))))
+        if moved < SETTLED:
+            break
+    tau = [float(t) if learned else None for t, learned in zip(np.exp(log_spread), prior.learned, strict=True)]
+    return replace(found, spread=Spread(*tau))
+
+
+def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
+    """Fit a curve whose context effects have the penalty λ/2 Σ W², positions free.
+
+    Args:
+        curve: one that `can_pool`.
+        sample: the sample.
+        penalty: λ.
+    """
+    shares = linear_shares(curve, sample)
+    diagonal = np.full((shares.n_blocks, shares.width), penalty + FREE)
+    diagonal[: shares.n_positions - 1, 0] = FREE
+    return _start(curve, shares, np.diag(diagonal.ravel()))
+
+
+def curve_order(curve: Curve, shares: LinearShares) -> Integers:
+    """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
+
+    Example:
+        A linear curve of three positions and one feature: W of both positions, then b.
+
+        >>> sample = Sample((1, 2, 3), np.zeros((1, 1)), *np.array([[0, 0], [0, 0], [0, 1]]), np.ones(2),
+        ...     *np.array([[1, 1], [1, 1], [0, 0]]), n_clusters=1)
+        >>> curve = Linear((1, 2, 3), 1, 1)
+        >>> curve_order(curve, linear_shares(curve, sample)).tolist()
+        [1, 3, 0, 2]
+    """
+    own = np.arange((shares.n_positions - 1) * shares.width).reshape(-1, shares.width)
+    return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
+
+
+def _start(curve: Curve, shares: LinearShares, precision: Array) -> Pooled:
+    """Return the fit that starts from p_k = anchor / k in every context."""
+    theta = np.zeros((shares.n_blocks, shares.width))
+    theta[: shares.n_positions - 1, 0] = -curve.log_distance()
+    begin = theta.ravel()
+    at = shares.shares(begin)
+    return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, Status.converged))
+
+
+def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
+    """Return the maximum of log likelihood − ½ θᵀΛθ, by Newton steps with backtracking from the fit's parameters.
+
+    Args:
+        fit: cells, precision, and parameters to start from.
+        tolerance: what a further step would gain, twice, at most.
+    """
+    shares, precision = fit.shares, fit.precision
+
+    def objective(theta: Array) -> tuple[float, Shares]:
+        at = shares.shares(theta)
+        return at.value - float(theta @ precision @ theta) / 2, at
+
+    theta = fit.theta
+    value, at = objective(theta)
+    status = Status.out_of_iterations
+    for _ in range(STEPS):
+        gradient = shares.score(at) - precision @ theta
+        information = shares.information(at)
+        step = cho_solve(cho_factor(information + precision, check_finite=False), gradient, check_finite=False)
+        gain = float(gradient @ step)
+        if gain < tolerance:
+            status = Status.converged
+            break
+        length = 1.0
+        while True:
+            further = theta + length * step
+            new_value, new_at = objective(further)
+            if new_value >= value + 1e-4 * length * gain or length < 1e-6:
+                break
+            length /= 2
+        if new_value <= value:
+            status = Status.stalled
+            break
+        theta, value, at = further, new_value, new_at
+    return replace(fit, theta=theta, at=at, information=information, status=status)
+
+
+def _most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
+    """Return the log τ of most evidence, those that nothing can tell left as they are."""
+    learned = prior.learned
+
+    def loss(some: Array) -> tuple[float, Array]:
+        log_spread = start.copy()
+        log_spread[learned] = some
+        value, gradient = prior.evidence(log_spread, information, linear)
+        return -value, -gradient[learned]
+
+    bounds = [tuple(np.log(BOUNDS))] * int(learned.sum())
+    found = start.copy()
+    found[learned] = minimize(loss, start[learned], jac=True, method="L-BFGS-B", bounds=bounds).x
+    return found

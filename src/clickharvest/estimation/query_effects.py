@@ -1,0 +1,177 @@
+"""Query effects: how far a fit would move with other queries of the same kind, and its covariance from that.
+
+Users of one query read alike, so its clicks depend on each other. Let every query deviate from the curve at every
+position by an effect of variance σ², and let clicks be overdispersed by a factor φ ≥ 1. Then the score of the clicks
+has the variance
+
+    M = φ H + σ² Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}),   Y_{gk} = Σ_{u of g} N_u π_{u,k} (z_{u,k} − z̄_u),
+
+Y_{gk} being what a deviation of query g at position k adds to the score. With J = H + Λ, Λ the precision of the prior,
+
+    V = J⁻¹ (M + Λ) J⁻¹.
+
+V is never less than J⁻¹, the model's own: φ is at least 1 and σ² at least 0, and neither is read off a residual that
+the fit has made small. The usual sum over the queries' scores is: with one query at a position it is 0. Λ adds what
+shrinkage leaves unknown. The leverage h_{gk} = Y_{gk}ᵀ J⁻¹ Y_{gk} / q_{gk} is the share of what the fit knows at (g, k)
+that the query itself has told; dividing by 1 − h makes a query that dominates count for more.
+
+Both come from residuals r = C − N π, whose variance is v = N π (1 − π) where nothing is overdispersed.
+
+- φ: a query's effect is common to its units, so that how they differ at one position is free of it. With ρ_{gk} = Σ r
+  over the n cells of query g at position k, Σ r²/v − ρ²/Σv has the expectation φ (n − 1).
+- σ²: the totals have, about, E ρ²_{gk} = (1 − h_{gk}) (φ q_{gk} + σ² (1 − h_{gk}) Σ_j Q²_{g,kj}), q_{gk} = Q_{g,kk} and
+  Q_g = Σ_{u of g} N_u (diag π_u − π_u π_uᵀ): weighted least squares, weights and σ² in turns.
+
+All is summed query by query, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array, diags_array
+
+from clickharvest.estimation.linear_shares import LinearShares, Shares
+from clickharvest.estimation.pooling import Pooled
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+CELLS = 4_000_000
+"""Numbers of Y that are held at once."""
+MOST_LEVERAGE = 0.9
+"""No query counts for more than ten times itself."""
+LEAST = 1e-8
+"""Cells, and queries at a position, that are less informative than this tell nothing."""
+FEWEST = 10
+"""Degrees of freedom below which nothing tells overdispersion."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clustered:
+    """The covariance of a fit, and what it rests on.
+
+    Attributes:
+        covariance: V, [size, size].
+        overdispersion: φ.
+        variance: σ², of the effects of single queries at single positions.
+        effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
+            much, [K].
+    """
+
+    covariance: Array
+    overdispersion: float
+    variance: float
+    effective_queries: Array
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a model file tells of it."""
+        return {
+            "overdispersion": self.overdispersion,
+            "query_variance": self.variance,
+            "effective_queries": self.effective_queries.tolist(),
+        }
+
+
+def clustered_covariance(fit: Pooled) -> Clustered:
+    """Return the covariance of a fit's parameters, by query.
+
+    Args:
+        fit: parameters at the maximum, with their information and precision.
+    """
+    shares = fit.shares
+    bread = cho_factor(fit.information + fit.precision, check_finite=False)
+    inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
+    effects = np.zeros((shares.size, shares.size))
+    told = []
+    for cells in _parts(shares):
+        y, totals = _of_queries(shares, fit.at, cells)
+        leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(totals[1], LEAST)
+        leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
+        y /= np.sqrt(1 - leverage)[:, None]
+        effects += y.T @ y
+        told.append(np.concatenate([totals, leverage[None]]))
+    residual, own, squares, position, leverage = np.concatenate(told, axis=1)
+    overdispersion = _overdispersion(shares, fit.at)
+    variance = _variance(residual, own, squares, leverage, overdispersion)
+    meat = overdispersion * fit.information + variance * effects + fit.precision
+    first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
+    return Clustered(
+        covariance=inverse @ meat @ inverse,
+        overdispersion=overdispersion,
+        variance=variance,
+        effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
+    )
+
+
+def _parts(shares: LinearShares) -> Iterator[Integers]:
+    """Yield the cells of some queries at a time, sorted by query and, within, by unit."""
+    order = np.argsort(shares.cluster, kind="stable")
+    cluster = shares.cluster[order]
+    # A part may be no longer than this many cells, for it has at most as many rows; one query is never torn apart.
+    most = max(1, CELLS // shares.size)
+    begin = 0
+    while begin < len(order):
+        end = begin + most
+        if end < len(order):
+            end = int(np.searchsorted(cluster, cluster[end]))
+            if end <= begin:
+                end = int(np.searchsorted(cluster, cluster[begin], side="right"))
+        yield order[begin:end]
+        begin = end
+
+
+def _of_queries(shares: LinearShares, at: Shares, cells: Integers) -> tuple[Array, Array]:
+    """Return Y of some queries, [rows, size], and ρ, q, Σ_j Q² and the position of each row, [4, rows]."""
+    code = shares.cluster[cells] * shares.n_positions + shares.position[cells]
+    codes, row = np.unique(code, return_inverse=True)
+    _, unit = np.unique(shares.unit[cells], return_inverse=True)
+    share = at.share[cells]
+    expected = shares.clicks_of_unit[cells] * share
+    n_rows, n_units, column = len(codes), int(unit.max()) + 1, np.arange(len(cells))
+    design = shares.design(cells)
+    mean = csr_array((share, (unit, column)), shape=(n_units, len(cells))) @ design
+    by_cell = csr_array((expected, (row, column)), shape=(n_rows, len(cells)))
+    by_unit = csr_array((expected, (row, unit)), shape=(n_rows, n_units))
+    y = (by_cell @ design - by_unit @ mean).toarray()
+    shares_of_rows = csr_array((share, (row, unit)), shape=(n_rows, n_units))
+    total = np.bincount(row, expected, n_rows)
+    curvature = csr_array(diags_array(total) - by_unit @ shares_of_rows.T)
+    squares = np.asarray(curvature.power(2).sum(axis=1)).ravel()
+    residual = np.bincount(row, at.residual[cells], n_rows)
+    return y, np.stack([residual, curvature.diagonal(), squares, codes % shares.n_positions])
+
+
+def _overdispersion(shares: LinearShares, at: Shares) -> float:
+    """Return φ ≥ 1 from how the units of a query differ at one position; cells that expect little count for little."""
+    _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
+    variance = shares.clicks_of_unit * at.share * (1 - at.share)
+    use = variance > LEAST
+    row, variance, residual = row[use], variance[use], at.residual[use]
+    count, total, sums, squares = (np.bincount(row, c) for c in (None, variance, residual, residual**2 / variance))
+    told = count > 1
+    weight = np.minimum(total[told] / count[told], 1.0)
+    freedom = weight @ (count[told] - 1)
+    if freedom < FEWEST:
+        return 1.0
+    return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
+
+
+def _variance(residual: Array, own: Array, squares: Array, leverage: Array, overdispersion: float) -> float:
+    """Return σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) − φ on (1 − h) Σ_j Q² / q."""
+    use = own > LEAST
+    residual, own, squares, kept = residual[use], own[use], squares[use], 1 - leverage[use]
+    excess, slope = residual**2 / (own * kept) - overdispersion, kept * squares / own
+    variance = 0.0
+    for _ in range(20 if use.any() else 0):
+        weight = kept / (overdispersion + variance * squares / own) ** 2
+        before, variance = variance, max(float((weight * slope) @ excess / (weight @ slope**2)), 0.0)
+        if abs(variance - before) < 1e-4:
+            break
+    return variance
