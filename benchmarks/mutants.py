@@ -60,6 +60,13 @@ EQUIVALENT: dict[str, str] = {
     "4218ad4011": "1 clipped between the two others is the quotient clipped between 1 and the largest",
     "64e11d7e34": "on a CPU a part never holds more than that",
     "fb9f53893f": "the last unit and the last position occur, so the shape is that of the entries",
+    "a974c89e84": "without a click all weights are 0, whatever divides them",
+    "485a65f526": "in how many parts metrics are computed: speed alone",
+    "19830ca187": "the size of padded matrices: speed alone",
+    "f0b6f357cc": "where two points of the dual are the same, so is any mixture",
+    "913abfd66b": "when the smoothing shrinks: speed alone",
+    "ce44d99f87": "how exactly a Newton step is solved: speed alone",
+    "c4c712de0c": "whether an eighth is solved first: speed alone",
     "dd7c42fb1c": "the order of the columns of the null model does not change its fit",
 }
 """Survivors that no test can notice, by id, and why."""
