@@ -67,6 +67,8 @@ EQUIVALENT: dict[str, str] = {
     "913abfd66b": "when the smoothing shrinks: speed alone",
     "ce44d99f87": "how exactly a Newton step is solved: speed alone",
     "c4c712de0c": "whether an eighth is solved first: speed alone",
+    "f15926a0bb": "which way of summing is taken to be faster: speed alone",
+    "f10ea359ec": "how many contests are read at a time: speed alone",
     "dd7c42fb1c": "the order of the columns of the null model does not change its fit",
 }
 """Survivors that no test can notice, by id, and why."""
