@@ -69,6 +69,7 @@ EQUIVALENT: dict[str, str] = {
     "c4c712de0c": "whether an eighth is solved first: speed alone",
     "f15926a0bb": "which way of summing is taken to be faster: speed alone",
     "f10ea359ec": "how many contests are read at a time: speed alone",
+    "359661f7a5": "no unit has one row, so that this sorts always, and sorted rows stay as they are",
     "dd7c42fb1c": "the order of the columns of the null model does not change its fit",
 }
 """Survivors that no test can notice, by id, and why."""
