@@ -18,7 +18,7 @@ import coverage
 import pytest
 from hypothesis import settings
 
-LIMIT = 60.0
+LIMIT = 45.0
 """Seconds of processor time after which a test counts as hanging: SIGPROF ends the process."""
 
 settings.register_profile("mutants", derandomize=True, deadline=None, database=None)

@@ -145,6 +145,7 @@ def test_a_root_changes_the_path_and_not_the_optimum() -> None:
     rounded = fit.solve(start, weights, penalty, root=root, tolerance=1e-9)
     np.testing.assert_allclose(rounded.params, plain.params, atol=1e-6)
     np.testing.assert_allclose(rounded.value, plain.value, rtol=1e-9)
+    assert rounded.iterations[0] < plain.iterations[0]
 
 
 def test_early_stopping_keeps_what_is_best_on_the_queries_held_out() -> None:

@@ -11,8 +11,9 @@ from scipy.stats import beta, kstest
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import CPBM
-from clickharvest.estimation.model_checks import check_model, context_matters, transitivity, trust_bias
+from clickharvest.estimation.model_checks import _halves, check_model, context_matters, transitivity, trust_bias
 from clickharvest.harvesting.interventions import Interventions
+from samples import simulated_sample
 
 Check = Callable[[Interventions], Finding]
 
@@ -213,6 +214,36 @@ def test_likelihood_ratio_is_that_of_the_estimators() -> None:
     constant = CPBM(curve="constant", penalty=0.0, intervals=None).fit(interventions).propensities_
     gain = 2 * (linear.info["log_likelihood"] - constant.info["log_likelihood"])
     assert context_matters(interventions).value == pytest.approx(gain, abs=0.02)
+
+
+@pytest.mark.parametrize("positions", [2, 3])
+def test_all_of_the_context_is_tested_with_four_queries_for_every_parameter(positions: int) -> None:
+    """A device is one column, so that there are K − 1 parameters; a unit of one click is a query here."""
+    pairs = [(k, other) for k in range(1, positions) for other in range(k + 1, positions + 1)]
+    counts = {(d, *pair, k): 3 for d in "ab" for pair in pairs for k in pair}
+    assert sum(counts.values()) >= 4 * 2 * (positions - 1)
+    assert "steepness alone" not in context_matters(one_click_units(counts)).sentence
+
+
+@pytest.mark.parametrize("realised", [True, False])
+def test_halves_share_impressions_clicks_and_realised_exposures(realised: bool) -> None:
+    sample = simulated_sample(queries=30)
+    halves = _halves(sample, realised, seed=1)
+    one, other = (
+        {name: getattr(halves, name)[rows] for name in ("clicks", "impressions", "exposure", "position", "cluster")}
+        for rows in (slice(None, len(sample.unit)), slice(len(sample.unit), None))
+    )
+    for name in ("clicks", "impressions"):
+        assert np.array_equal(one[name] + other[name], getattr(sample, name))
+    assert (one["clicks"] <= one["impressions"]).all()
+    assert (other["clicks"] <= other["impressions"]).all()
+    assert 0.4 < one["impressions"].sum() / sample.impressions.sum() < 0.6
+    for half in (one, other):
+        assert np.array_equal(half["position"], sample.position)
+        assert np.array_equal(half["cluster"], sample.cluster)
+        share = half["impressions"] / sample.impressions if realised else 1.0
+        assert half["exposure"] == pytest.approx(sample.exposure * share)
+    assert halves.unit.tolist() == [*sample.unit.tolist(), *(sample.unit + sample.n_units).tolist()]
 
 
 def test_few_queries_test_steepness_alone_or_nothing() -> None:

@@ -153,6 +153,13 @@ def test_a_step_into_nan_is_shortened() -> None:
     assert solution.params[0, 0] == pytest.approx(0.1, rel=1e-5)
 
 
+def test_steps_too_small_for_the_value_to_tell_are_taken() -> None:
+    """Beside 1e9 the bowl's last digits are lost, and the gradient alone says where its bottom is."""
+    solution = minimise(lambda p, rows: (1e9 + (p**2).sum(axis=1), 2 * p), np.array([[1e-4]]))
+    assert solution.status == (Status.converged,)
+    assert abs(solution.params[0, 0]) < 1e-5
+
+
 def test_values_never_rise() -> None:
     values = []
     both = batched(rosenbrock)

@@ -236,6 +236,8 @@ def test_metrics_equal_those_of_scikit_learn() -> None:
 def test_metrics_refuse() -> None:
     with pytest.raises(InputError, match="no metric 'mrr'"):
         ranking_metrics([1.0], [1], [0, 1], ["mrr"])
+    with pytest.raises(InputError, match="no metric 'map@0'"):
+        ranking_metrics([1.0], [1], [0, 1], ["map@0"])
     with pytest.raises(InputError, match="no metric 'ndcg@'"):
         ranking_metrics([1.0], [1], [0, 1], ["ndcg@"])
     with pytest.raises(InputError, match="0 or more"):

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from clickharvest.errors import InputError
-from clickharvest.rank import BoostSettings, RankingData, ranking_data, train_ranker
+from clickharvest.rank import BoostSettings, PropensitySVMRankCV, RankingData, ranking_data, train_ranker
 from clickharvest.rank.learners import click_labels, train_lightgbm, train_xgboost
 
 QUICK = BoostSettings(rounds=8, leaves=4)
@@ -110,7 +110,23 @@ def test_a_ranker_knows_its_features() -> None:
         ranker.predict(np.eye(2))
 
 
-def test_c_and_clip_are_chosen_where_they_are_not_given() -> None:
-    ranker = train_ranker(simulated())
-    assert ranker.settings["C"] in (0.1, 1.0, 10.0, 100.0)
-    assert ranker.settings["clip"] in (0.01, 0.03, 0.1, 0.3)
+def test_c_and_clip_are_chosen_where_they_are_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[PropensitySVMRankCV] = []
+
+    def kept(self: PropensitySVMRankCV, data: RankingData) -> PropensitySVMRankCV:
+        searches.append(self)
+        return original(self, data)
+
+    original = PropensitySVMRankCV.fit
+    monkeypatch.setattr(PropensitySVMRankCV, "fit", kept)
+    ranker = train_ranker(simulated(), seed=3)
+    (search,) = searches
+    assert {one.C for one in search.candidates_} == {0.1, 1.0, 10.0, 100.0}
+    assert {one.clip for one in search.candidates_} == {0.01, 0.03, 0.1, 0.3}
+    assert (search.folds, search.seed) == (3, 3)
+    assert ranker.settings == {"C": search.C_, "clip": search.clip_}
+
+
+def test_more_costs_are_tried_by_the_search_itself() -> None:
+    search = PropensitySVMRankCV(folds=2, clips=[0.1]).fit(simulated(lists=10))
+    assert [one.C for one in search.candidates_] == [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clickharvest.rank.svm.newton import conjugate_gradients, search
+from clickharvest.rank.features import Features
+from clickharvest.rank.svm.hinge import Contests
+from clickharvest.rank.svm.newton import _Smoothed, conjugate_gradients, minimise_hinge, search
 
 
 def along(
@@ -37,6 +39,16 @@ def test_a_parabola_is_searched_by_doubling_and_one_line_through_slopes(least: f
     assert len(tried) <= len(doublings) + 2
 
 
+def test_a_valley_between_two_steps_is_found_by_a_line_through_their_slopes() -> None:
+    """Down by 3 until 2.5, then up ever faster: 1, 2 and 4 are tried, and 2.5 is a quarter of the way from 2 to 4."""
+    trial, tried = along(
+        lambda t: -3 * t if t < 2.5 else -7.5 + 3 * (t - 2.5) ** 2, lambda t: -3 if t < 2.5 else 6 * t - 15
+    )
+    found, at_once = search(trial, 0.0, -3.0)
+    assert tried == [1.0, 2.0, 4.0, 2.5]
+    assert (found.t, at_once) == (2.5, False)
+
+
 def test_a_step_that_is_flat_but_no_lower_is_not_taken() -> None:
     """At t = 1 it is flat, and above the beginning: no convex function is, but rounding makes such places."""
     trial, tried = along(lambda t: 1.0 if t == 1.0 else -1.0, lambda t: 0.0)
@@ -44,6 +56,32 @@ def test_a_step_that_is_flat_but_no_lower_is_not_taken() -> None:
     assert tried[0] == 1.0
     assert found.smooth == -1.0
     assert not at_once
+
+
+def two_documents() -> tuple[Features, Contests]:
+    """F(w) = ½ w² + .3 max(0, 1 − w)."""
+    one = np.array([0, 1])
+    pairs = Contests(2, np.array([0]), np.array([0.3]), one, np.array([1]), one, winners_in_pool=False)
+    return Features.of([[1.0], [0.0]]), pairs
+
+
+def test_no_more_steps_are_taken_than_allowed() -> None:
+    nowhere = minimise_hinge(*two_documents(), max_steps=0)
+    assert (nowhere.w.tolist(), nowhere.steps, nowhere.converged) == ([0.0], 0, False)
+    assert nowhere.objective == pytest.approx(0.3)
+    least = 0.3**2 / 2 + 0.3 * 0.7
+    for steps in range(6):
+        found = minimise_hinge(*two_documents(), tol=1e-12, max_steps=steps)
+        assert found.steps <= steps
+        assert found.objective == pytest.approx(0.5 * found.w[0] ** 2 + 0.3 * max(0.0, 1 - found.w[0]))
+        assert found.objective - found.gap <= least + 1e-12 <= found.objective + 2e-12
+
+
+def test_points_hold_the_objective_exact_and_smoothed() -> None:
+    features, contests = two_documents()
+    point = _Smoothed(features, contests).at(np.array([0.4]), width=1.0)
+    assert point.exact == pytest.approx(0.5 * 0.4**2 + 0.3 * 0.6)
+    assert point.smooth == pytest.approx(0.5 * 0.4**2 + 0.3 * 0.6**2 / 2)
 
 
 def test_conjugate_gradients_solve_to_the_accuracy_asked_for() -> None:

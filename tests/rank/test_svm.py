@@ -284,6 +284,14 @@ def test_nothing_to_learn_from() -> None:
         SVMRank().fit([[1.0], [2.0]], [1, 1], [0, 2])
     with pytest.raises(InputError, match="a grade for each document"):
         SVMRank().fit([[1.0], [2.0]], [1], [0, 2])
+    equal = grade_contests(np.ones(3), np.array([0, 3]), 3, 1.0)
+    assert (len(equal.winners), len(equal.pool), equal.n_pairs) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("starts", [[0, 1], [1, 2], [0], [0, 3]])
+def test_starts_that_do_not_hold_all_graded_documents(starts: list[int]) -> None:
+    with pytest.raises(InputError, match="starts from 0 to their number"):
+        SVMRank().fit([[1.0], [2.0]], [1, 0], starts)
 
 
 @pytest.mark.parametrize(

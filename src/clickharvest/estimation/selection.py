@@ -22,7 +22,7 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
-SIMPLER = {"constant": 1.0, "power": 0.25}
+SIMPLER = {"constant": 1.0, "power": 1.0}
 """Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
