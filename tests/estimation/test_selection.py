@@ -83,7 +83,8 @@ def test_the_best_score_is_chosen_and_a_curve_without_context_has_no_penalty(jud
 def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
     shares: list[float] = []
     curves = [curve_of("linear"), curve_of("constant")]
-    found = cross_validate(fit_of, curves, penalties=(3.0, 0.5), folds=2, tick=shares.append)
+    update = lambda share, note="": shares.append(share)  # noqa: E731
+    found = cross_validate(fit_of, curves, penalties=(3.0, 0.5), folds=2, update=update)
     assert [(c.curve["name"], c.penalty) for c in found] == [("linear", 0.5), ("linear", 3.0), ("constant", 0.0)]
     assert shares[-1] == 1.0
     assert shares == sorted(shares)

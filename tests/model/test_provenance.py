@@ -23,6 +23,7 @@ from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities, load_propensities
 from clickharvest.model.provenance import Provenance, record_provenance
 from clickharvest.model.summary import describe_model, origin
+from clickharvest.progress import silent
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log
 from command_line import run
@@ -168,7 +169,7 @@ def test_a_page_of_hostile_provenance_is_escaped(tmp_path: Path) -> None:
 
 def test_estimators_record_their_parameters() -> None:
     interventions = harvest(read_log(simulate_ab_log(pages=300)[0], context=["device"]))
-    model = CPBM(curve="power", penalty=1.0, intervals=None, progress=lambda task, share: None).fit(interventions)
+    model = CPBM(curve="power", penalty=1.0, intervals=None, progress=silent).fit(interventions)
     told = model.propensities_.provenance
     assert told is not None
     expected = {name: value for name, value in model.get_params().items() if name != "progress"}

@@ -2,8 +2,8 @@
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
 at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
-constant one is taken: context has not shown that it does anything. A power law, which pooled curves contain, is taken
-where it ties with the best.
+constant one is taken: context has not shown that it does anything. So is a power law, the simplest curve that depends
+on context: a pooled linear one, which contains it, often ties with it by chance.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def cross_validate(
         if pooled and curve in pooled:
             judged.append(_judge_pooled(fit, pooled[curve], aside))
         elif isinstance(curve, Constant) or penalties is not None:
-            grid = (0.0,) if isinstance(curve, Constant) or penalties is None else tuple(penalties)
+            grid = (0.0,) if isinstance(curve, Constant) or penalties is None else tuple(sorted(penalties))
             judged += _judge(fit, grid, aside, seed, part_of(update, begin, end))
         else:
             judged += _refined(fit, aside, seed, part_of(update, begin, end))
