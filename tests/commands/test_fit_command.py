@@ -44,7 +44,7 @@ def test_from_log_to_propensities(folder: Path, capsys: pytest.CaptureFixture[st
     assert run("show", model, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["curve"] == {"name": "power"}
-    assert len(shown["info"]["checks"]) == 3
+    assert len(shown["info"]["checks"]) == 4
 
 
 def test_interventions_give_the_same_model_as_their_log(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clickharvest import errors
 from clickharvest.errors import ClickharvestWarning, ConvergenceWarning, HarvestWarning
 from clickharvest.estimation.estimators import _Estimator
 from clickharvest.estimation.optimise import Status
+from clickharvest.model import Propensities, make_curve
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 
+MODEL = Propensities(make_curve("constant", (1, 2), anchor=1, n_features=0), {"b": np.zeros(1)}, None, (1, 2))
 OWN = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Warning)]
 
 
@@ -22,12 +25,15 @@ OWN = [value for value in vars(errors).values() if isinstance(value, type) and i
 def test_every_warning_of_the_library_is_one_line(
     category: type[Warning], run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def warn(*_: object) -> None:
+    def warn(*_: object) -> Propensities:
         warnings.warn("look here", category, stacklevel=2)
         warnings.warn("look here", category, stacklevel=1)
+        return MODEL
 
     monkeypatch.setattr("clickharvest.model.propensities.load_propensities", warn)
-    assert run("show model.safetensors") == (0, "None\n", "Warning: look here\n")
+    code, out, err = run("show model.safetensors")
+    assert (code, err) == (0, "Warning: look here\n")
+    assert out.startswith(str(MODEL))
     assert run("show model.safetensors")[2] == "Warning: look here\n"
 
 
@@ -36,11 +42,13 @@ def test_every_warning_of_the_library_is_one_line(
 def test_warnings_of_other_libraries_stay_off_the_terminal_alone(
     category: type[Warning], run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def warn(*_: object) -> None:
+    def warn(*_: object) -> Propensities:
         warnings.warn("for programmers", category, stacklevel=2)
+        return MODEL
 
     monkeypatch.setattr("clickharvest.model.propensities.load_propensities", warn)
-    assert run("show model.safetensors") == (0, "None\n", "")
+    code, _, err = run("show model.safetensors")
+    assert (code, err) == (0, "")
     with pytest.warns(category, match="for programmers"):
         warn()
 
@@ -52,7 +60,7 @@ def test_a_fit_that_does_not_converge_says_so(run: Command, monkeypatch: pytest.
     pq.write_table(simulate_ab_log(pages=2_000, queries=20)[0], "log.parquet")
     whole = _Estimator._fit_choice
     monkeypatch.setattr(_Estimator, "_fit_choice", lambda *given: (whole(*given)[0], Status.out_of_iterations))
-    code, _, err = run("fit log.parquet --intervals none -o model.safetensors")
+    code, _, err = run("fit log.parquet --intervals bootstrap --bootstrap 2 -o model.safetensors")
     assert code == 0
     assert err == f"Warning: PBM: the fit {Status.out_of_iterations}\n"
     assert Path("model.safetensors").exists()

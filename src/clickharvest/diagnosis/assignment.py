@@ -44,10 +44,11 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
     if not log.has("ranker"):
         return []
     findings = []
-    for column in ("query", *log.context):
+    plain = log.with_plain_contexts()
+    for column, own in zip(("query", *log.context), ("query", *plain.context), strict=True):
         name = f"ranker and {column}"
-        pages = _pages(log, column)
-        levelled = pages.mutate(level=level_of(pages, column, log.engine))
+        pages = _pages(plain, own)
+        levelled = pages.mutate(level=level_of(pages, own, log.engine))
         counted = _Counted.of(levelled, ["arm", "level"], log, f"Testing {name}")
         merged = counted.merged()
         if merged is None:

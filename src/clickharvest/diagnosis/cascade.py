@@ -40,6 +40,7 @@ def clicks_above(log: ClickLog) -> list[Finding]:
     """
     if not log.has("page") or "click" not in log.roles:
         return []
+    log = log.with_plain_contexts()
     rows = _expected_above(log)
     strata = rows.group_by("query", *log.context, "doc", "position", "half").agg(
         n=rows.count().cast("float64"),

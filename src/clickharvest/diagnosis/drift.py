@@ -39,6 +39,7 @@ def drift(log: ClickLog) -> list[Finding]:
     """
     if not log.has("time"):
         return []
+    log = log.with_plain_contexts()
     unit = ["query", *log.context, "doc"]
     halves = _halves(log, unit)
     strata = _counts(halves, [*unit, "position"])

@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import ibis
@@ -62,6 +62,12 @@ class ClickLog:
         """The log as a table of `columns`, without counted rows that were never shown."""
         shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
         return shown.select(**self.columns)
+
+    def with_plain_contexts(self) -> ClickLog:
+        """Return the log with context columns called `_context_0`, …, so that a query on it may use any other name."""
+        plain = {column: f"_context_{i}" for i, column in enumerate(self.context)}
+        columns = {plain.get(name, name): value for name, value in self.columns.items()}
+        return replace(self, columns=columns, context=tuple(plain.values()))
 
     def has(self, role: str) -> bool:
         """Whether the log has a column in this optional role."""
