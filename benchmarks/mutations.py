@@ -203,7 +203,8 @@ class _Walk:
         if len(node.args) > 1 and name not in SYMMETRIC and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
             swapped = copy.deepcopy(node)
             swapped.args[:2] = reversed(swapped.args[:2])
-            if not all(_is_text(argument) for argument in node.args[:2]):
+            same = ast.dump(node.args[0]) == ast.dump(node.args[1])
+            if not same and not all(_is_text(argument) for argument in node.args[:2]):
                 yield self.change(node, "swap", swapped)
         for i, keyword in enumerate(node.keywords):
             if keyword.arg in SAME_BY_CONSTRUCTION or _is_default_type(keyword) or _is_text(keyword.value):
