@@ -65,8 +65,17 @@ def two_documents() -> tuple[Features, Contests]:
     return Features.of([[1.0], [0.0]]), pairs
 
 
-def test_no_more_steps_are_taken_than_allowed() -> None:
+def test_no_more_steps_are_taken_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[float] = []
+
+    def slopes(contests: Contests, scores: np.ndarray, width: float) -> Any:
+        reads.append(width)
+        return original(contests, scores, width)
+
+    original = Contests.slopes
+    monkeypatch.setattr(Contests, "slopes", slopes)
     nowhere = minimise_hinge(*two_documents(), max_steps=0)
+    assert len(reads) == 1
     assert (nowhere.w.tolist(), nowhere.steps, nowhere.converged) == ([0.0], 0, False)
     assert nowhere.objective == pytest.approx(0.3)
     least = 0.3**2 / 2 + 0.3 * 0.7
