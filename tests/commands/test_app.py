@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest import __version__
+from clickharvest.commands.app import COMMANDS, assemble
 from clickharvest.commands.options import HarvestOptions, LogOptions, parse_shares
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
@@ -135,3 +136,12 @@ def test_memory_limits_reach_the_engine() -> None:
     assert isinstance(engine, DuckDBEngine)
     setting = engine.backend.con.execute("SELECT current_setting('memory_limit')").fetchone()[0]
     assert setting.startswith("286")
+
+
+def test_one_command_is_built_alone_but_the_demo_has_all() -> None:
+    def names(*words: str) -> list[str]:
+        return [command.callback.__name__ for command in assemble(words).registered_commands if command.callback]
+
+    assert names("fit", "log.csv") == ["fit"]
+    assert names("--version") == []
+    assert names("demo") == names("--help") == names() == names("nothing") == [one.__name__ for one in COMMANDS]

@@ -72,7 +72,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     )
     line.callback()(clickharvest)
     first = words[0] if words else None
-    asked = [command for command in COMMANDS if command.__name__ == first]
+    asked = [command for command in COMMANDS if command.__name__ == first and command is not demo]  # it runs the others
     for command in () if first == "--version" else asked or COMMANDS:
         line.command()(command)
     return line
