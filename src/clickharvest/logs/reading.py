@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -11,7 +12,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, OPTIONAL, REQUIRED, RESERVED, ROLES, ClickLog, identifier, number
 from clickharvest.logs.engines import Engine
-from clickharvest.logs.sources import open_source, spell_columns
+from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
 from clickharvest.logs.validation import validate_log
 
 
@@ -91,6 +92,7 @@ def read_log(
         roles=roles,
         engine=engine,
         position_base=position_base,
+        is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
     )
     if validate:
         validate_log(log)
