@@ -217,7 +217,8 @@ def test_a_text_file_is_diagnosed_like_its_table(tmp_path: Path) -> None:
     table = simulate_ab_log(pages=200, queries=10)[0]
     pyarrow.csv.write_csv(table, tmp_path / "log.csv")
     text = read_log(tmp_path / "log.csv")
-    assert text.is_text and not text.parsed().is_text
+    assert text.is_text
+    assert not text.parsed().is_text
     assert not read_log(table).is_text
     for options in ({}, {"max_position": 5}, {"unit": "query"}):
         of_file, of_table = (diagnose(log, **options) for log in (text, read_log(table)))

@@ -21,6 +21,7 @@ def test_an_engine_loads_its_own_compiler_and_finds_the_others_when_asked() -> N
     """In a process of its own: other tests have loaded them all."""
     answer = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120)
     loaded, found, unknown = answer.stdout.splitlines()
-    assert "duckdb" in loaded.split() and "snowflake" not in loaded.split()
+    assert "duckdb" in loaded.split()
+    assert "snowflake" not in loaded.split()
     assert found.split() == list(COMPILERS.values())
     assert unknown == "None"
