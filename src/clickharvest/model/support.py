@@ -40,7 +40,7 @@ FEW = 5
 BEYOND = 0.5
 """How far beyond its reach a number is still supported, in widths of the reach."""
 CANNOT_TELL = "cannot tell"
-WOULD_HELP = "more clicks at these positions would help: a longer log, or a swap experiment that moves results there"
+WOULD_HELP = "more clicks there would help, from a longer log or from a swap experiment that moves results there"
 
 
 @dataclass(frozen=True)
