@@ -219,7 +219,7 @@ class Propensities:
         tensors: dict[str, NDArray[Any]] = {f"params/{name}": value for name, value in self.params.items()}
         if self.draws is not None:
             tensors["draws"] = self.draws
-        header = {
+        header: dict[str, Any] = {
             "curve": self.curve.spec,
             "positions": [int(k) for k in self.curve.positions],
             "anchor": int(self.curve.anchor),
@@ -229,8 +229,9 @@ class Propensities:
             "draws_kind": self.draws_kind,
             "info": self.info,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
-            "support": None if self.support is None else self.support.to_dict(),
         }
+        if self.support is not None:
+            header["support"] = self.support.to_dict()
         write_file(Path(path), header, tensors)
 
 
