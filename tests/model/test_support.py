@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clickharvest.errors import InputError
-from clickharvest.model.cautions import cautions
+from clickharvest.model.cautions import tell_cautions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities, load_propensities
@@ -177,7 +177,7 @@ def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() ->
     assert re.search(r"pays = no - - pays = yes 0\.\d+ 0\.\d+ ", text)
     told = "Not supported: device = desk at position 3; device = missing at position 2; pays = no at positions 1-3."
     assert told in text
-    assert len(cautions(a_model(support=None), a_model(support=None).predict_encoded(np.zeros((1, 6))))) == 1
+    assert len(tell_cautions(a_model(support=None), a_model(support=None).predict_encoded(np.zeros((1, 6))))) == 1
 
 
 def test_numbers_to_doubt_are_counted_once() -> None:

@@ -28,7 +28,7 @@ class _Model(Protocol):
     def support(self) -> Support | None: ...
 
 
-def cautions(model: _Model, prediction: Prediction) -> list[str]:
+def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
     """Return the sentences on a model and what it predicts, most serious first; none where there is nothing to say.
 
     Example:
@@ -41,7 +41,7 @@ def cautions(model: _Model, prediction: Prediction) -> list[str]:
         ...     make_curve("constant", (1, 2, 3), anchor=1, n_features=0), {"b": np.log([0.5, 0.3])}, None,
         ...     shown=(1, 2, 3, 4), draws=np.array([[-0.8, -9], [-0.6, 9]]), draws_kind="bootstrap",
         ...     support=Support((), (None, 2.0, 30.0)))
-        >>> for sentence in cautions(model, model.predict()):
+        >>> for sentence in tell_cautions(model, model.predict()):
         ...     print(sentence)
         No estimate at position 4: nothing links it to position 1.
         Cannot tell at position 3: the interval spans a factor of 10 or more; more clicks there would help, from a \

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.cautions import cautions
+from clickharvest.model.cautions import tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
@@ -81,7 +81,7 @@ def summarise(model: _Model) -> str:
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
     parts += [_wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
-    parts += [_wrap(sentence) for sentence in cautions(model, predicted)]
+    parts += [_wrap(sentence) for sentence in tell_cautions(model, predicted)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -126,7 +126,7 @@ def describe_model(model: _Model) -> dict[str, Any]:
         "parameters": {name: value.tolist() for name, value in model.params.items()},
         "typical_context": prediction_records(typical),
         "support": None if model.support is None else model.support.to_dict(),
-        "cautions": cautions(model, typical),
+        "cautions": tell_cautions(model, typical),
         "info": dict(model.info),
         "provenance": None if model.provenance is None else model.provenance.to_dict(),
     }
