@@ -27,6 +27,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         encoder: the encoder of the sample's contexts; None without.
     """
     log_p = curve.relative(params, sample.x)
+    sample = sample.take(np.bincount(sample.unit, sample.clicks)[sample.unit] > 0)
     columns = []
     begin = 0
     for part in () if encoder is None else encoder.parts:
@@ -82,7 +83,7 @@ def _column(sample: Sample, anchor: int, log_p: Array, part: ContextColumn, bloc
         linked.append(sample.positions if rows.all() else _enough(sample.take(rows), anchor, log_p))
     reach = None
     if part.kind == "numeric":
-        told = (np.bincount(sample.unit, sample.clicks)[sample.unit] > 0) & values[sample.context, 0]
+        told = values[sample.context, 0]
         reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.cluster[told])
     return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
 
@@ -92,8 +93,9 @@ def _enough(sample: Sample, anchor: int, log_p: Array) -> tuple[int, ...]:
     if not len(sample.unit):
         return ()
     linked = linked_by(sample, anchor)
-    there = sample.take(np.isin(np.array(sample.positions)[sample.position], linked))
-    told = dict(zip(sample.positions, effective_queries(there, anchor, log_p), strict=True))
+    if len(linked) < len(sample.positions):
+        sample = sample.take(np.isin(np.array(sample.positions)[sample.position], linked))
+    told = dict(zip(sample.positions, effective_queries(sample, anchor, log_p), strict=True))
     return tuple(k for k in linked if (queries := told[k]) is None or round(queries) >= ENOUGH)
 
 
