@@ -84,6 +84,9 @@ def test_a_value_too_rare_for_a_feature_is_told_so() -> None:
     (doubt,) = support.doubts(encoder, encoder.transform({"city": ["a", "c", "z"]}), (1, 2))
     assert doubt.where.tolist() == [[False], [True], [True]]
     assert doubt.why == "city: a value that training never had, or too rarely for an estimate of its own"
+    alike = ContextEncoder.fit({"city": ["a", "b"]}, min_count=2)
+    (doubt,) = Support((ColumnSupport(()),), (None, 9.0)).doubts(alike, alike.transform({"city": ["a"]}), (1, 2))
+    assert doubt.where.tolist() == [[True]]
 
 
 def test_what_lies_between_no_and_yes_counts_as_the_nearer_one() -> None:

@@ -228,9 +228,10 @@ def _column_doubts(
 ) -> list[Doubt]:
     name = clean_text(part.name)
     values, unknown = used_values(part, block)
-    never = np.array([not linked for linked in column.linked])
-    unlinked = np.array([~np.isin(positions, linked) for linked in column.linked]).reshape(len(never), -1)
-    unlinked &= ~never[:, None]
+    never = np.array([not linked for linked in column.linked], dtype=bool)
+    unlinked = np.zeros((len(never), len(positions)), dtype=bool)
+    for i in np.flatnonzero(~never):
+        unlinked[i] = ~np.isin(positions, column.linked[i])
     known = "never had, or too rarely for an estimate of its own" if column.rare else "never had"
     found = [
         Doubt(f"{name}: a value that training {known}", unknown[:, None]),
