@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import gaps, typical_context
+from clickharvest.model.summary import typical_context
 from clickharvest.report.charts import shorten
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance

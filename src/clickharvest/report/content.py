@@ -14,8 +14,9 @@ from typing import Any
 
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
+from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, gaps, spell_counts
+from clickharvest.model.summary import UNTOLD, spell_counts
 from clickharvest.report.answer import answer
 from clickharvest.report.evidence import Evidence, kept_checks
 from clickharvest.report.importance import Importance, rank_columns
