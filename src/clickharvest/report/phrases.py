@@ -91,14 +91,14 @@ def queries(column: ColumnValues, choice: Choice) -> str:
     return f"{own} queries" if yes else f"queries that are not {own}"
 
 
-def average_query(columns: list[ColumnValues], most: int = 3) -> str:
+def typical_query(columns: list[ColumnValues], most: int = 3) -> str:
     """Return what the typical context is, in a few words: shares of yes, means, most frequent levels.
 
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
         >>> part = ContextColumn("is_complex", "boolean", False, mean=0.28)
-        >>> average_query([ColumnValues(part, 0, Choice("yes in 28%", (0.28,), 0.0), (), None)])
-        '28 % of them complex'
+        >>> typical_query([ColumnValues(part, 0, Choice("yes in 28%", (0.28,), 0.0), (), None)])
+        '28 % complex'
     """
     told = []
     for column in columns[:most]:
@@ -106,7 +106,7 @@ def average_query(columns: list[ColumnValues], most: int = 3) -> str:
         if part.kind == "boolean":
             having = _without(name, "has")
             own = f"with {having}" if having is not None else _without(name, "is") or name
-            told.append(f"{100 * part.mean:.0f} % of them {own}")
+            told.append(f"{100 * part.mean:.0f} % {own}")
         else:
             told.append(f"{name} {shorten(column.typical.label, LONGEST)}")
     return ", ".join(told) + (", …" if len(columns) > most else "")

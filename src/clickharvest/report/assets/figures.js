@@ -194,6 +194,12 @@ function makeFigures(data, state) {
     };
     curves("comparison", "Estimates side by side", () => data.comparison.map((one) => ({ ...one, ...look[one.kind] })));
   }
+  if (data.sensitivity && data.sensitivity.length) {
+    const look = [{ colour: colour(0) }, { colour: colour(1), dash: "3 4" }, { colour: colour(2), dash: "7 4" }];
+    curves("sensitivity", "The curve with other penalties", () =>
+      data.sensitivity.map((one, i) => ({ ...one, ...look[i] })),
+    );
+  }
   if (data.clipping && data.clipping.length) {
     const line = (name, key) => ({
       name,

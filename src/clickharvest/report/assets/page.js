@@ -22,7 +22,7 @@ const state = {
     const typical = data.columns.map((column) => column.typical),
       chosen = this.chosen.some((choice, i) => choice !== typical[i]);
     const first = {
-      name: data.columns.length ? "typical context" : "all contexts",
+      name: data.columns.length ? "typical query" : "all queries",
       points: model.predict(this.context(typical)),
     };
     if (!chosen) return [first];
@@ -40,7 +40,7 @@ const state = {
     return choices.slice(0, NAMED).map((choice) => {
       const x = this.context();
       x.set(choice.features, column.start);
-      return { name: `${column.name} = ${choice.label}`, points: model.predict(x) };
+      return { name: choice.words, points: model.predict(x) };
     });
   },
 };
