@@ -16,7 +16,8 @@ many cells as the log has rows; that works too, with about 200 bytes of memory a
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,6 +61,10 @@ class WeightReport:
         unsupported_rows: rows at positions without an estimate, which borrowed that of another position.
         unsupported_clicks: clicks in those rows.
         unsupported_positions: those positions.
+        unsupported_context_rows: rows whose position has an estimate, but whose context the data of the model do not
+            speak of there (`model.support`): their number is what the curve makes of other contexts.
+        unsupported_context_clicks: clicks in those rows.
+        unsupported_contexts: why, and how many of those rows each.
     """
 
     rows: int
@@ -72,6 +77,9 @@ class WeightReport:
     unsupported_rows: int
     unsupported_clicks: int
     unsupported_positions: tuple[int, ...]
+    unsupported_context_rows: int = 0
+    unsupported_context_clicks: int = 0
+    unsupported_contexts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def clip_share(self) -> float:
@@ -108,6 +116,10 @@ class WeightReport:
                 f"No estimate at {where} {spell_positions(self.unsupported_positions)} ({what}): "
                 "the one of the last supported position above is used instead."
             )
+        if self.unsupported_context_rows:
+            what = f"rows: {self.unsupported_context_rows:,}, clicks: {self.unsupported_context_clicks:,}"
+            lines.append(f"Contexts that are not supported ({what}): the number is what the curve makes of others.")
+            lines += [f"  {why}: {count(rows, 'row')}" for why, rows in self.unsupported_contexts.items()]
         return "\n".join(lines)
 
 
@@ -129,7 +141,10 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     """Add propensities and inverse-propensity weights to the rows of a log.
 
     A position without an estimate, in a gap or beyond the model's range, gets the propensity of the last supported
-    position above it (of the first supported one if none is above); `propensity_supported` is then false.
+    position above it (of the first supported one if none is above); `propensity_supported` is then false. It is false
+    too where the position has an estimate that does not hold for the context: a value that training never had or that
+    its own clicks do not link at that position, a number far outside. The propensity is then that of the curve, the
+    shrunk guess: leave such rows out or keep them, they are told apart.
 
     Args:
         log: the click log; its context holds the model's context columns.
@@ -162,9 +177,11 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     _check_names(log)
     values = _cell_values(log, context)
     cells = _count_cells(log, values)
-    position, clicks = (cells[name].to_numpy() for name in ("position", "clicks"))
+    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    p, supported = _score(propensities, position, contexts)
+    p, own, why = _score(propensities, position, contexts)
+    # A cell counts once: its position comes first.
+    doubted = own & (why != None)  # noqa: E711
     threshold = choose_clip(p, clicks) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
     if not np.isfinite(weight).all():
@@ -174,18 +191,21 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         )
     scale = float(np.average(weight, weights=clicks)) if normalise and clicks.any() else 1.0
     report = WeightReport(
-        rows=int(cells["rows"].to_numpy().sum()),
+        rows=int(rows.sum()),
         clicks=int(clicks.sum()),
         clip=threshold,
         clipped_clicks=0 if threshold is None else int(clicks[p < threshold].sum()),
         effective_clicks=effective_sample_size(weight, clicks),
         largest_weight=float((weight / scale).max()),
         scale=scale,
-        unsupported_rows=int(cells["rows"].to_numpy()[~supported].sum()),
-        unsupported_clicks=int(clicks[~supported].sum()),
-        unsupported_positions=tuple(np.unique(position[~supported]).tolist()),
+        unsupported_rows=int(rows[~own].sum()),
+        unsupported_clicks=int(clicks[~own].sum()),
+        unsupported_positions=tuple(np.unique(position[~own]).tolist()),
+        unsupported_context_rows=int(rows[doubted].sum()),
+        unsupported_context_clicks=int(clicks[doubted].sum()),
+        unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
     )
-    return Weights(_join(log, values, cells, (p, weight / scale, supported)), report)
+    return Weights(_join(log, values, cells, (p, weight / scale, own & ~doubted)), report)
 
 
 def weigh_to_parquet(
@@ -309,19 +329,24 @@ def _count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
 
 def _score(
     propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the propensity of every cell, and whether its own position has an estimate."""
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.object_]]:
+    """Return the propensity of every cell, whether it is that of its own position, and what speaks against it."""
     known = np.array(propensities.curve.positions)
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
+    shown = np.searchsorted(propensities.shown, known)[column]
     p = np.empty(len(position))
+    why = np.full(len(position), None, dtype=object)
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
-        x = np.zeros((len(position[part]), 0))
+        x, lacking = np.zeros((len(position[part]), 0)), None
         if propensities.encoder is not None:
-            x = propensities.encoder.transform({name: values[part] for name, values in contexts.items()})
+            x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
         log_p = propensities.curve.relative(propensities.params, x)
         p[part] = np.exp(np.take_along_axis(log_p, column[part, None], axis=1)[:, 0])
-    return p, known[column] == position
+        for doubt in reversed(propensities.doubts(x, lacking)):
+            where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
+            why[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = doubt.why
+    return p, known[column] == position, why
 
 
 def _join(

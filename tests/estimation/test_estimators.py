@@ -154,7 +154,7 @@ def test_cut_positions_are_never_given_a_number(interventions: Interventions) ->
     low = np.bincount(interventions.unit, interventions.position > 3)[interventions.unit]
     cut = interventions.take(low != 1)
     found = PBM(intervals="sandwich").fit(cut).predict()
-    assert found.supported.tolist() == [True] * 3 + [False] * 2
+    assert found.supported.tolist() == [[True] * 3 + [False] * 2]
     assert np.isnan(found.propensity[0, 3:]).all()
     assert np.isnan(found.lower[0, 3:]).all()
     with pytest.raises(NotIdentifiedError):

@@ -60,10 +60,10 @@ def context_model(name: str = "linear", *, seed: int = 0, draws: int = 50, **sha
 def test_pointwise_intervals_by_hand() -> None:
     prediction = free_model().predict(level=0.95)
     assert prediction.positions == (1, 2, 3, 4, 7)
-    assert prediction.supported.tolist() == [True, True, False, True, False]
+    assert prediction.supported.tolist() == [[True, True, False, True, False]] * len(prediction.propensity)
     sd = np.array([0, 0.2 / np.sqrt(2), 0.2 / np.sqrt(2)])
     p = np.array([1, 0.5, 0.2])
-    ours = prediction.supported
+    ours = prediction.supported[0]
     np.testing.assert_allclose(prediction.propensity[0, ours], p, rtol=1e-12)
     np.testing.assert_allclose(prediction.lower[0, ours], p * np.exp(-Z * sd), rtol=1e-6)
     np.testing.assert_allclose(prediction.upper[0, ours], p * np.exp(Z * sd), rtol=1e-6)
@@ -113,7 +113,7 @@ def test_chunks_and_repeated_contexts_change_nothing(name: str, monkeypatch: pyt
         if not simultaneous:
             np.testing.assert_allclose(np.concatenate([p.upper for p in one_by_one]), whole.upper, rtol=1e-12)
     expected = np.exp(model.curve.relative(model.params, model.encoder.transform(rows)))  # type: ignore[union-attr]
-    np.testing.assert_allclose(whole.propensity[:, whole.supported], expected, rtol=1e-12)
+    np.testing.assert_allclose(whole.propensity[:, whole.supported[0]], expected, rtol=1e-12)
 
 
 def test_without_draws_there_are_no_intervals() -> None:

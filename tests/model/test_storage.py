@@ -184,7 +184,7 @@ def test_a_file_of_the_first_format_loads_with_a_note(tmp_path: Path) -> None:
         [1.8154120592247616, 1.0, 0.6292923841549479, 0.6307375004053841],
     ]
     found = model.predict(CONTEXTS)
-    np.testing.assert_allclose(found.propensity[:, found.supported], expected, rtol=1e-12)
+    np.testing.assert_allclose(found.propensity[:, found.supported[0]], expected, rtol=1e-12)
     model.save(tmp_path / "new.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

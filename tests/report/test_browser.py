@@ -105,7 +105,7 @@ def assert_equal(rows: list[dict[str, Any]], model: Propensities, contexts: dict
     expected = model.predict(contexts)
     assert [int(row["position"]) for row in rows] == list(model.shown)
     for row, p, low, high, known in zip(
-        rows, expected.propensity[0], expected.lower[0], expected.upper[0], expected.supported, strict=True
+        rows, expected.propensity[0], expected.lower[0], expected.upper[0], expected.supported[0], strict=True
     ):
         if not known:
             assert row["propensity"] == row["lower"] == row["upper"] == ""
@@ -136,7 +136,7 @@ def test_the_page_computes_what_the_model_does(
     x = np.concatenate([random.normal(size=(6, model.curve.n_features)), np.full((1, model.curve.n_features), 30.0)])
     found = page.run(f"{x.tolist()}.map(x => clickharvest.predict(x).filter(d => d.p !== null).map(d => d.p))")
     expected = model.predict_encoded(x)
-    np.testing.assert_allclose(found, expected.propensity[:, expected.supported], rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(found, expected.propensity[:, expected.supported[0]], rtol=1e-9, atol=1e-300)
     assert page.complaints() == []
     page.close()
 

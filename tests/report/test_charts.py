@@ -53,7 +53,7 @@ def test_curves_are_those_of_the_model() -> None:
     assert [row["curve"] for row in found] == ["device = phone"] * 3 + ["device = desk"] * 3
     assert [row["position"] for row in found] == [1, 2, 4] * 2
     for name in ("propensity", "lower", "upper"):
-        values = getattr(expected, name)[:, expected.supported].ravel()
+        values = getattr(expected, name)[:, expected.supported[0]].ravel()
         np.testing.assert_allclose([row[name] for row in found], values, atol=1e-6)
 
 

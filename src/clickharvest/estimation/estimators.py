@@ -25,6 +25,7 @@ from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_ord
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
+from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -132,15 +133,17 @@ class _Estimator(Parameterised):
             "data": data_fingerprint(interventions),
         }
         settings = {name: value for name, value in self.get_params().items() if name != "progress"}
+        params = unflatten_params(flat[:size], like)
         self.propensities_ = Propensities(
             curve=fit.curve,
-            params=unflatten_params(flat[:size], like),
+            params=params,
             encoder=encoder,
             shown=tuple(int(k) for k in np.unique(interventions.position)),
             draws=None if draws is None else draws[:, :size].astype(np.float32),
             draws_kind=None if draws is None else kind,
             info=info,
             provenance=record_provenance(type(self).__name__, settings, device=jax.default_backend()),
+            support=find_support(sample, fit.curve, params, encoder),
         )
 
     def _fit_choice(self, choice: _Choice, weights: Array) -> tuple[Array, Status]:

@@ -70,14 +70,7 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
     """
     shown, code = np.unique(interventions.position, return_inverse=True)
     _, unit = np.unique(interventions.unit, return_inverse=True)
-    shape = (int(unit.max(initial=-1)) + 1, len(shown))
-    exposed = csr_array((np.ones(len(unit)), (unit, code)), shape=shape)
-    exposed.data[:] = 1.0
-    clicked = csr_array((interventions.clicks.astype(np.float64), (unit, code)), shape=shape)
-    common = csr_array(exposed.T @ exposed).toarray() > 0
-    wins = csr_array(clicked.T @ exposed).toarray()
-    first, second = np.nonzero(np.triu(common, k=1))
-    linked = linked_positions(anchor, shown[first], shown[second], wins[first, second], wins[second, first])
+    linked = _linked(anchor, shown, code, unit, interventions.clicks)
     if len(linked) < 2:
         found = spell_positions(int(k) for k in shown) or "none"
         raise NotIdentifiedError(
@@ -85,6 +78,26 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
             f"(positions found: {found}); run clickharvest check to see what would help"
         )
     return linked
+
+
+def linked_by(sample: Sample, rows: NDArray[np.bool_], anchor: int) -> tuple[int, ...]:
+    """Return the positions that some rows of a sample alone link to the anchor, the anchor among them."""
+    _, unit = np.unique(sample.unit[rows], return_inverse=True)
+    return _linked(anchor, np.array(sample.positions), sample.position[rows], unit, sample.clicks[rows])
+
+
+def _linked(
+    anchor: int, shown: NDArray[np.int64], code: NDArray[np.int64], unit: NDArray[np.int64], clicks: NDArray[np.int64]
+) -> tuple[int, ...]:
+    """Return the positions linked to the anchor by units from 0 that stand at `shown[code]`."""
+    shape = (int(unit.max(initial=-1)) + 1, len(shown))
+    exposed = csr_array((np.ones(len(unit)), (unit, code)), shape=shape)
+    exposed.data[:] = 1.0
+    clicked = csr_array((clicks.astype(np.float64), (unit, code)), shape=shape)
+    common = csr_array(exposed.T @ exposed).toarray() > 0
+    wins = csr_array(clicked.T @ exposed).toarray()
+    first, second = np.nonzero(np.triu(common, k=1))
+    return linked_positions(anchor, shown[first], shown[second], wins[first, second], wins[second, first])
 
 
 def make_sample(

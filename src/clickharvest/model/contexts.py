@@ -72,8 +72,12 @@ class ContextColumn:
             own = [f"{self.name}={level}" for level in (*self.levels, "other")]
         return [*own, f"{self.name} is missing"] if self.missing else own
 
-    def fill(self, x: NDArray[np.float64], values: NDArray[Any]) -> None:
-        """Write the features of `values` [n] into `x` [n, len(features)], which holds zeros."""
+    def fill(self, x: NDArray[np.float64], values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Write the features of `values` [n] into `x` [n, len(features)], which holds zeros.
+
+        Returns:
+            Where a value is missing that never was in training, [n]; a category counts it as *other* instead.
+        """
         if self.kind == "categorical":
             distinct, codes = _distinct(self.name, values)
             feature = {level: i for i, level in enumerate(self.levels)}
@@ -81,7 +85,7 @@ class ContextColumn:
             if_missing = other + self.missing
             hot = [if_missing if _is_missing(v) else feature.get(_text(v), other) for v in distinct]
             x[np.arange(len(x)), np.array(hot, dtype=np.intp)[codes]] = 1
-            return
+            return np.zeros(len(x), dtype=bool)
         numbers = _numbers(self.name, self.kind, values)
         is_missing = np.isnan(numbers)
         if self.kind == "numeric":
@@ -90,6 +94,8 @@ class ContextColumn:
             x[:, 0] = np.where(is_missing, 0 if self.missing else self.mean, numbers)
         if self.missing:
             x[:, 1] = is_missing
+            return np.zeros(len(x), dtype=bool)
+        return is_missing
 
 
 @dataclass(frozen=True)
@@ -155,14 +161,19 @@ class ContextEncoder:
 
     def transform(self, columns: Table) -> NDArray[np.float64]:
         """The matrix x [n, d] of a table of n rows that has the columns of training, in any order."""
+        return self.encode(columns)[0]
+
+    def encode(self, columns: Table) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The matrix x, and where a number or yes/no is missing that never was in training, [n, columns]."""
         table = _read(columns, self.columns)
         x = np.zeros((len(table[self.columns[0]]), len(self.feature_names)))
+        lacking = np.zeros((len(x), len(self.parts)), dtype=bool)
         start = 0
-        for part in self.parts:
+        for i, part in enumerate(self.parts):
             stop = start + len(part.features)
-            part.fill(x[:, start:stop], table[part.name])
+            lacking[:, i] = part.fill(x[:, start:stop], table[part.name])
             start = stop
-        return x
+        return x, lacking
 
     @property
     def columns(self) -> tuple[str, ...]:

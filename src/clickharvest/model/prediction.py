@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import Table
+from clickharvest.model.support import CANNOT_TELL, SPAN, Doubt, Mask, cannot_tell, rests_on_few, spell_queries
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
@@ -25,17 +26,53 @@ class Prediction:
 
     Attributes:
         positions: every position of the data, ascending, [K].
-        propensity: p_k(x) / p_anchor(x), [n, K]; NaN where unsupported.
+        propensity: p_k(x) / p_anchor(x), [n, K]; NaN at positions that nothing links to the anchor.
         lower: lower ends of the intervals, [n, K]; NaN where unsupported, or without draws.
         upper: upper ends of the intervals, [n, K], likewise.
-        supported: whether interventions link a position to the anchor, [K].
+        supported: whether the data speak of this context at this position, [n, K], see `model.support`. The anchor is
+            supported in every context that training had.
+        doubts: why and where not.
+        queries: effective queries that a position rests on, [K]; None where nothing tells.
     """
 
     positions: tuple[int, ...]
     propensity: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    supported: NDArray[np.bool_]
+    supported: Mask
+    doubts: tuple[Doubt, ...] = ()
+    queries: tuple[float | None, ...] | None = None
+
+    @property
+    def cannot_tell(self) -> Mask:
+        """Where the interval spans a factor of ten or more, so that the number is no finding, [n, K]."""
+        return cannot_tell(self.lower, self.upper)
+
+    def notes(self) -> NDArray[np.object_]:
+        """Return what to know of each number, in words, [n, K]; None where there is nothing to say.
+
+        Why it is not supported; otherwise that its interval tells nothing; otherwise on how few queries it rests.
+
+        Example:
+            >>> p = np.array([[1.0, 0.5, 0.3, 0.1]])
+            >>> lower, upper = np.array([[1, 0.4, 0.01, np.nan]]), np.array([[1, 0.6, 9, np.nan]])
+            >>> doubt = Doubt("device: a value that training never had", np.array([[False, False, False, True]]))
+            >>> prediction = Prediction((1, 2, 3, 4), p, lower, upper, ~doubt.where, (doubt,), (None, 3.0, 9.0, 9.0))
+            >>> for note in prediction.notes()[0]:
+            ...     print(note)
+            None
+            rests on 3 queries
+            cannot tell: the interval spans a factor of 10 or more
+            device: a value that training never had
+        """
+        told = np.full(self.propensity.shape, None, dtype=object)
+        for k, queries in enumerate(self.queries or ()):
+            if queries is not None and rests_on_few(queries):
+                told[:, k] = spell_queries(queries)
+        told[self.cannot_tell] = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
+        for doubt in reversed(self.doubts):
+            told[np.broadcast_to(doubt.where, told.shape)] = doubt.why
+        return told
 
     def to_arrow(self, contexts: Table | None = None) -> pa.Table:
         """Return one row per context row and position.
@@ -48,7 +85,7 @@ class Prediction:
 
         Example:
             >>> one, nothing = np.ones((1, 2)), np.full((1, 2), np.nan)
-            >>> prediction = Prediction((1, 2), one, nothing, nothing, np.array([True, True]))
+            >>> prediction = Prediction((1, 2), one, nothing, nothing, np.array([[True, True]]))
             >>> prediction.to_arrow({"device": ["phone"]}).to_pylist()[1]
             {'device': 'phone', 'position': 2, 'propensity': 1.0, 'lower': None, 'upper': None, 'supported': True}
         """
@@ -69,7 +106,7 @@ class Prediction:
         results = {
             "position": np.tile(np.array(self.positions, dtype=np.int64), n),
             **{name: getattr(self, name).ravel() for name in ("propensity", "lower", "upper")},
-            "supported": np.tile(self.supported, n),
+            "supported": self.supported.ravel(),
         }
         columns = {name: table[name].take(pa.array(rows)) for name in names}
         return pa.table(columns | {name: pa.array(column, from_pandas=True) for name, column in results.items()})

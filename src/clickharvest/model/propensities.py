@@ -27,6 +27,7 @@ from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import summarise
+from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.words import clean_text, first_line
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Propensities:
             that have the `"clustered"` covariance exactly.
         info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, …
         provenance: where it comes from; None where nothing tells.
+        support: which contexts the data speak of, and on how many queries positions rest; None where nothing tells, as
+            in files of older versions: then every context counts as supported.
 
     Example:
         Three draws of log p_2 / p_1, whose standard deviation is 0.1; nothing links position 3.
@@ -79,9 +82,12 @@ class Propensities:
     draws_kind: DrawsKind | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
     provenance: Provenance | None = None
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         _check_curve(self.curve, self.encoder, self.shown)
+        if self.support is not None:
+            self.support.check(self.encoder, self.curve.positions)
         params = _checked_params(self.curve, self.params)
         draws = _checked_draws(self.draws, self.draws_kind, len(flatten_params(params)))
         if not isinstance(self.info, Mapping):
@@ -105,6 +111,10 @@ class Propensities:
         positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a penalty shrinks
         every replicate once more, so that they spread around a point beside the estimate.
 
+        `supported` tells, for every context and position, whether the data speak of it (`support`). A position that
+        nothing links to the anchor has no number at all; where only the context is unsupported, the number stays and
+        the interval is NaN.
+
         Args:
             contexts: table with the encoder's columns (dict of arrays, DataFrame, Arrow table), n rows. None is for
                 models without context: one row.
@@ -120,13 +130,35 @@ class Propensities:
             if contexts is None:
                 needed = ", ".join(self.encoder.columns)
                 raise InputError(f"the model depends on context: give a table with the columns {needed}")
-            x = self.encoder.transform(contexts)
-        else:
-            x = np.zeros((1 if contexts is None else _n_rows(contexts), 0))
-        return self.predict_encoded(x, level=level, simultaneous=simultaneous)
+            x, lacking = self.encoder.encode(contexts)
+            return self._predict(x, lacking, level, simultaneous)
+        x = np.zeros((1 if contexts is None else _n_rows(contexts), 0))
+        return self._predict(x, None, level, simultaneous)
 
     def predict_encoded(self, x: ArrayLike, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
-        """Return what `predict` does, for contexts that are already encoded: x [n, d]."""
+        """Return what `predict` does, for contexts that are already encoded: x [n, d].
+
+        Features do not tell a missing number from the mean where training had none missing: then `predict` alone sees
+        that it is unsupported.
+        """
+        return self._predict(x, None, level, simultaneous)
+
+    def doubts(self, x: NDArray[np.float64], lacking: Mask | None = None) -> tuple[Doubt, ...]:
+        """Return what speaks against relying on numbers, at the positions shown: on positions, then on contexts.
+
+        Args:
+            x: encoded contexts, [n, d].
+            lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
+        """
+        unlinked = ~np.isin(self.shown, self.curve.positions)
+        found: tuple[Doubt, ...] = ()
+        if unlinked.any():
+            found = (Doubt(f"nothing links this position to position {self.curve.anchor}", unlinked[None]),)
+        if self.support is None:
+            return found
+        return found + self.support.doubts(self.encoder, x, self.shown, lacking)
+
+    def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:
         if not 0 < level < 1:
             raise InputError(f"the level of an interval is {level}; expected a number between 0 and 1, such as 0.95")
         x = np.asarray(x, dtype=np.float64)
@@ -139,10 +171,17 @@ class Propensities:
             margin = self._margins(self.draws, x[first], level, simultaneous)[row]
         with np.errstate(over="ignore"):
             estimates = np.exp([log_p, log_p - margin, log_p + margin])
-        supported = np.isin(self.shown, self.curve.positions)
         filled = np.full((3, len(x), len(self.shown)), np.nan)
-        filled[:, :, supported] = estimates
-        return Prediction(self.shown, filled[0], filled[1], filled[2], supported)
+        filled[:, :, np.isin(self.shown, self.curve.positions)] = estimates
+        doubts = self.doubts(x, lacking)
+        supported = supported_by(doubts, filled.shape[1:])
+        filled[1:, ~supported] = np.nan
+        return Prediction(self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries())
+
+    def _queries(self) -> tuple[float | None, ...]:
+        """Return the effective queries of every position shown, None where nothing tells."""
+        told = {} if self.support is None else dict(zip(self.curve.positions, self.support.queries, strict=True))
+        return tuple(told.get(k) for k in self.shown)
 
     def _margins(self, draws: NDArray[np.float32], x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
         """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
@@ -185,6 +224,7 @@ class Propensities:
             "draws_kind": self.draws_kind,
             "info": self.info,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            "support": None if self.support is None else self.support.to_dict(),
         }
         write_file(Path(path), header, tensors)
 
@@ -214,6 +254,7 @@ def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]])
     _check_types(tensors)
     encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
     origin = None if header["format"] == WITHOUT_DIGEST else header["provenance"]
+    support = header.get("support")
     return Propensities(
         make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
         {name.removeprefix("params/"): value for name, value in tensors.items() if name != "draws"},
@@ -223,6 +264,7 @@ def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]])
         header["draws_kind"],
         header["info"],
         None if origin is None else Provenance.from_dict(origin),
+        None if support is None else Support.from_dict(support),
     )
 
 

@@ -140,7 +140,7 @@ def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
         {
             "position": position,
             **{name: _finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
-            "supported": bool(prediction.supported[i]),
+            "supported": bool(prediction.supported[0, i]),
         }
         for i, position in enumerate(prediction.positions)
     ]

@@ -224,7 +224,7 @@ def _records(curve: str, predicted: Prediction, i: int) -> list[dict[str, Any]]:
     return [
         {"curve": curve, "position": k}
         | {name: _rounded(value) for name, value in zip(("propensity", "lower", "upper"), values, strict=True)}
-        for k, supported, *values in zip(predicted.positions, predicted.supported, *columns, strict=True)
+        for k, supported, *values in zip(predicted.positions, predicted.supported[i], *columns, strict=True)
         if supported
     ]
 

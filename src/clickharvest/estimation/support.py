@@ -1,0 +1,97 @@
+"""Which contexts a sample speaks of, and on how many queries its positions rest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from clickharvest.estimation.sample import Sample, linked_by
+from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.model.curves import Curve, Params
+from clickharvest.model.support import FEW, ColumnSupport, Support, used_values
+
+Array = NDArray[np.float64]
+
+NUMBERS = 5_000_000
+"""Numbers (units × positions) that are held at once."""
+
+
+def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextEncoder | None) -> Support:
+    """Return what a sample speaks of.
+
+    Args:
+        sample: the sample that was fitted to.
+        curve: the curve that was fitted.
+        params: its parameters, of which click shares are made to weigh queries by.
+        encoder: the encoder of the sample's contexts; None without.
+    """
+    columns = []
+    begin = 0
+    for part in () if encoder is None else encoder.parts:
+        block = sample.x[:, begin : begin + len(part.features)]
+        begin += len(part.features)
+        columns.append(_column(sample, curve.anchor, part, block))
+    queries = effective_queries(sample, curve.anchor, curve.relative(params, sample.x))
+    return Support(tuple(columns), queries)
+
+
+def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float | None, ...]:
+    """Return how many queries of equal say log p_k / p_anchor rests on, position by position; None for the anchor.
+
+    With H = Σ_u N_u (diag π_u − π_u π_uᵀ) the information of the click shares π and a_k column k of H⁻¹, query g has
+    the part Σ_{u of g} N_u Var_π(a_k) in the variance of log p_k, which is (H⁻¹)_kk. With s_g its share, the effective
+    queries are 1 / Σ_g s_g². A position that hundreds of queries link to another one, which a single query links to the
+    anchor, rests on about one.
+
+    Args:
+        sample: the sample, n rows, m contexts, K positions.
+        anchor: the position others are relative to.
+        log_p: log p_k(x) of its contexts, [m, K].
+    """
+    rate = sample.exposure * np.exp(log_p[sample.context, sample.position])
+    total = np.bincount(sample.unit, rate)
+    clicks = np.bincount(sample.unit, sample.clicks)
+    n_positions = len(sample.positions)
+    share = csr_array((rate / total[sample.unit], (sample.unit, sample.position)), shape=(len(clicks), n_positions))
+    weighted = csr_array(share.T * clicks)
+    information = np.diag(weighted.sum(axis=1)) - (weighted @ share).toarray()
+    others = np.flatnonzero(np.array(sample.positions) != anchor)
+    moves = np.zeros((n_positions, n_positions))
+    moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
+    query = np.zeros(len(clicks), dtype=np.int64)
+    query[sample.unit] = sample.cluster
+    parts = np.zeros((sample.n_clusters, n_positions))
+    size = max(1, NUMBERS // n_positions)
+    for begin in range(0, len(clicks), size):
+        some = slice(begin, begin + size)
+        own = csr_array(share[some])
+        variance = np.asarray(own @ moves**2) - np.asarray(own @ moves) ** 2
+        np.add.at(parts, query[some], clicks[some, None] * np.maximum(variance, 0.0))
+    told = parts.sum(axis=0) ** 2 / np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)
+    return tuple(None if k == anchor else float(n) for k, n in zip(sample.positions, told, strict=True))
+
+
+def _column(sample: Sample, anchor: int, part: ContextColumn, block: Array) -> ColumnSupport:
+    values, unknown = used_values(part, block)
+    clicks = np.bincount(sample.unit, sample.clicks)[sample.unit] > 0
+    linked = []
+    for has in values.T:
+        rows = has[sample.context]
+        linked.append(() if not rows.any() else sample.positions if rows.all() else linked_by(sample, rows, anchor))
+    reach = None
+    if part.kind == "numeric":
+        told = clicks & values[sample.context, 0]
+        reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.cluster[told])
+    return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
+
+
+def _reach(numbers: Array, query: NDArray[np.int64]) -> tuple[float, float] | None:
+    """Return as far as `FEW` queries go, down and up; half of the queries where there are fewer than twice as many."""
+    if not len(numbers):
+        return None
+    order = np.argsort(query, kind="stable")
+    starts = np.flatnonzero(np.diff(query[order], prepend=-1))
+    least, most = (of.reduceat(numbers[order], starts) for of in (np.minimum, np.maximum))
+    rank = min(FEW, (len(starts) + 1) // 2)
+    return float(np.sort(least)[rank - 1]), float(np.sort(most)[-rank])

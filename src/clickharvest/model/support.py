@@ -1,0 +1,244 @@
+"""Support: which contexts and positions the data of a fit speak of.
+
+A curve gives a number for every context. Only some of these numbers rest on data:
+
+- a *position* is supported where clicks link it to the anchor (`harvesting.linked`); elsewhere there is no number;
+- a *value* of a yes/no column or a category, and a missing value, is supported at the positions that the units with
+  that value link to the anchor among themselves. One that training never had is supported nowhere, and neither is one
+  too rare for a feature of its own: its number is that of all rarer values together;
+- a *number* is supported up to half the width of its reach beyond it. The reach is as far as five queries go (half of
+  them, where there are fewer than ten): a single outlier does not widen it.
+
+Each column is judged on its own: levels that are supported and were never seen together are not noticed. Where only the
+context is not supported the number stays, as something for weights to stand on, but without an interval: it is what
+the curve makes of other contexts.
+
+A supported position can still rest on little: `Support.queries` are its effective queries, of which `FEW` or more are
+enough; and an interval can be so wide that it tells nothing, see `cannot_tell`. NumPy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.words import clean_text, count
+
+Mask = NDArray[np.bool_]
+
+SPAN = 10.0
+"""An interval that spans such a factor tells nothing."""
+FEW = 5
+"""Fewer effective queries than these are few: whatever they have in common looks like the position."""
+BEYOND = 0.5
+"""How far beyond its reach a number is still supported, in widths of the reach."""
+CANNOT_TELL = "cannot tell"
+WOULD_HELP = "more clicks at these positions would help: a longer log, or a swap experiment that moves results there"
+
+
+@dataclass(frozen=True)
+class ColumnSupport:
+    """What training had of one context column.
+
+    Attributes:
+        linked: for each value, the positions that units with it link to the anchor; none where training had no such
+            unit. Values are: of a category its levels; of yes/no *no* and *yes*; of a number *any*; then, where values
+            were missing in training, *missing*.
+        rare: whether training had values without a feature of their own.
+        reach: from where to where numbers go, in the column's own unit; None without numbers.
+    """
+
+    linked: tuple[tuple[int, ...], ...]
+    rare: bool = False
+    reach: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Support:
+    """What the data of a fit speak of; estimators make it.
+
+    Attributes:
+        columns: of the encoder's columns, in their order; none without context.
+        queries: effective queries that each of the curve's positions rests on, None for the anchor: 1 / Σ share², of
+            the shares that queries have in the variance of log p_k / p_anchor.
+
+    Example:
+        Desktops were shown at two positions, phones at three.
+
+        >>> encoder = ContextEncoder.fit({"device": ["desk", "desk", "phone"]})
+        >>> support = Support((ColumnSupport(((1, 2), (1, 2, 3))),), (None, 40.0, 2.2))
+        >>> x = encoder.transform({"device": ["desk", "phone", "tv"]})
+        >>> for doubt in support.doubts(encoder, x, (1, 2, 3)):
+        ...     print(doubt.why, doubt.where.astype(int).tolist())
+        device: a value that training never had [[0], [0], [1]]
+        device: clicks with this value do not link this position to the anchor [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    """
+
+    columns: tuple[ColumnSupport, ...]
+    queries: tuple[float | None, ...]
+
+    def doubts(
+        self,
+        encoder: ContextEncoder | None,
+        x: NDArray[np.float64],
+        positions: Sequence[int],
+        lacking: Mask | None = None,
+    ) -> tuple[Doubt, ...]:
+        """Return what speaks against contexts, at some positions.
+
+        Args:
+            encoder: the encoder whose columns these are; None without context.
+            x: encoded contexts, [n, d].
+            positions: the positions, [K].
+            lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
+        """
+        found: list[Doubt] = []
+        begin = 0
+        for i, (part, column) in enumerate(zip(encoder.parts if encoder else (), self.columns, strict=True)):
+            block = x[:, begin : begin + len(part.features)]
+            begin += len(part.features)
+            found += _column_doubts(part, column, block, positions)
+            if lacking is not None:
+                found.append(
+                    Doubt(f"{clean_text(part.name)}: missing, as it never was in training", lacking[:, i, None])
+                )
+        return tuple(doubt for doubt in found if doubt.where.any())
+
+    def check(self, encoder: ContextEncoder | None, positions: Sequence[int]) -> None:
+        """Raise an InputError unless the support is one of these columns and positions."""
+        parts = () if encoder is None else encoder.parts
+        if [len(column.linked) for column in self.columns] != [len(value_names(part)) for part in parts]:
+            raise InputError("the support has other columns or values than the encoder")
+        if len(self.queries) != len(positions):
+            raise InputError(f"the support has {len(self.queries)} positions, the curve {len(positions)}")
+        numbers = [n for n in self.queries if n is not None]
+        numbers += [end for column in self.columns for end in column.reach or ()]
+        if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+            raise InputError("the support has numbers that are not finite")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the support as JSON holds it; `from_dict` reads it back."""
+        columns = [
+            {
+                "linked": [list(linked) for linked in column.linked],
+                "rare": column.rare,
+                "reach": None if column.reach is None else list(column.reach),
+            }
+            for column in self.columns
+        ]
+        return {"columns": columns, "queries": list(self.queries)}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        columns = []
+        for entry in saved["columns"]:
+            linked = tuple(tuple(int(k) for k in positions) for positions in entry["linked"])
+            reach = None if entry["reach"] is None else (float(entry["reach"][0]), float(entry["reach"][1]))
+            columns.append(ColumnSupport(linked, bool(entry["rare"]), reach))
+        return cls(tuple(columns), tuple(None if n is None else float(n) for n in saved["queries"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """A reason not to rely on numbers, in words, and where: [n or 1, K or 1]."""
+
+    why: str
+    where: Mask
+
+
+def supported_by(doubts: Sequence[Doubt], shape: tuple[int, ...]) -> Mask:
+    """Return where there is no doubt, [n, K]."""
+    supported = np.ones(shape, dtype=bool)
+    for doubt in doubts:
+        supported &= ~doubt.where
+    return supported
+
+
+def cannot_tell(lower: ArrayLike, upper: ArrayLike) -> Mask:
+    """Return where an interval tells nothing, because upper / lower ≥ `SPAN`: such a number is not a finding.
+
+    Example:
+        >>> cannot_tell([0.1, 0.1, 0.0, np.nan], [0.9, 1.0, 0.5, np.nan])
+        array([False,  True,  True, False])
+    """
+    low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+    wide: Mask = high >= SPAN * low * (1 - 1e-12)
+    return wide & (high > 0)
+
+
+def rests_on_few(queries: float | None) -> bool:
+    """Return whether effective queries are few, one to four when rounded; not where nothing tells them.
+
+    Example:
+        >>> rests_on_few(4.4), rests_on_few(4.6), rests_on_few(None)
+        (True, False, False)
+    """
+    return queries is not None and queries < FEW - 0.5
+
+
+def spell_queries(queries: float) -> str:
+    """Return the words that stand beside an interval.
+
+    Example:
+        >>> spell_queries(2.2), spell_queries(1.0)
+        ('rests on 2 queries', 'rests on 1 query')
+    """
+    return f"rests on {count(max(queries, 1.0), 'query', 'queries')}"
+
+
+def value_names(part: ContextColumn) -> tuple[str, ...]:
+    """Return the values of a column that support tells apart, as `ColumnSupport` lists them."""
+    own = {"numeric": ("any",), "boolean": ("no", "yes"), "categorical": part.levels}[part.kind]
+    return (*own, "missing") if part.missing else own
+
+
+def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, Mask]:
+    """Return which values contexts have, [n, values], and which have none with a feature of its own, [n].
+
+    A context between two values, such as one that is *yes in 40 %*, has both.
+
+    Args:
+        part: the column.
+        block: its features, [n, features].
+    """
+    missing = block[:, -1:] != 0 if part.missing else np.zeros((len(block), 0), dtype=bool)
+    if part.kind == "categorical":
+        levels = block[:, : len(part.levels)] != 0
+        values = np.concatenate([levels, missing], axis=1)
+        return values, (block[:, len(part.levels)] != 0) | ~values.any(axis=1)
+    there = ~missing.any(axis=1, keepdims=True)
+    own = there if part.kind == "numeric" else there & np.concatenate([block[:, :1] < 1, block[:, :1] > 0], axis=1)
+    return np.concatenate([own, missing], axis=1), np.zeros(len(block), dtype=bool)
+
+
+def _column_doubts(
+    part: ContextColumn, column: ColumnSupport, block: NDArray[np.float64], positions: Sequence[int]
+) -> list[Doubt]:
+    name = clean_text(part.name)
+    values, unknown = used_values(part, block)
+    never = np.array([not linked for linked in column.linked])
+    unlinked = np.array([~np.isin(positions, linked) for linked in column.linked]).reshape(len(never), -1)
+    unlinked &= ~never[:, None]
+    known = "never had, or too rarely for an estimate of its own" if column.rare else "never had"
+    found = [
+        Doubt(f"{name}: a value that training {known}", unknown[:, None]),
+        Doubt(f"{name}: a value that training had no clicks with", (values & never).any(axis=1, keepdims=True)),
+    ]
+    if column.reach is not None:
+        low, high = column.reach
+        far = (high - low) * BEYOND + 1e-9 * max(abs(low), abs(high), part.sd)
+        number = part.mean + part.sd * block[:, 0]
+        outside = values[:, 0] & ((number < low - far) | (number > high + far))
+        found.append(Doubt(f"{name}: far outside of what training had, {low:.4g} to {high:.4g}", outside[:, None]))
+    if unlinked.any():
+        where = values.astype(np.float32) @ unlinked.astype(np.float32) > 0
+        found.append(Doubt(f"{name}: clicks with this value do not link this position to the anchor", where))
+    return found
