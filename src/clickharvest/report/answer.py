@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from clickharvest.report.values import ColumnValues
 NOTICEABLE = 0.05
 """Mean |Δ log p| from which a column is said to move the curve."""
 MOST_HEADLINES = 4
+TELLING: tuple[State, ...] = ("thin", "rough", "good")
+"""What is known well enough to be told as a number."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def headlines(model: Propensities, level: float = 0.95) -> list[Headline]:
         2 about half as likely 0.49
         4 about 30 times less likely 0.034
     """
-    found = [own for own in standings(model, level=level) if own.propensity is not None]
+    found = [own for own in standings(model, level=level)[0] if own.propensity is not None]
     at = np.unique(np.linspace(0, len(found) - 1, min(MOST_HEADLINES, len(found))).round().astype(int))
     return [_headline(found[i], level) for i in at]
 
@@ -68,9 +70,7 @@ def lead(model: Propensities, columns: list[ColumnValues]) -> str:
     return f"How likely a result is to be looked at, compared with one at position {model.curve.anchor}{where}:"
 
 
-def movement(
-    model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95
-) -> str:
+def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:
     """Return a sentence on what moves examination.
 
     Example:
@@ -88,14 +88,18 @@ def movement(
     choices = [choice for choice in column.choices if choice.share > 0]
     x = np.repeat(typical_context(model), len(choices), axis=0)
     x[:, column.features] = [choice.features for choice in choices]
-    found = standings(model, level=level)
-    known = [own.position for own in found if own.state not in ("unlinked", "wide")]
-    last = max(known or [own.position for own in found if own.state != "unlinked"])
-    p = replace(model, draws=None, draws_kind=None).predict_encoded(x).propensity[:, model.shown.index(last)]
-    high, low = int(np.argmax(p)), int(np.argmin(p))
-    most = "Most depends on" if len(columns) > 1 else "It depends on"
+    known = [
+        [(own.position, choice, own.propensity or 0.0) for own in row if own.state in TELLING]
+        for choice, row in zip(choices, standings(model, x, level=level), strict=True)
+    ]
+    last = max((own[0] for row in known for own in row), default=None)
+    there = [own for row in known for own in row if own[0] == last]
+    most = f"{'Most depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}"
+    if len(there) < 2:
+        return f"{most}, but the log cannot tell by how much."
+    high, low = max(there, key=lambda own: own[2]), min(there, key=lambda own: own[2])
     return (
-        f"{most} {shorten(column.part.name)}: {queries(column, choices[high])} are read further down than "
-        f"{queries(column, choices[low])}; position {last} is looked at {spell(p[high])} times as often as position "
-        f"{model.curve.anchor} there, against {spell(p[low])} times."
+        f"{most}: {queries(column, high[1])} are read further down than {queries(column, low[1])}; position {last} is "
+        f"looked at {spell(high[2])} times as often as position {model.curve.anchor} there, against {spell(low[2])} "
+        "times."
     )

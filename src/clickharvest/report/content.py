@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.propensities import Propensities
@@ -21,12 +23,14 @@ from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns
 from clickharvest.report.packing import pack_model
 from clickharvest.report.phrases import queries
-from clickharvest.report.values import ColumnValues, column_values
+from clickharvest.report.values import ColumnValues, column_values, value_doubts
 from clickharvest.report.verdict import judge, kept_checks
 from clickharvest.words import spell_positions
 
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
+SLIDER = 1_000
+"""Steps of a slider of the page."""
 WORDS = {"ok": "fine", "note": "good to know", "warning": "warning", "blocking": "blocking"}
 
 
@@ -88,7 +92,7 @@ def make_content(
     }
     data = {
         "model": packed,
-        "columns": [_column(column) for column in columns],
+        "columns": [_column(model, column, i) for i, column in enumerate(columns)],
         "importance": [asdict(importance) for importance in ranked],
         "order": order,
         "diagnosis": _diagnosis(evidence) if evidence else None,
@@ -117,18 +121,39 @@ def _order(columns: list[ColumnValues], ranked: list[Importance]) -> list[int]:
     return [names.index(importance.column) for importance in ranked]
 
 
-def _column(column: ColumnValues) -> dict[str, Any]:
+def _column(model: Propensities, column: ColumnValues, index: int) -> dict[str, Any]:
     part = column.part
+    offered = [column.typical, *column.choices]
+    doubts = value_doubts(model, index, np.array([choice.features for choice in offered]))
+    typical, *choices = [asdict(choice) | {"doubts": own} for choice, own in zip(offered, doubts, strict=True)]
+    words = [queries(column, choice) for choice in column.choices]
     return {
         "name": part.name,
         "kind": part.kind,
         "start": column.start,
         "mean": part.mean,
         "sd": part.sd,
-        "typical": asdict(column.typical),
-        "choices": [asdict(choice) | {"words": queries(column, choice)} for choice in column.choices],
+        "typical": typical,
+        "choices": [choice | {"words": told} for choice, told in zip(choices, words, strict=True)],
         "range": column.range,
+        "steps": _slider(model, column, index),
     }
+
+
+def _slider(model: Propensities, column: ColumnValues, index: int) -> list[dict[str, Any]]:
+    """Return what speaks against the steps of a slider: from which to which, and why."""
+    if column.range is None:
+        return []
+    numbers = np.linspace(*column.range, SLIDER + 1)
+    x = np.zeros((len(numbers), len(column.part.features)))
+    x[:, 0] = (numbers - column.part.mean) / column.part.sd
+    runs: list[dict[str, Any]] = []
+    for step, doubts in enumerate(value_doubts(model, index, x)):
+        if doubts and runs and runs[-1]["doubts"] == doubts and runs[-1]["last"] == step - 1:
+            runs[-1]["last"] = step
+        elif doubts:
+            runs.append({"first": step, "last": step, "doubts": doubts})
+    return runs
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def queries(column: ColumnValues, choice: Choice) -> str:
         ...     return queries(ColumnValues(part, 0, choice, (choice,), None), choice)
         >>> told("complex", "boolean", "yes"), told("is_mobile", "boolean", "no"), told("has_image", "boolean", "yes")
         ('complex queries', 'queries that are not mobile', 'queries with image')
-        >>> told("device", "categorical", "phone"), told("device", "categorical", "missing"), told("words", "numeric", "3")
-        ('queries with device phone', 'queries without a known device', 'queries with words 3')
+        >>> told("device", "categorical", "phone"), told("device", "categorical", "missing")
+        ('queries with device phone', 'queries without a known device')
     """
     name, label = _plain(column.part.name), shorten(choice.label, LONGEST)
     if choice.label == "missing" and choice.features[-1] == 1:
@@ -120,4 +120,3 @@ def _without(name: str, prefix: str) -> str | None:
     """Return a name without its first word, if it is this one and something is left."""
     first, _, rest = name.partition(" ")
     return rest if first.lower() == prefix and rest else None
-

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
+
+import numpy as np
 
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.model.propensities import Propensities
@@ -86,10 +90,10 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         )  # fmt: skip
     if name == "clicks above":
         strong = not 1 / STRONG < value < STRONG
+        how = "stop reading once a result above has served them" if value < 1 else "read on below good results"
         return Reason(
             "cannot tell" if strong else "with care",
-            f"People {'stop reading once a result above has served them' if value < 1 else 'read on below good results'}"
-            ", so that how far they look depends on the results above, not on the position alone.",
+            f"People {how}, so that how far they look depends on the results above, not on the position alone.",
             "Do not carry these numbers over to pages of other quality: use them for pages like the logged ones, and "
             "test the ranker they train in an A/B test.",
         )
@@ -103,8 +107,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
     if name == "transitivity":
         return Reason(
             "with care",
-            "Different pairs of positions tell different stories: more than the position and the known contexts decides "
-            "what people look at.",
+            "Different pairs of positions tell different stories: more than position and the known contexts decides what "
+            "people look at.",
             "Name what differs between pages (device, layout, kind of page) with --context, or fit page types apart.",
         )
     if name.startswith("ranker and "):
@@ -121,7 +125,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "Fit again with the context columns (--context).",
         )  # fmt: skip
     if name == "segments":
-        return None if model.encoder is None else Reason("with care", *SEGMENTS)
+        # A model that knows its support tells this by itself, value by value.
+        return None if model.encoder is None or model.support is not None else Reason("with care", *SEGMENTS)
     if name in PLAIN:
         return Reason("with care", *PLAIN[name])
     word: Word = "cannot tell" if finding.status == "blocking" else "with care"
@@ -148,31 +153,60 @@ PLAIN = {
 }
 
 
-def silence_reasons(grounds: Grounds) -> Iterator[Reason]:
-    """Yield the checks that could find a bias and were not made."""
-    findings = [*(grounds.findings or ()), *grounds.checks]
-    made = {finding.name for finding in findings if finding.p_value is not None}
-    tried = {finding.name for finding in findings} | ({"drift with position"} if _tried_drift(findings) else set())
-    unseen = dict(UNSEEN)
+def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
+    """Yield the biases that no check would have seen: it was not made, or could not see what is too small for it."""
+    findings = {finding.name: finding for finding in (*(grounds.findings or ()), *grounds.checks)}
+    needed = set(UNSEEN)
     if grounds.findings is None:
-        unseen = {"trust bias": UNSEEN["trust bias"]}
+        needed = {"trust bias"}
     elif not grounds.realised:
-        del unseen["drift with position"]
-    silent = [name for name in unseen if name not in made]
-    if silent:
-        advice = ["collect more clicks" if name in tried else unseen[name][1] for name in silent]
-        told = ", and ".join(dict.fromkeys(advice))
+        needed.discard("drift with position")
+    unseen, advice, times = [], [], 0.0
+    for name, (what, how) in UNSEEN.items():
+        if name not in needed:
+            continue
+        tried = findings.get(name) or findings.get(name.split()[0])
+        blindness = 0.0 if tried is None else _blindness(tried, model)
+        if tried is None or blindness > 1:
+            unseen.append(what)
+            times = max(times, blindness)
+        if tried is None:
+            advice.append(how)
+    if times > 1:
+        many = f"about {np.ceil(times**2):,.0f} times as many" if np.isfinite(times) else "more"
+        advice.append(f"collect {many} clicks")
+    if unseen:
+        told = ", and ".join(advice)
         yield Reason(
             "with care",
-            f"Nothing here tells {', or '.join(unseen[name][0] for name in silent)}: such a bias would go unseen.",
+            f"This log cannot show {', or '.join(unseen)}: such a bias would go unseen.",
             f"{told[0].upper()}{told[1:]}.",
         )
 
 
-def _tried_drift(findings: Sequence[Finding]) -> bool:
-    return any(finding.name == "drift" for finding in findings)
+def _blindness(finding: Finding, model: Propensities) -> float:
+    """Return the least effect that a check sees four times out of five over the least that matters."""
+    if finding.p_value is None or not isinstance(finding.value, int | float):
+        return float("inf")
+    depth = math.log(max(model.curve.positions) / model.curve.anchor) or 1.0
+    size, matters = {
+        "clicks above": (abs(math.log(max(finding.value, 1e-300))), MATTERS_ABOVE),
+        "trust bias": (abs(finding.value), MATTERS_TRUST / depth),
+        "drift with position": (abs(finding.value), MATTERS_DRIFT),
+    }[finding.name]
+    z = -NormalDist().inv_cdf(min(max(finding.p_value, 1e-300), 1.0) / 2)
+    # Where p is 1 the effect is 0 and so is z: nothing tells the standard error.
+    return SEEN * size / z / matters if z > 1e-3 else 0.0
 
 
+MATTERS_ABOVE = math.log(2)
+"""A click above that halves or doubles clicks below, on the log scale."""
+MATTERS_TRUST = math.log(1.1)
+"""A curve that ends a tenth higher for results of a relevance one standard deviation higher, on the log scale."""
+MATTERS_DRIFT = 0.1
+"""A correlation between how units drift and how they move."""
+SEEN = 2.8
+"""Standard errors that an effect must have to be seen four times out of five at the level .05."""
 UNSEEN = {
     "drift with position": (
         "whether results change while they move on the page",

@@ -79,13 +79,10 @@ def penalty_moves(model: Propensities, interventions: Interventions, *, level: f
         other = replace(model, params=params, draws=None, draws_kind=None).predict_encoded(x)
         away = np.abs(np.log(other.propensity) - np.log(own.propensity))
         half = (np.log(own.upper) - np.log(own.lower)) / 2
-        share = np.divide(away, half, out=np.zeros_like(away), where=half > 0)
-        known = model.draws is not None
-        position = model.shown[int(np.nanargmax(away[0]))]
-        if known:
-            position = model.shown[int(np.nanargmax(share[0]))]
-        told = [float(np.nanmax(part)) if known else None for part in (share[0], share)]
-        moves.append(Move(factor, other.propensity[0], told[0], int(position), told[1]))
+        share = np.divide(away, half, out=np.full_like(away, -1.0), where=half > 0)
+        measure = share if share[0].max() >= 0 else np.nan_to_num(away, nan=-1.0)
+        typical, anywhere = (float(part.max()) if part.max() >= 0 else None for part in (share[0], share))
+        moves.append(Move(factor, other.propensity[0], typical, model.shown[int(measure[0].argmax())], anywhere))
     return tuple(moves)
 
 

@@ -1,8 +1,7 @@
-"""Standing: how well each position is known in one context."""
+"""Standing: how well each position is known, context by context."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,28 +10,27 @@ from numpy.typing import NDArray
 
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
+from clickharvest.model.support import cannot_tell, rests_on_few
 
-State = Literal["unlinked", "wide", "thin", "rough", "good"]
+State = Literal["unlinked", "unsupported", "wide", "thin", "rough", "good"]
 
 ROUGH = 2.0
 """An interval whose ends differ by this factor or more is rough."""
-UNKNOWN = 10.0
-"""An interval whose ends differ by this factor or more is no finding."""
-FEW = 5
-"""A position that rests on fewer effective queries than this is thin."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How well one position is known.
+    """How well one position is known in one context.
 
     Attributes:
         position: the position.
-        state: `unlinked` to the anchor; `wide`, an interval that spans `UNKNOWN` or more; `thin`, fewer than `FEW`
-            effective queries; `rough`, an interval that spans `ROUGH` or more; or `good`.
-        propensity: the estimate; None where there is none.
+        state: `unlinked` to the anchor, so that there is no number; `unsupported` by the data in this context; `wide`,
+            an interval that tells nothing (`model.cannot_tell`); `thin`, resting on few effective queries; `rough`, an
+            interval that spans `ROUGH` or more; or `good`.
+        propensity: the estimate; None where there is none that could be shown.
         lower: lower end of its interval; None without one.
         upper: upper end, likewise.
+        note: what the model says of the number, see `Prediction.notes`.
     """
 
     position: int
@@ -40,23 +38,22 @@ class Standing:
     propensity: float | None
     lower: float | None
     upper: float | None
+    note: str | None = None
 
     @property
     def factor(self) -> float:
         """The factor that the interval spans; infinite without one."""
-        if self.lower is None or self.upper is None or not self.lower:
-            return float("inf")
-        return self.upper / self.lower
+        return self.upper / self.lower if self.lower and self.upper else float("inf")
 
 
 def standings(
     model: Propensities, x: NDArray[np.float64] | None = None, *, level: float = 0.95
-) -> tuple[Standing, ...]:
-    """Return how well every position but the anchor is known.
+) -> list[tuple[Standing, ...]]:
+    """Return how well every position but the anchor is known, for every context.
 
     Args:
         model: the model.
-        x: the encoded context, [1, d]; the typical one by default.
+        x: encoded contexts, [n, d]; the typical one alone by default.
         level: level of the intervals.
 
     Example:
@@ -65,34 +62,33 @@ def standings(
         >>> b = np.log([0.5, 0.2])
         >>> draws = b + np.array([[-0.1, -2.0], [0.0, 0.0], [0.1, 2.0]])
         >>> model = Propensities(curve, {"b": b}, None, (1, 2, 3, 4), draws, "bootstrap")
-        >>> [(own.position, own.state) for own in standings(model)]
+        >>> [(own.position, own.state) for own in standings(model)[0]]
         [(2, 'good'), (3, 'wide'), (4, 'unlinked')]
     """
     predicted = model.predict_encoded(typical_context(model) if x is None else x, level=level)
-    queries = _effective_queries(model)
-    found = []
-    for i, k in enumerate(model.shown):
-        if k == model.curve.anchor:
-            continue
-        numbers = [float(part[0, i]) for part in (predicted.propensity, predicted.lower, predicted.upper)]
-        told = [number if np.isfinite(number) else None for number in numbers]
-        own = Standing(k, "good", *told)
-        found.append(Standing(k, _state(own, queries.get(k)), *told))
-    return tuple(found)
+    notes, queries = predicted.notes(), predicted.queries or (None,) * len(model.shown)
+    rows = []
+    for row in range(len(predicted.propensity)):
+        found = []
+        for i, k in enumerate(model.shown):
+            if k == model.curve.anchor:
+                continue
+            numbers = [float(part[row, i]) for part in (predicted.propensity, predicted.lower, predicted.upper)]
+            p, lower, upper = (number if np.isfinite(number) else None for number in numbers)
+            supported = bool(predicted.supported[row, i])
+            state = _state(p, lower, upper, supported, queries[i])
+            found.append(Standing(k, state, p if supported else None, lower, upper, notes[row, i]))
+        rows.append(tuple(found))
+    return rows
 
 
-def _state(own: Standing, queries: float | None) -> State:
-    if own.propensity is None:
-        return "unlinked"
-    if own.factor >= UNKNOWN:
+def _state(p: float | None, lower: float | None, upper: float | None, supported: bool, queries: float | None) -> State:
+    if p is None or not supported:
+        return "unlinked" if p is None else "unsupported"
+    if lower is not None and upper is not None and bool(cannot_tell(lower, upper)):
         return "wide"
-    if queries is not None and queries < FEW:
+    if rests_on_few(queries):
         return "thin"
-    return "rough" if own.factor >= ROUGH else "good"
-
-
-def _effective_queries(model: Propensities) -> dict[int, float]:
-    """Return how many queries of equal weight the positions rest on, as far as the model tells."""
-    clustered = model.info.get("clustered")
-    told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
-    return dict(zip(model.curve.positions, told or (), strict=False))
+    if lower is None or upper is None:
+        return "good"
+    return "rough" if upper >= ROUGH * lower else "good"

@@ -2,13 +2,13 @@
 
 | word | means |
 |---|---|
-| trustworthy | every position is known to a factor of two, and every check that can find a bias was made and found none |
+| trustworthy | every position is known to a factor of two, every check that can find a bias was made and found none |
 | with care | the numbers hold within the limits that are named |
 | cannot tell | they may not be used before what is named is done |
 
-Nothing is averaged: the worst reason gives the word. A check that was not made counts against the model, because
-silence is no evidence; one that is made counts at the level .05 divided by the number of such checks, so that a log
-without any bias keeps its good word 95 times in 100.
+Nothing is averaged: the worst reason gives the word. Silence is no evidence: a check that was not made counts against
+the model, and so does one that could hardly have seen a bias of a size that matters (`reasons`). What checks find
+counts at the level .05 divided by their number, so that they cost a log without bias its good word 5 times in 100.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
+from clickharvest.model.support import FEW, SPAN
+from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
-from clickharvest.report.standing import FEW, ROUGH, State, standings
+from clickharvest.report.standing import ROUGH, Standing, State, standings
+from clickharvest.report.values import column_values
 from clickharvest.words import count, spell_positions
 
 NORMAL = 1.96
 """Standard errors to either side of the estimate in a 95 % interval."""
+MOST_CONTEXTS = 60
+"""Contexts that are looked at, each one value away from the typical one."""
 FAILED = ("ran out of iterations", "failed")
 """How the status of a fit begins whose parameters cannot be used."""
 
@@ -73,7 +79,7 @@ def judge(model: Propensities, grounds: Grounds | None = None, *, level: float =
         first, *others = reasons
         return Verdict(first.word, first.why, first.advice, tuple(others))
     made = [finding for finding in (*(grounds.findings or ()), *grounds.checks) if finding.status != "blocking"]
-    span = max(own.factor for own in standings(model, level=level))
+    span = max(own.factor for row in standings(model, level=level) for own in row)
     return Verdict(
         "trustworthy",
         f"Every position is known to a factor of {span:.2g} or better, and none of the {len(made)} checks speaks "
@@ -97,6 +103,7 @@ def _reasons(model: Propensities, grounds: Grounds, level: float) -> Iterator[Re
     yield from _of_fit(model)
     if model.draws is not None:
         yield from _of_positions(model, level)
+        yield from _of_contexts(model, level)
     if grounds.findings is None:
         yield Reason(
             "with care",
@@ -110,7 +117,7 @@ def _reasons(model: Propensities, grounds: Grounds, level: float) -> Iterator[Re
             "Give the log that the model was fitted on, or fit it again on this one.",
         )
     yield from check_reasons(model, grounds)
-    yield from silence_reasons(grounds)
+    yield from silence_reasons(model, grounds)
     if grounds.moved is not None and grounds.moved > 1:
         yield Reason(
             "with care",
@@ -146,7 +153,7 @@ def _of_fit(model: Propensities) -> Iterator[Reason]:
 
 def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     """Yield what is unknown, rests on few queries, or is known roughly, position by position."""
-    anchor, found = int(model.curve.anchor), standings(model, level=level)
+    anchor, found = int(model.curve.anchor), standings(model, level=level)[0]
     held: dict[State, list[int]] = {s: [own.position for own in found if own.state == s] for s in get_args(State)}
     usable = sorted([anchor, *held["rough"], *held["good"]])
     use = f"Use it for weights at {_named(usable)} alone" if len(usable) > 1 else "Do not use it for weights"
@@ -154,8 +161,8 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     if held["wide"]:
         yield Reason(
             word,
-            f"At {_named(held['wide'])} the interval spans a factor of ten or more, so the log cannot tell how often "
-            "people look there.",
+            f"At {_named(held['wide'])} the interval spans a factor of {SPAN:g} or more, so the log cannot tell how "
+            "often people look there.",
             f"{use}, and {_swap(model, held['wide'][0])}.",
         )
     if held["thin"]:
@@ -165,21 +172,62 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
             "another way.",
             f"{use}, until the log has more queries.",
         )
-    if held["unlinked"]:
-        yield Reason(
-            word,
-            f"Nothing in the log compares {_named(held['unlinked'])} with position {anchor}.",
-            f"{use}, and {_swap(model, held['unlinked'][0])}.",
-        )
+    absent: tuple[tuple[State, str], ...] = (("unlinked", ""), ("unsupported", " for a typical query"))
+    for state, who in absent:
+        if unknown := held[state]:
+            yield Reason(
+                word,
+                f"Nothing in the log compares {_named(unknown)} with position {anchor}{who}.",
+                f"{use}, and {_swap(model, unknown[0])}.",
+            )
     if held["rough"]:
         widest = max(own.factor for own in found if own.state == "rough")
         more = float(np.ceil((np.log(widest) / np.log(ROUGH)) ** 2))
         yield Reason(
             "with care",
-            f"At {_named(held['rough'])} the interval spans a factor of up to {widest:.2g}: the fall is clear, its size "
-            "is not.",
+            f"At {_named(held['rough'])} examination is known to a factor of up to {widest:.2g} only.",
             f"Collect about {more:,.0f} times as many clicks, or {_swap(model, held['rough'][-1])}.",
         )
+
+
+def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
+    """Yield the kinds of queries whose curve is known worse than that of a typical query."""
+    names, rows = [], []
+    for column in column_values(model):
+        for choice in column.choices:
+            if choice.share > 0 and not (column.range and choice is column.choices[1]):
+                x = typical_context(model)
+                x[:, column.features] = choice.features
+                names.append(queries(column, choice))
+                rows.append(x)
+    if not rows:
+        return
+    typical = {own.position: own.state for own in standings(model, level=level)[0]}
+    found = standings(model, np.concatenate(rows[:MOST_CONTEXTS]), level=level)
+    for state, told in (
+        ("unsupported", "nothing in the log compares {where} with the anchor"),
+        ("wide", f"the interval at {{where}} spans a factor of {SPAN:g} or more"),
+        ("rough", "examination at {where} is known to a factor of up to {factor:.2g} only"),
+    ):
+        worse = [
+            (name, own)
+            for name, row in zip(names, found, strict=False)
+            if (own := [each for each in row if each.state == state and _is_worse(state, typical[each.position])])
+        ]
+        if worse:
+            yield _worse(worse, told)
+
+
+def _is_worse(state: State, other: State) -> bool:
+    return get_args(State).index(state) < get_args(State).index(other)
+
+
+def _worse(worse: Sequence[tuple[str, Sequence[Standing]]], told: str) -> Reason:
+    name, own = max(worse, key=lambda each: len(each[1]))
+    where = _named([each.position for each in own])
+    what = told.format(where=where, factor=max(each.factor for each in own))
+    more = f", and {len(worse) - 1} more kinds of queries are like that" if len(worse) > 1 else ""
+    return Reason("with care", f"For {name}, {what}{more}.", f"Collect more {name}, or use the curve for others alone.")
 
 
 def _named(positions: Sequence[int]) -> str:

@@ -13,6 +13,8 @@ class Model {
     this.positions = packed.positions;
     this.shown = packed.shown;
     this.z = packed.z;
+    this.span = packed.span;
+    this.few = packed.few;
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -31,7 +33,8 @@ class Model {
     return values;
   }
 
-  /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate. */
+  /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate.
+     wide: whether the interval tells nothing; note: what to know of the number. */
   predict(x) {
     this.program.begin(x);
     const logP = this.program.run(this.params).slice(),
@@ -39,13 +42,27 @@ class Model {
     return this.shown.map((k) => {
       const i = this.positions.indexOf(k),
         margin = sd && i >= 0 ? this.z * sd[i] : null;
-      return {
-        k,
-        p: i >= 0 ? Math.exp(logP[i]) : null,
-        lower: margin === null ? null : Math.exp(logP[i] - margin),
-        upper: margin === null ? null : Math.exp(logP[i] + margin),
-      };
+      const lower = margin === null ? null : Math.exp(logP[i] - margin),
+        upper = margin === null ? null : Math.exp(logP[i] + margin);
+      const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
+      const note = wide
+        ? `cannot tell: the interval spans a factor of ${this.span} or more`
+        : i < 0
+          ? "no estimate"
+          : (this.few[k] ?? null);
+      return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
     });
+  }
+
+  /* The same for chosen values, without what their columns' data do not support: {features, doubts: [{why, at}]}. */
+  predictSupported(x, choices) {
+    const points = this.predict(x),
+      doubts = choices.flatMap((choice) => choice.doubts);
+    for (const point of points) {
+      const found = point.p !== null && doubts.find((doubt) => doubt.at.includes(point.k));
+      if (found) Object.assign(point, { p: null, lower: null, upper: null, wide: false, note: `not supported: ${found.why}` });
+    }
+    return points;
   }
 
   /* The standard deviation of log p_k over the draws, [K], in the context that the program has begun with. */
