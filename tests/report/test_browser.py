@@ -189,11 +189,13 @@ def test_segments_follow_their_menu(browser: Browser, tmp_path: Path) -> None:
     )
     choose(page, "pays", "no")
     rows = read_csv(page, "segments")
-    assert list(dict.fromkeys(row["curve"] for row in rows)) == ["device = phone", "device = desk", "device = watch"]
+    assert list(dict.fromkeys(row["curve"] for row in rows)) == [
+        f"queries with device {name}" for name in ("phone", "desk", "watch")
+    ]
     own = {"device": ["desk"], "pays": [False], "width": [3.5]}
     part = model.encoder.parts[1] if model.encoder else None
     assert part is not None
-    assert_equal([row for row in rows if row["curve"] == "device = desk"], model, own | {"age": [part.mean]})
+    assert_equal([row for row in rows if row["curve"] == "queries with device desk"], model, own | {"age": [part.mean]})
     page.close()
 
 

@@ -38,7 +38,7 @@ from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
 ROLES = ("--query", "search term", "--doc", "sku", "--position", "rank", "--click", "clicked")
-SECTIONS = ["answer", "curves", "log-tells", "checks", "comparison", "use", "settings"]
+SECTIONS = ["verdict", "answer", "curves", "segments", "checks", "log-tells", "sensitivity", "use", "settings"]
 
 
 class Page(HTMLParser):
@@ -258,7 +258,7 @@ def test_another_log_is_called_another(folder: Path) -> None:
     other = gather_evidence(read_log(table, context=["device"]), model)
     write_report(folder / "other.html", model, other)
     text = Page((folder / "other.html").read_text()).text
-    assert "Take care: the log given here is not the data" in text
+    assert "The log given here is not the data that the model was fitted on" in text
     assert other.same_data is False
 
 
@@ -267,7 +267,7 @@ def test_without_a_log_the_page_says_how_to_fill_it(folder: Path, capsys: pytest
     assert "add --log" in capsys.readouterr().out
     page = Page((folder / "alone.html").read_text())
     assert page.ids == SECTIONS
-    assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 4
+    assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 3
     assert page.data["diagnosis"] is None
     assert "Q3 & Q4" in page.text
     assert "Transitivity".lower() in page.text  # the checks that fit kept in the model
@@ -277,7 +277,7 @@ def test_a_pbm_has_one_curve(folder: Path) -> None:
     model = Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.5, 0.2])}, None, (1, 2, 3, 4))
     write_report(folder / "pbm.html", model)
     page = Page((folder / "pbm.html").read_text())
-    assert "Every context gets this one curve" in page.text
+    assert "All queries get this one curve" in page.text
     assert "No estimate at position 3" in page.text
     assert 'id="controls"' not in (folder / "pbm.html").read_text()
 

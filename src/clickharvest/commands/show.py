@@ -16,6 +16,12 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
     """
     from clickharvest.model.propensities import load_propensities
     from clickharvest.model.summary import describe_model, origin
+    from clickharvest.report.verdict import judge
 
     loaded = load_propensities(model)
-    print(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
+    verdict = judge(loaded)
+    if as_json:
+        told = {"word": verdict.word, "why": verdict.why, "advice": verdict.advice}
+        print(json.dumps(describe_model(loaded) | {"verdict": told}, indent=2))
+        return
+    print(f"{loaded}\n\n{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n{origin(loaded)}")

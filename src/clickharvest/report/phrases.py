@@ -13,6 +13,7 @@ PARTS = {
     1 / 6: "a sixth",
     0.2: "a fifth",
     0.25: "a quarter",
+    0.3: "three tenths",
     1 / 3: "a third",
     0.4: "two fifths",
     0.5: "half",
@@ -59,7 +60,7 @@ def _rounded(number: float) -> float:
     """Return a number from 1 with the digits that people round to."""
     if number < 3:
         return round(number, 1)
-    step = 10 ** (len(str(int(number))) - 1)
+    step = 10 ** (len(str(int(number))) - 1) / 2
     return round(number / step) * step if number >= 20 else round(number)
 
 

@@ -107,8 +107,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
     if name == "transitivity":
         return Reason(
             "with care",
-            "Different pairs of positions tell different stories: more than position and the known contexts decides what "
-            "people look at.",
+            "Different pairs of positions tell different stories: more than position and context decides what people "
+            "look at.",
             "Name what differs between pages (device, layout, kind of page) with --context, or fit page types apart.",
         )
     if name.startswith("ranker and "):

@@ -88,7 +88,8 @@ def penalty_moves(model: Propensities, interventions: Interventions, *, level: f
 
 def _some(x: Array) -> Array:
     """Return evenly spaced rows."""
-    return x[np.linspace(0, len(x) - 1, min(MOST_CONTEXTS, len(x))).astype(int)]
+    some: Array = x[np.linspace(0, len(x) - 1, min(MOST_CONTEXTS, len(x))).astype(int)]
+    return some
 
 
 def _refits(model: Propensities, sample: Sample) -> dict[float, Array]:

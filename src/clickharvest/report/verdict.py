@@ -53,6 +53,9 @@ class Verdict:
     advice: str
     also: tuple[Reason, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.word}. {self.why} {self.advice}"
+
 
 def judge(model: Propensities, grounds: Grounds | None = None, *, level: float = 0.95) -> Verdict:
     """Return the verdict on a model: the worst of the reasons against it, or that there is none.
@@ -71,7 +74,7 @@ def judge(model: Propensities, grounds: Grounds | None = None, *, level: float =
         >>> model = Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), draws, "bootstrap")
         >>> verdict = judge(model)
         >>> verdict.word, verdict.why
-        ('with care', 'The log behind the model was not looked at here, so nobody knows whether its clicks mislead.')
+        ('with care', 'Whether the log misleads, by drift or clicks that end the search, was not tested here.')
     """
     grounds = Grounds(checks=kept_checks(model)) if grounds is None else grounds
     reasons = sorted(_reasons(model, grounds, level), key=lambda reason: -get_args(Word).index(reason.word))
@@ -107,8 +110,8 @@ def _reasons(model: Propensities, grounds: Grounds, level: float) -> Iterator[Re
     if grounds.findings is None:
         yield Reason(
             "with care",
-            "The log behind the model was not looked at here, so nobody knows whether its clicks mislead.",
-            "Make this report with the log (clickharvest report MODEL --log LOG).",
+            "Whether the log misleads, by drift or clicks that end the search, was not tested here.",
+            "Run clickharvest report MODEL --log LOG, which tests the log.",
         )
     elif grounds.same_data is False:
         yield Reason(
