@@ -23,6 +23,7 @@ from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
 from command_line import run
 
@@ -134,6 +135,32 @@ def test_a_model_without_context_needs_none(duckdb_engine: DuckDBEngine) -> None
     assert (weights.report.clip, weights.report.clipped_clicks, weights.report.clip_share) == (None, 0, 0.0)
     assert weights.report.effective_share == pytest.approx(weights.report.effective_clicks / 5)
     assert (weights.report.largest_weight, weights.report.scale) == (pytest.approx(5.0), 1.0)
+
+
+def test_contexts_that_the_model_does_not_speak_of_are_told(duckdb_engine: DuckDBEngine) -> None:
+    encoder = ContextEncoder.fit({"device": ["desk", "desk", "phone"]})
+    curve = make_curve("constant", (1, 2), 1, len(encoder.feature_names))
+    support = Support((ColumnSupport(((1, 2), (1,))),), (None, 9.0))
+    model = Propensities(curve, {"b": np.log([0.5])}, encoder, (1, 2), support=support)
+    device = ["desk", "desk", "desk", "phone", "phone", "phone", "tv", "tv", "tv"]
+    table = pa.table({"query": ["q"] * 9, "doc": range(9), "position": [1, 2, 3] * 3, "click": [1] * 8 + [0]})
+    log = read_log(table.append_column("device", pa.array(device)), context=["device"], engine=duckdb_engine)
+    weights = weigh(log, model)
+    rows = rows_of(log, weights.table, "doc")
+    assert [row["propensity_supported"] for row in rows] == [True, True, False, True] + [False] * 5
+    # The number of the curve stays, so that every weight has something to stand on.
+    assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 2] * 3)
+    report = weights.report
+    assert (report.unsupported_rows, report.unsupported_clicks) == (3, 2)
+    assert (report.unsupported_context_rows, report.unsupported_context_clicks) == (3, 3)
+    never, unlinked = "device: a value that training never had", "device: clicks with this value do not link"
+    assert report.unsupported_contexts[never] == 2
+    told = str(report).splitlines()
+    assert told[-3] == (
+        "Contexts that are not supported (rows: 3, clicks: 3): the number is what the curve makes of others."
+    )
+    assert any(line.startswith(f"  {unlinked}") and line.endswith(": 1 row") for line in told[-2:])
+    assert json.loads(json.dumps(report.to_dict()))["unsupported_contexts"][never] == 2
 
 
 def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEngine) -> None:

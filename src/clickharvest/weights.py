@@ -181,7 +181,7 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
     p, own, why = _score(propensities, position, contexts)
     # A cell counts once: its position comes first.
-    doubted = own & (why != None)  # noqa: E711
+    doubted = own & (why != "")
     threshold = choose_clip(p, clicks) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
     if not np.isfinite(weight).all():
@@ -335,7 +335,7 @@ def _score(
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
     shown = np.searchsorted(propensities.shown, known)[column]
     p = np.empty(len(position))
-    why = np.full(len(position), None, dtype=object)
+    why = np.full(len(position), "", dtype=object)
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
         x, lacking = np.zeros((len(position[part]), 0)), None

@@ -400,7 +400,11 @@ def test_command_prints_rows_and_json(tmp_path: Path, capsys: pytest.CaptureFixt
     show(model, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["context"] == {"device": "categorical", "age": "numeric", "pays": "boolean"}
-    assert told["typical_context"][1] == {"position": 3, "propensity": 1, "lower": 1, "upper": 1, "supported": True}
+    assert told["typical_context"][1] == {
+        "position": 3, "propensity": 1, "lower": 1, "upper": 1,
+        "supported": True, "cannot_tell": False, "queries": None, "note": None,
+    }  # fmt: skip
+    assert told["support"] is None
 
 
 def test_command_refuses_in_one_line(tmp_path: Path) -> None:

@@ -82,7 +82,14 @@ def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:
 def test_round_words_are_near_the_number(ratio: float) -> None:
     words = likely(ratio)
     parts = {"a tenth": 0.1, "an eighth": 0.125, "a sixth": 1 / 6, "a fifth": 0.2, "a quarter": 0.25, "a third": 1 / 3}
-    parts |= {"three tenths": 0.3, "two fifths": 0.4, "half": 0.5, "three fifths": 0.6, "two thirds": 2 / 3, "three quarters": 0.75}
+    parts |= {
+        "three tenths": 0.3,
+        "two fifths": 0.4,
+        "half": 0.5,
+        "three fifths": 0.6,
+        "two thirds": 2 / 3,
+        "three quarters": 0.75,
+    }
     parts |= {"four fifths": 0.8, "nine tenths": 0.9, "as likely": 1.0}
     if number := re.search(r"[\d.,]+", words):
         value = float(number[0].replace(",", ""))

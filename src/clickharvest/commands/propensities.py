@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,14 +46,17 @@ def propensities(
     """Write the propensities of contexts, one row per context and position.
 
     Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
-    model's anchor.
+    model's anchor. Where supported is false the data of the model do not speak of that context at that position: there
+    is no interval, and no number either if nothing links the position. --json says why, as note.
 
     Example:
 
       clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
+    from clickharvest.model.cautions import few_queries, gaps
+    from clickharvest.model.prediction import TELLS_NOTHING
     from clickharvest.model.propensities import load_propensities
-    from clickharvest.model.summary import gaps
+    from clickharvest.model.support import WOULD_HELP
 
     loaded = load_propensities(model)
     if output is not None and output.suffix.lower() not in ENDINGS:
@@ -64,22 +68,28 @@ def propensities(
     options: dict[str, Any] = {"level": level, "simultaneous": simultaneous}
     about = {"anchor": loaded.curve.anchor, "intervals": loaded.draws_kind, **options}
     if output is not None:
-        _write(loaded, rows, output, options, about)
+        doubts = _write(loaded, rows, output, options, about)
         n = 1 if rows is None else rows.num_rows
         counts = {"rows": n * len(loaded.shown), "contexts": n, "positions": len(loaded.shown)}
         if as_json:
-            print(json.dumps({"file": str(output), **counts, "unsupported": list(loaded.unsupported), **about}))
+            unsupported = {"unsupported": list(loaded.unsupported), "doubts": doubts}
+            print(json.dumps({"file": str(output), **counts, **unsupported, **about}))
             return
         told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), 'position')}"
         print(f"{told}: {output}")
     elif as_json:
-        scored = loaded.predict(rows, **options).to_arrow(rows)
-        records = [{name: _plain(value) for name, value in row.items()} for row in scored.to_pylist()]
+        predicted = loaded.predict(rows, **options)
+        records = [{name: _plain(value) for name, value in row.items()} for row in predicted.to_arrow(rows).to_pylist()]
+        for record, note in zip(records, predicted.notes().ravel(), strict=True):
+            record.setdefault("note", note)  # contexts may have a column of this name, which is the user's
         print(json.dumps({**about, "rows": records}, default=str))
         return
     else:
-        _print_rows(loaded, rows, options)
-    for sentence in (gaps(loaded), "" if loaded.draws is not None else "No intervals: the model was fitted without."):
+        doubts = _print_rows(loaded, rows, options)
+    for why, n in doubts.items():
+        print(f"{count(n, 'row')}: {why}{f'; {WOULD_HELP}' if why == TELLS_NOTHING else ''}.")
+    without = "" if loaded.draws is not None else "No intervals: the model was fitted without."
+    for sentence in (gaps(loaded), few_queries(loaded), without):
         if sentence:
             print(sentence)
 
@@ -103,8 +113,8 @@ def _write(
     output: Path,
     options: dict[str, Any],
     about: dict[str, Any],
-) -> None:
-    """Score and write part by part, so that memory holds one part's result at a time."""
+) -> Counter[str]:
+    """Score and write part by part, so that memory holds one part's result at a time; return rows to doubt, by why."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -112,11 +122,14 @@ def _write(
     writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
     n = 1 if contexts is None else contexts.num_rows
     metadata = {"clickharvest": json.dumps({"what": "propensities", **about})}
+    doubts: Counter[str] = Counter()
     with atomic_path(output) as partial, show_progress("Scoring") as update, ExitStack() as stack:
         writer: Any = None
         for begin in range(0, max(n, 1), ROWS_AT_ONCE):
             part = None if contexts is None else contexts.slice(begin, ROWS_AT_ONCE)
-            scored = model.predict(part, **options).to_arrow(part).replace_schema_metadata(metadata)
+            predicted = model.predict(part, **options)
+            doubts.update(predicted.count_doubts())
+            scored = predicted.to_arrow(part).replace_schema_metadata(metadata)
             try:
                 if writer is None:
                     writer = stack.enter_context(writers[output.suffix.lower()](partial, scored.schema))
@@ -124,9 +137,11 @@ def _write(
             except (pa.ArrowException, OSError) as error:
                 raise InputError(f"cannot write {output}: {first_line(error)}") from error
             update(min(n, begin + ROWS_AT_ONCE) / max(n, 1))
+    return doubts
 
 
-def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> None:
+def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> Counter[str]:
+    """Print the first rows; return those of them to doubt, by why."""
     from rich.table import Table
 
     from clickharvest.commands.terminal import screen
@@ -135,17 +150,21 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
     n = 1 if contexts is None else contexts.num_rows
     first = None if contexts is None else contexts.slice(0, math.ceil(MOST_ROWS / len(model.shown)))
     columns = [] if model.encoder is None else list(model.encoder.columns[:MOST_COLUMNS])
-    scored = model.predict(first, **options).to_arrow(first).select([*columns, *RESULTS])
+    predicted = model.predict(first, **options)
+    scored = predicted.to_arrow(first).select([*columns, *RESULTS])
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in scored.column_names:
         table.add_column(clean_text(name, 16), justify="right")
     # One page with all its positions may be longer than the limit, and is worth showing whole where it stands alone.
     shown = scored if n == 1 else scored.slice(0, MOST_ROWS)
-    for row in shown.to_pylist():
-        table.add_row(*(_cell(value) for value in row.values()))
+    for row, untold in zip(shown.to_pylist(), predicted.cannot_tell.ravel().tolist(), strict=False):
+        hidden = dict.fromkeys(("propensity", "lower", "upper"), "?") if untold else {}
+        table.add_row(*(_cell(value) for value in (row | hidden).values()))
     screen().print(table)
     if (more := n * len(model.shown) - shown.num_rows) > 0:
         print(f"… {more:,} more rows: write them all with -o propensities.parquet")
+    why = predicted.count_doubts()
+    return Counter(note for note in predicted.notes().ravel()[: shown.num_rows] if note in why)
 
 
 def _cell(value: Any) -> str:

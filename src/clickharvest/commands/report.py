@@ -92,8 +92,8 @@ def report(
     )
     verdict = judge(loaded, evidence.grounds if evidence else None, level=level)
     if as_json:
-        told = {"word": verdict.word, "why": verdict.why, "advice": verdict.advice}
-        print(json.dumps({"file": str(output), "bytes": size, "log": log.source or None, "verdict": told}))
+        told = {"file": str(output), "bytes": size, "log": log.source or None, "verdict": verdict.to_dict()}
+        print(json.dumps(told))
         return
     screen().print(f"Verdict: {verdict}")
     print(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")

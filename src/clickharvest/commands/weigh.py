@@ -71,7 +71,8 @@ def weigh(
 
     Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
     propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. The
-    context columns are those of the model. A position without an estimate gets that of the last one above that has it.
+    context columns are those of the model. A position without an estimate gets that of the last one above that has it;
+    propensity_supported is false there, and where the data of the model do not speak of the context.
 
     Example:
 

@@ -1,3 +1,4 @@
+from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder
 from .curves import CURVES as CURVES

@@ -32,7 +32,9 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     Input `x`, float [n, d]: the encoded features, as `ContextEncoder.transform` makes them ([n, 0] without context).
     Output `propensity`, float [n, K]: p_k(x) / p_anchor(x) at the supported positions. In between it computes in
     double precision, so that the result is that of `Propensities.predict` to float precision.
-    The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`.
+    The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`, and
+    `support`, what `Support.to_dict` returns: the file itself gives a number for any x and cannot tell which contexts
+    the data speak of.
 
     Args:
         propensities: the model.
@@ -80,6 +82,7 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
         "feature_names": list(features),
         "curve": curve.spec,
         "clickharvest": __version__,
+        "support": None if propensities.support is None else propensities.support.to_dict(),
     }
     onnx.helper.set_model_props(model, {key: json.dumps(value) for key, value in about.items()})
     onnx.checker.check_model(model, full_check=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RESULTS = ("position", "propensity", "lower", "upper", "supported")
 """The columns a prediction adds to those of its contexts."""
 
+TELLS_NOTHING = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
+
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -69,10 +71,19 @@ class Prediction:
         for k, queries in enumerate(self.queries or ()):
             if queries is not None and rests_on_few(queries):
                 told[:, k] = spell_queries(queries)
-        told[self.cannot_tell] = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
+        told[self.cannot_tell] = TELLS_NOTHING
         for doubt in reversed(self.doubts):
             told[np.broadcast_to(doubt.where, told.shape)] = doubt.why
         return told
+
+    def count_doubts(self) -> dict[str, int]:
+        """Return how many of the numbers are not supported or tell nothing, by the words of `notes`."""
+        left = np.isfinite(self.propensity)
+        counts = {}
+        for doubt in (*self.doubts, Doubt(TELLS_NOTHING, self.cannot_tell)):
+            counts[doubt.why] = int(np.count_nonzero(left & doubt.where))
+            left &= ~doubt.where
+        return {why: n for why, n in counts.items() if n}
 
     def to_arrow(self, contexts: Table | None = None) -> pa.Table:
         """Return one row per context row and position.

@@ -27,7 +27,7 @@ from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import summarise
-from clickharvest.model.support import Doubt, Mask, Support, supported_by
+from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
 from clickharvest.words import clean_text, first_line
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ NORMALS = 4_000
 """Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
+BLIND = ("bootstrap", "sandwich")
+"""Intervals that see no variance in what a single query tells: where few queries tell all, they are far too narrow."""
 LARGEST = 1e6
 """Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
 more is damage, or a forgery."""
@@ -156,6 +158,9 @@ class Propensities:
             found = (Doubt(f"nothing links this position to position {self.curve.anchor}", unlinked[None]),)
         if self.support is None:
             return found
+        few = np.array([rests_on_few(queries) for queries in self._queries()])
+        if few.any() and self.draws_kind in BLIND:
+            found += (Doubt(f"rests on too few queries for {self.draws_kind} intervals", few[None]),)
         return found + self.support.doubts(self.encoder, x, self.shown, lacking)
 
     def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:
@@ -214,7 +219,7 @@ class Propensities:
         tensors: dict[str, NDArray[Any]] = {f"params/{name}": value for name, value in self.params.items()}
         if self.draws is not None:
             tensors["draws"] = self.draws
-        header = {
+        header: dict[str, Any] = {
             "curve": self.curve.spec,
             "positions": [int(k) for k in self.curve.positions],
             "anchor": int(self.curve.anchor),
@@ -224,8 +229,9 @@ class Propensities:
             "draws_kind": self.draws_kind,
             "info": self.info,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
-            "support": None if self.support is None else self.support.to_dict(),
         }
+        if self.support is not None:
+            header["support"] = self.support.to_dict()
         write_file(Path(path), header, tensors)
 
 

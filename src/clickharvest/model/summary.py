@@ -10,11 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.cautions import tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
+from clickharvest.words import clean_text, count
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -47,6 +49,8 @@ class _Model(Protocol):
     def info(self) -> Mapping[str, Any]: ...
     @property
     def provenance(self) -> Provenance | None: ...
+    @property
+    def support(self) -> Support | None: ...
     def predict_encoded(self, x: Any) -> Prediction: ...
 
 
@@ -71,22 +75,14 @@ def summarise(model: _Model) -> str:
     """
     info = model.info
     parts = [_title(model), _fitted(info), _selection(info.get("selection"))]
-    typical = model.predict_encoded(typical_context(model))
+    varied = _varied_contexts(model)
+    predicted = model.predict_encoded(np.concatenate([typical_context(model), *(x for _, x in varied[:MOST_CONTEXTS])]))
     where = "Propensity relative to position " + str(model.curve.anchor)
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
-    parts += [_wrap(where + ":"), _positions(model, typical), _contexts(model)]
-    parts.append(_wrap(gaps(model)))
+    parts += [_wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
+    parts += [_wrap(sentence) for sentence in tell_cautions(model, predicted)]
     return "\n\n".join(part for part in parts if part)
-
-
-def gaps(model: _Model) -> str:
-    """Return a sentence on the positions without an estimate; nothing where all have one."""
-    if not model.unsupported:
-        return ""
-    several = len(model.unsupported) > 1
-    which = f"position{'s' if several else ''} {spell_positions(model.unsupported)}"
-    return f"No estimate at {which}: nothing links {'them' if several else 'it'} to position {model.curve.anchor}."
 
 
 def origin(model: _Model) -> str:
@@ -129,6 +125,8 @@ def describe_model(model: _Model) -> dict[str, Any]:
         "draws": 0 if model.draws is None else len(model.draws),
         "parameters": {name: value.tolist() for name, value in model.params.items()},
         "typical_context": prediction_records(typical),
+        "support": None if model.support is None else model.support.to_dict(),
+        "cautions": tell_cautions(model, typical),
         "info": dict(model.info),
         "provenance": None if model.provenance is None else model.provenance.to_dict(),
     }
@@ -141,6 +139,9 @@ def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
             "position": position,
             **{name: _finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
             "supported": bool(prediction.supported[0, i]),
+            "cannot_tell": bool(prediction.cannot_tell[0, i]),
+            "queries": None if prediction.queries is None else prediction.queries[i],
+            "note": prediction.notes()[0, i],
         }
         for i, position in enumerate(prediction.positions)
     ]
@@ -230,12 +231,17 @@ def _positions(model: _Model, prediction: Prediction) -> str:
     if model.draws is not None:
         header += ["95 % interval"]
     rows = []
-    for record in prediction_records(prediction)[:MOST_POSITIONS]:
-        row = [str(record["position"]), _number(record["propensity"], ".4f")]
+    records = prediction_records(prediction)[:MOST_POSITIONS]
+    for record in records:
+        row = [str(record["position"]), "-" if record["cannot_tell"] else _number(record["propensity"], ".4f")]
         if model.draws is not None:
             ends = [_number(record[end], ".4f") for end in ("lower", "upper")]
-            row.append(f"{ends[0]} to {ends[1]}" if record["supported"] else "-")
+            interval = f"{ends[0]} to {ends[1]}" if record["supported"] else "-"
+            row.append(CANNOT_TELL if record["cannot_tell"] else interval)
         rows.append(row)
+    beside = [_beside(record) for record in records]
+    if any(beside):
+        header, rows = [*header, ""], [[*row, words] for row, words in zip(rows, beside, strict=True)]
     if len(model.shown) > MOST_POSITIONS:
         rows.append([f"… {len(model.shown) - MOST_POSITIONS} more", *[""] * (len(header) - 1)])
     table = _table(header, rows)
@@ -245,31 +251,44 @@ def _positions(model: _Model, prediction: Prediction) -> str:
     return f"{table}\n\nIntervals: {model.draws_kind},{simulated} each position on its own."
 
 
-def _contexts(model: _Model) -> str:
-    """Return a table of contexts that differ from the typical one in one column."""
-    if model.encoder is None:
-        return ""
+def _beside(record: dict[str, Any]) -> str:
+    """Return the words beside an interval."""
+    if record["supported"]:
+        return spell_queries(record["queries"]) if rests_on_few(record["queries"]) else ""
+    return "" if record["propensity"] is None else "not supported"
+
+
+def _varied_contexts(model: _Model) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return contexts x [1, d] that differ from the typical one in one column, with their names."""
     varied: list[tuple[str, NDArray[np.float64]]] = []
     begin = 0
-    for part in model.encoder.parts:
+    for part in () if model.encoder is None else model.encoder.parts:
         for name, value in telling_values(part):
             x = typical_context(model)
             x[:, begin : begin + len(part.features)] = _features(part, value)
             varied.append((name, x))
         begin += len(part.features)
-    kept = varied[:MOST_CONTEXTS]
-    if not kept:
+    return varied
+
+
+def _contexts(model: _Model, prediction: Prediction, varied: list[tuple[str, NDArray[np.float64]]]) -> str:
+    """Return a table of contexts that differ from the typical one, which is the first that was predicted for."""
+    if not varied:
         return ""
-    positions = [k for k in model.curve.positions if k != model.curve.anchor]
-    spread = np.unique(np.linspace(0, len(positions) - 1, min(MOST_COLUMNS, len(positions))).astype(int))
-    columns = [model.curve.positions.index(positions[i]) for i in spread]
-    with np.errstate(over="ignore"):
-        p = np.exp(model.curve.relative(model.params, np.concatenate([x for _, x in kept])))
-    rows = [[name, *(_number(v, ".3f") for v in row[columns])] for (name, _), row in zip(kept, p, strict=True)]
-    if len(varied) > len(kept):
-        rows.append([f"… {len(varied) - len(kept)} more", *[""] * len(columns)])
-    header = ["position", *(str(model.curve.positions[i]) for i in columns)]
-    return f"In contexts that differ from it in one column:\n\n{_table(header, rows, left=1)}"
+    others = [i for i, k in enumerate(model.shown) if k in model.curve.positions and k != model.curve.anchor]
+    spread = np.unique(np.linspace(0, len(others) - 1, min(MOST_COLUMNS, len(others))).astype(int))
+    columns = [others[i] for i in spread]
+    cells = np.array([[_number(p, ".3f") for p in row] for row in prediction.propensity[1:]])
+    cells[~prediction.supported[1:]] = "-"
+    cells[prediction.cannot_tell[1:]] = "?"
+    rows = [[name, *row[columns]] for (name, _), row in zip(varied, cells, strict=False)]
+    signs = {"-": "not supported", "?": CANNOT_TELL}
+    legend = ", ".join(f"{sign} {words}" for sign, words in signs.items() if any(sign in row[1:] for row in rows))
+    if len(varied) > len(rows):
+        rows.append([f"… {len(varied) - len(rows)} more", *[""] * len(columns)])
+    header = ["position", *(str(model.shown[i]) for i in columns)]
+    table = _table(header, rows, left=1)
+    return f"In contexts that differ from it in one column{f' ({legend})' if legend else ''}:\n\n{table}"
 
 
 def telling_values(part: ContextColumn) -> list[tuple[str, Any]]:

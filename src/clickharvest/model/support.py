@@ -40,7 +40,7 @@ FEW = 5
 BEYOND = 0.5
 """How far beyond its reach a number is still supported, in widths of the reach."""
 CANNOT_TELL = "cannot tell"
-WOULD_HELP = "more clicks at these positions would help: a longer log, or a swap experiment that moves results there"
+WOULD_HELP = "more clicks there would help, from a longer log or from a swap experiment that moves results there"
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def value_names(part: ContextColumn) -> tuple[str, ...]:
 def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, Mask]:
     """Return which values contexts have, [n, values], and which have none with a feature of its own, [n].
 
-    A context between two values, such as one that is *yes in 40 %*, has both.
+    A context between no and yes, such as a typical one that is *yes in 40 %*, has the nearer one.
 
     Args:
         part: the column.
@@ -215,7 +215,7 @@ def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, 
         values = np.concatenate([levels, missing], axis=1)
         return values, (block[:, len(part.levels)] != 0) | ~values.any(axis=1)
     there = ~missing.any(axis=1, keepdims=True)
-    own = there if part.kind == "numeric" else there & np.concatenate([block[:, :1] < 1, block[:, :1] > 0], axis=1)
+    own = there if part.kind == "numeric" else there & np.concatenate([block[:, :1] < 0.5, block[:, :1] >= 0.5], axis=1)
     return np.concatenate([own, missing], axis=1), np.zeros(len(block), dtype=bool)
 
 

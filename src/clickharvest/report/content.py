@@ -16,8 +16,9 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
+from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, gaps, spell_counts, typical_context
+from clickharvest.model.summary import UNTOLD, spell_counts, typical_context
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns

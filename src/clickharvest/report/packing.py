@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.model.curves import flatten_params
+from clickharvest.model.prediction import TELLS_NOTHING
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import SPAN, rests_on_few, spell_queries
 from clickharvest.model.trace import trace_curve
@@ -54,6 +55,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "level": level,
         "z": -NormalDist().inv_cdf((1 - level) / 2),
         "span": SPAN,
+        "wide": TELLS_NOTHING,
         "few": _few(model),
     }
 

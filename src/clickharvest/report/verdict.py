@@ -14,7 +14,7 @@ counts at the level .05 divided by their number, so that they cost a log without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -55,6 +55,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{self.word}. {self.why} {self.advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain strings, lists and dicts."""
+        return asdict(self)
 
 
 def judge(model: Propensities, grounds: Grounds | None = None, *, level: float = 0.95) -> Verdict:

@@ -15,6 +15,7 @@ class Model {
     this.z = packed.z;
     this.span = packed.span;
     this.few = packed.few;
+    this.wide = packed.wide;
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -46,7 +47,7 @@ class Model {
         upper = margin === null ? null : Math.exp(logP[i] + margin);
       const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
       const note = wide
-        ? `cannot tell: the interval spans a factor of ${this.span} or more`
+        ? this.wide
         : i < 0
           ? "no estimate"
           : (this.few[k] ?? null);

@@ -1,0 +1,109 @@
+"""What to keep in mind when reading a model's numbers, in sentences: what they do not speak of, or hardly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Curve
+from clickharvest.model.prediction import Prediction
+from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
+from clickharvest.words import clean_text, count, spell_positions
+
+MOST_VALUES = 6
+"""Values of contexts that a sentence names."""
+
+
+class _Model(Protocol):
+    """What these sentences need of `Propensities`."""
+
+    @property
+    def curve(self) -> Curve: ...
+    @property
+    def encoder(self) -> ContextEncoder | None: ...
+    @property
+    def unsupported(self) -> tuple[int, ...]: ...
+    @property
+    def support(self) -> Support | None: ...
+
+
+def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
+    """Return the sentences on a model and what it predicts, most serious first; none where there is nothing to say.
+
+    Example:
+        Position 2 rests on two queries, the interval of position 3 is useless, and nothing links position 4.
+
+        >>> import numpy as np
+        >>> from clickharvest.model.curves import make_curve
+        >>> from clickharvest.model.propensities import Propensities
+        >>> model = Propensities(
+        ...     make_curve("constant", (1, 2, 3), anchor=1, n_features=0), {"b": np.log([0.5, 0.3])}, None,
+        ...     shown=(1, 2, 3, 4), draws=np.array([[-0.8, -9], [-0.6, 9]]), draws_kind="bootstrap",
+        ...     support=Support((), (None, 2.0, 30.0)))
+        >>> for sentence in tell_cautions(model, model.predict()):
+        ...     print(sentence)
+        No estimate at position 4: nothing links it to position 1.
+        Cannot tell at position 3: the interval spans a factor of 10 or more; more clicks there would help, from a \
+longer log or from a swap experiment that moves results there.
+        Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
+    """
+    return [told for told in (gaps(model), undecided(prediction), few_queries(model), unlinked_values(model)) if told]
+
+
+def gaps(model: _Model) -> str:
+    """Return a sentence on the positions without an estimate; nothing where all have one."""
+    if not model.unsupported:
+        return ""
+    it = "them" if len(model.unsupported) > 1 else "it"
+    return f"No estimate at {_spell(model.unsupported)}: nothing links {it} to position {model.curve.anchor}."
+
+
+def undecided(prediction: Prediction) -> str:
+    """Return a sentence on the positions where intervals tell nothing, and what would help; nothing without such."""
+    wide = prediction.cannot_tell
+    where = [k for k, column in zip(prediction.positions, wide.T, strict=True) if column.any()]
+    if not where:
+        return ""
+    contexts = "" if wide[:, wide.any(axis=0)].all() else " in some contexts"
+    return f"Cannot tell{contexts} at {_spell(where)}: the interval spans a factor of {SPAN:g} or more; {WOULD_HELP}."
+
+
+def few_queries(model: _Model) -> str:
+    """Return a sentence on the positions that rest on one to four effective queries; nothing without such."""
+    told = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
+    few = {k: queries for k, queries in told if queries is not None and rests_on_few(queries)}
+    if not few:
+        return ""
+    least, most = (f"{max(end(few.values()), 1):.0f}" for end in (min, max))
+    spelt = f"{least} to {most} queries" if least != most else count(int(least), "query", "queries")
+    verb = "rest" if len(few) > 1 else "rests"
+    which = _spell(few)
+    return (
+        f"{which[0].upper()}{which[1:]} {verb} on {spelt}: with fewer than {FEW}, what these have in common looks like "
+        "the position."
+    )
+
+
+def unlinked_values(model: _Model) -> str:
+    """Return a sentence on the values of contexts that are unsupported at some positions; nothing without such."""
+    if model.support is None or model.encoder is None:
+        return ""
+    positions = set(model.curve.positions)
+    found = [
+        f"{clean_text(part.name, 16)} = {clean_text(value, 16)} at {_spell(missing)}"
+        for part, column in zip(model.encoder.parts, model.support.columns, strict=True)
+        for value, linked in zip(value_names(part), column.linked, strict=True)
+        if (missing := positions.difference(linked))
+    ]
+    if not found:
+        return ""
+    more = f"; and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
+    return (
+        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Clicks with that value do not link these positions to "
+        f"position {model.curve.anchor}; the numbers there are what the curve makes of other contexts."
+    )
+
+
+def _spell(positions: Collection[int]) -> str:
+    return f"position{'s' if len(positions) > 1 else ''} {spell_positions(positions)}"

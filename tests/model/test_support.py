@@ -1,0 +1,219 @@
+"""Support worked by hand: what is told of values, numbers and positions, by a model, its file and the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clickharvest.errors import InputError
+from clickharvest.model.cautions import tell_cautions
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.storage import read_file, write_file
+from clickharvest.model.support import ColumnSupport, Support, cannot_tell
+from command_line import run
+
+LOG = {"device": ["phone", "phone", "desk", None], "age": [20.0, 60.0, 40.0, 40.0], "pays": [True, False, True, True]}
+DEVICE = ColumnSupport(((1, 2, 3), (1, 2), (1, 3)))
+AGE = ColumnSupport(((1, 2, 3),), reach=(20.0, 60.0))
+PAYS = ColumnSupport(((), (1, 2, 3)))
+FINE = {"device": "phone", "age": 40, "pays": True}
+
+
+def a_model(**changes: Any) -> Propensities:
+    """Positions 1 to 3 are linked, 4 is not; position 2 rests on three queries and 3 on hundreds."""
+    encoder = ContextEncoder.fit(LOG)
+    curve = make_curve("linear", (1, 2, 3), 1, len(encoder.feature_names))
+    params = {"b": np.log([0.5, 0.3]), "W": np.full((len(encoder.feature_names), 2), 0.1)}
+    flat = np.concatenate([params["W"].ravel(), params["b"]])
+    draws = np.stack([flat - 0.01, flat, flat + 0.01])
+    support = Support((DEVICE, AGE, PAYS), (None, 3.2, 300.0))
+    made = Propensities(curve, params, encoder, (1, 2, 3, 4), draws, "clustered", support=support)
+    return replace(made, **changes)
+
+
+def predict(**value: Any) -> Any:
+    return a_model().predict({name: [v] for name, v in (FINE | value).items()})
+
+
+@pytest.mark.parametrize(
+    ("value", "supported", "why"),
+    [
+        ({}, [1, 1, 1, 0], None),
+        ({"device": "desk"}, [1, 1, 0, 0], "device: clicks with this value do not link this position to the anchor"),
+        ({"device": None}, [1, 0, 1, 0], None),
+        ({"device": "tv"}, [0, 0, 0, 0], "device: a value that training never had"),
+        ({"age": 79.9}, [1, 1, 1, 0], None),
+        ({"age": 80.1}, [0, 0, 0, 0], "age: far outside of what training had, 20 to 60"),
+        ({"age": 0.1}, [1, 1, 1, 0], None),
+        ({"age": -0.1}, [0, 0, 0, 0], "age: far outside of what training had, 20 to 60"),
+        ({"age": None}, [0, 0, 0, 0], "age: missing, as it never was in training"),
+        ({"pays": False}, [0, 0, 0, 0], "pays: a value that training had no clicks with"),
+        ({"pays": None}, [0, 0, 0, 0], "pays: missing, as it never was in training"),
+        ({"device": "desk", "age": 500}, [0, 0, 0, 0], "device: clicks with this value do not link this position"),
+    ],
+)
+def test_a_context_is_supported_where_data_speak_of_it(value: Any, supported: list[int], why: str | None) -> None:
+    found = predict(**value)
+    assert found.supported.astype(int).tolist() == [supported]
+    np.testing.assert_array_equal(np.isfinite(found.lower), found.supported)
+    np.testing.assert_array_equal(np.isfinite(found.upper), found.supported)
+    # The number stays: it is the position alone that takes it away.
+    assert np.isfinite(found.propensity).tolist() == [[True, True, True, False]]
+    notes = found.notes()[0]
+    assert notes[3] == "nothing links this position to position 1"
+    if why is not None:
+        assert notes[2].startswith(why)
+
+
+def test_a_value_too_rare_for_a_feature_is_told_so() -> None:
+    encoder = ContextEncoder.fit({"city": ["a"] * 9 + ["b"] * 9 + ["c"]}, max_levels=2)
+    support = Support((ColumnSupport(((1, 2), (1, 2)), rare=True),), (None, 9.0))
+    (doubt,) = support.doubts(encoder, encoder.transform({"city": ["a", "c", "z"]}), (1, 2))
+    assert doubt.where.tolist() == [[False], [True], [True]]
+    assert doubt.why == "city: a value that training never had, or too rarely for an estimate of its own"
+
+
+def test_what_lies_between_no_and_yes_counts_as_the_nearer_one() -> None:
+    model = a_model()
+    assert model.encoder is not None
+    x = model.encoder.transform({name: [v] for name, v in FINE.items()})
+    for share, supported in ((1.0, True), (0.6, True), (0.4, False)):
+        x[0, model.encoder.feature_names.index("pays")] = share
+        assert model.predict_encoded(x).supported[0, :3].tolist() == [supported] * 3
+
+
+def test_without_support_positions_alone_tell(tmp_path: Path) -> None:
+    older = a_model(support=None)
+    odd = {"device": ["tv"], "age": [1e6], "pays": [None]}
+    assert older.predict(odd).supported.tolist() == [[True, True, True, False]]
+    assert older.predict(odd | {"age": [30.0]}).notes()[0, :3].tolist() == [None] * 3
+    older.save(tmp_path / "older.safetensors")
+    assert "support" not in read_file(tmp_path / "older.safetensors")[0]
+    assert load_propensities(tmp_path / "older.safetensors").support is None
+
+
+def test_a_file_keeps_the_support(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    a_model().save(path)
+    assert load_propensities(path).support == a_model().support
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"queries": [None, 3.0]}, "2 positions, the curve 3"),
+        ({"queries": [None, math.nan, 3.0]}, "not finite"),
+        ({"columns": []}, "other columns or values than the encoder"),
+        (
+            {"columns": [{"linked": [[1]], "rare": False, "reach": None}] * 3},
+            "other columns or values than the encoder",
+        ),
+        ({"columns": [{"linked": "no"}]}, "damaged"),
+        ({"columns": 3}, "damaged"),
+    ],
+)
+def test_a_forged_support_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    a_model().save(path)
+    header, tensors = read_file(path)
+    del header["format"]
+    write_file(path, header | {"support": header["support"] | change}, tensors)
+    with pytest.raises(InputError, match=told):
+        load_propensities(path)
+
+
+def test_an_interval_of_a_factor_of_ten_tells_nothing() -> None:
+    assert cannot_tell([0.2, 0.1, 0.0, 1e-26, math.nan, 0.0], [1.9, 1.0, 0.3, math.inf, math.nan, 0.0]).tolist() == [
+        False, True, True, True, False, False,
+    ]  # fmt: skip
+
+
+def free_model(sd: float, queries: float, kind: Any = "clustered") -> Propensities:
+    b = np.log([0.5, 0.3])
+    draws = b + sd * np.array([[-1, 0], [1, 0], [0, -0.01], [0, 0.01]])
+    curve = make_curve("constant", (1, 2, 3), 1, 0)
+    return Propensities(curve, {"b": b}, None, (1, 2, 3), draws, kind, support=Support((), (None, queries, 40.0)))
+
+
+def test_the_summary_says_cannot_tell_instead_of_absurd_numbers() -> None:
+    text = str(free_model(40.0, 9.0))
+    assert "       2           -       cannot tell\n" in text
+    told = "Cannot tell at position 2: the interval spans a factor of 10 or more; more clicks there would help"
+    assert told in " ".join(text.split())
+    assert "e+" not in text
+    assert "cannot tell" not in str(free_model(0.1, 9.0)).lower()
+
+
+def test_a_position_on_few_queries_is_flagged_beside_its_interval() -> None:
+    text = str(free_model(0.1, 2.4))
+    assert "rests on 2 queries" in next(line for line in text.splitlines() if line.startswith("       2 "))
+    assert "Position 2 rests on 2 queries: with fewer than 5" in text
+    assert "rests on" not in str(free_model(0.1, 4.6))
+    assert free_model(0.1, 2.4).predict().supported.all()
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "sandwich"])
+def test_intervals_that_are_blind_to_single_queries_are_not_given_for_few(kind: str) -> None:
+    found = free_model(0.1, 2.4, kind).predict()
+    assert found.supported.tolist() == [[True, False, True]]
+    assert np.isnan(found.upper[0, 1])
+    assert found.notes()[0, 1] == f"rests on too few queries for {kind} intervals"
+    assert free_model(0.1, 5.0, kind).predict().supported.all()
+
+
+def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() -> None:
+    text = " ".join(str(a_model()).split())
+    assert "(- not supported):" in text
+    assert re.search(r"device = phone 0\.\d+ 0\.\d+ device = desk 0\.\d+ - age", text)
+    assert re.search(r"pays = no - - pays = yes 0\.\d+ 0\.\d+ ", text)
+    told = "Not supported: device = desk at position 3; device = missing at position 2; pays = no at positions 1-3."
+    assert told in text
+    assert len(tell_cautions(a_model(support=None), a_model(support=None).predict_encoded(np.zeros((1, 6))))) == 1
+
+
+def test_numbers_to_doubt_are_counted_once() -> None:
+    found = a_model().predict({"device": ["phone", "desk", "tv"], "age": [40, 40, 900], "pays": [True] * 3})
+    assert found.count_doubts() == {
+        "device: a value that training never had": 3,
+        "device: clicks with this value do not link this position to the anchor": 1,
+    }
+
+
+def test_commands_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, contexts = tmp_path / "model.safetensors", tmp_path / "contexts.csv"
+    a_model().save(model)
+    contexts.write_text("device,age,pays,note\nphone,40,true,mine\ntv,40,true,mine\n")
+    assert run("propensities", model, contexts) == 0
+    out = capsys.readouterr().out
+    assert "3 rows: device: a value that training never had." in out
+    assert "Position 2 rests on 3 queries" in out
+    assert run("propensities", model, contexts, "-o", tmp_path / "p.csv") == 0
+    assert "3 rows: device: a value that training never had." in capsys.readouterr().out
+    assert run("propensities", model, contexts, "-o", tmp_path / "p.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["doubts"] == {"device: a value that training never had": 3}
+    contexts.write_text("device,age,pays\nphone,40,true\ntv,40,true\n")
+    assert run("propensities", model, contexts, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["note"] for row in rows[1:3]] == ["rests on 3 queries", None]
+    assert rows[5]["note"] == "device: a value that training never had"
+    assert (rows[5]["supported"], rows[5]["lower"]) == (False, None)
+    assert rows[5]["propensity"] > 0
+    free_model(40.0, 9.0).save(model)
+    assert run("propensities", model) == 0
+    out = capsys.readouterr().out
+    assert "1 row: cannot tell: the interval spans a factor of 10 or more; more clicks there would help" in out
+    assert "e+" not in out
+    assert run("show", model, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["typical_context"][1]["cannot_tell"] is True
+    assert told["support"]["queries"] == [None, 9.0, 40.0]
+    assert told["cautions"][0].startswith("Cannot tell at position 2")
