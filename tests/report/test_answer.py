@@ -27,12 +27,13 @@ def model() -> Propensities:
 def interval(model: Propensities, level: float) -> str:
     """Return the words of the interval at position 2."""
     predicted = model.predict(level=level)
-    return f"{100 * level:g} % interval {spell(predicted.lower[0, 1])} to {spell(predicted.upper[0, 1])}"
+    return f"({spell(predicted.lower[0, 1])} to {spell(predicted.upper[0, 1])})"
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
 def test_the_answer_has_the_interval_of_the_level(model: Propensities, level: float) -> None:
     assert interval(model, level) in headlines(model, level)[0].exact
+    assert lead(model, [], level).endswith(f"with {100 * level:g} % intervals:")
     assert interval(model, 0.5) != interval(model, 0.8) != interval(model, 0.95)
 
 
@@ -63,7 +64,7 @@ def test_sentences_speak_of_complex_queries_not_of_columns() -> None:
 
 
 def test_what_is_not_supported_is_not_told() -> None:
-    model = complex_queries(Support((ColumnSupport(((1, 2, 5), (1, 2))),), (None, 40.0, 40.0)))
+    model = complex_queries(Support((ColumnSupport(((1, 2), (1, 2, 5))),), (None, 40.0, 40.0)))
     columns = column_values(model)
     told = movement(model, columns, rank_columns(model, columns, None))
     assert told == "It depends on complex, but the log cannot tell by how much."

@@ -8,6 +8,7 @@ import numpy as np
 
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
+from clickharvest.model.support import CANNOT_TELL
 from clickharvest.report.charts import shorten
 from clickharvest.report.importance import Importance
 from clickharvest.report.phrases import likely, queries, spell, typical_query
@@ -52,22 +53,25 @@ def headlines(model: Propensities, level: float = 0.95) -> list[Headline]:
     """
     found = [own for own in standings(model, level=level)[0] if own.propensity is not None]
     at = np.unique(np.linspace(0, len(found) - 1, min(MOST_HEADLINES, len(found))).round().astype(int))
-    return [_headline(found[i], level) for i in at]
+    return [_headline(found[i]) for i in at]
 
 
-def _headline(own: Standing, level: float) -> Headline:
-    known = own.lower is not None and own.upper is not None
-    interval = f"{100 * level:g} % interval {spell(own.lower or 0)} to {spell(own.upper or 0)}"
-    if own.state == "wide" and known:
-        return Headline(own.position, "cannot tell", interval, own.state)
+def _headline(own: Standing) -> Headline:
     p = own.propensity or 0.0
-    return Headline(own.position, likely(p), f"{spell(p)}; {interval}" if known else spell(p), own.state)
+    if own.lower is None or own.upper is None:
+        return Headline(own.position, likely(p), spell(p), own.state)
+    interval = f"{spell(own.lower)} to {spell(own.upper)}"
+    if own.state == "wide":
+        return Headline(own.position, CANNOT_TELL, interval, own.state)
+    told = f", {own.note}" if own.note else ""
+    return Headline(own.position, likely(p), f"{spell(p)} ({interval}){told}", own.state)
 
 
-def lead(model: Propensities, columns: list[ColumnValues]) -> str:
+def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) -> str:
     """Return what the headline numbers are, in words that end in a colon."""
     where = f", for a typical query ({typical_query(columns)})" if columns else ""
-    return f"How likely a result is to be looked at, compared with one at position {model.curve.anchor}{where}:"
+    known = "" if model.draws is None else f", with {100 * level:g} % intervals"
+    return f"How likely a result is to be looked at, compared with one at position {model.curve.anchor}{where}{known}:"
 
 
 def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:

@@ -63,7 +63,7 @@ def make_content(
     view = {
         "verdict": judge(model, evidence.grounds if evidence else None, level=level),
         "headlines": headlines(model, level),
-        "lead": lead(model, [columns[i] for i in order]),
+        "lead": lead(model, [columns[i] for i in order], level),
         "movement": movement(model, columns, ranked, level),
         "name": name,
         "has_context": bool(columns),

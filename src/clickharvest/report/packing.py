@@ -56,8 +56,17 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "z": -NormalDist().inv_cdf((1 - level) / 2),
         "span": SPAN,
         "wide": TELLS_NOTHING,
+        "doubts": _doubts(model),
         "few": _few(model),
     }
+
+
+def _doubts(model: Propensities) -> list[dict[str, Any]]:
+    """Return what speaks against positions in every context."""
+    shown = np.array(model.shown)
+    # Without contexts to doubt, doubts are those of positions.
+    doubts = model.doubts(np.zeros((0, model.curve.n_features)))
+    return [{"why": doubt.why, "at": shown[doubt.where[0]].tolist()} for doubt in doubts]
 
 
 def _few(model: Propensities) -> dict[str, str]:

@@ -110,7 +110,6 @@ def _reasons(model: Propensities, grounds: Grounds, level: float) -> Iterator[Re
     yield from _of_fit(model)
     if model.draws is not None:
         yield from _of_positions(model, level)
-        yield from _of_contexts(model, level)
     if grounds.findings is None:
         yield Reason(
             "with care",
@@ -125,6 +124,8 @@ def _reasons(model: Propensities, grounds: Grounds, level: float) -> Iterator[Re
         )
     yield from check_reasons(model, grounds)
     yield from silence_reasons(model, grounds)
+    if model.draws is not None:
+        yield from _of_contexts(model, level)
     if grounds.moved is not None and grounds.moved > 1:
         yield Reason(
             "with care",
@@ -179,14 +180,19 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
             "another way.",
             f"{use}, until the log has more queries.",
         )
-    absent: tuple[tuple[State, str], ...] = (("unlinked", ""), ("unsupported", " for a typical query"))
-    for state, who in absent:
-        if unknown := held[state]:
-            yield Reason(
-                word,
-                f"Nothing in the log compares {_named(unknown)} with position {anchor}{who}.",
-                f"{use}, and {_swap(model, unknown[0])}.",
-            )
+    if held["unlinked"]:
+        yield Reason(
+            word,
+            f"Nothing in the log compares {_named(held['unlinked'])} with position {anchor}.",
+            f"{use}, and {_swap(model, held['unlinked'][0])}.",
+        )
+    for note in sorted({str(own.note) for own in found if own.state == "unsupported"}):
+        where = [own.position for own in found if own.state == "unsupported" and own.note == note]
+        yield Reason(
+            word,
+            f"At {_named(where)} the number for a typical query is not supported ({note}).",
+            f"{use}, and {_swap(model, where[0])}.",
+        )
     if held["rough"]:
         widest = max(own.factor for own in found if own.state == "rough")
         more = float(np.ceil((np.log(widest) / np.log(ROUGH)) ** 2))
@@ -212,7 +218,7 @@ def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
     typical = {own.position: own.state for own in standings(model, level=level)[0]}
     found = standings(model, np.concatenate(rows[:MOST_CONTEXTS]), level=level)
     for state, told in (
-        ("unsupported", "nothing in the log compares {where} with the anchor"),
+        ("unsupported", "the number at {where} is not supported ({note})"),
         ("wide", f"the interval at {{where}} spans a factor of {SPAN:g} or more"),
         ("rough", "examination at {where} is known to a factor of up to {factor:.2g} only"),
     ):
@@ -232,7 +238,7 @@ def _is_worse(state: State, other: State) -> bool:
 def _worse(worse: Sequence[tuple[str, Sequence[Standing]]], told: str) -> Reason:
     name, own = max(worse, key=lambda each: len(each[1]))
     where = _named([each.position for each in own])
-    what = told.format(where=where, factor=max(each.factor for each in own))
+    what = told.format(where=where, factor=max(each.factor for each in own), note=own[0].note)
     more = f", and {len(worse) - 1} more kinds of queries are like that" if len(worse) > 1 else ""
     return Reason("with care", f"For {name}, {what}{more}.", f"Collect more {name}, or use the curve for others alone.")
 

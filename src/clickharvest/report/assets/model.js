@@ -16,6 +16,7 @@ class Model {
     this.span = packed.span;
     this.few = packed.few;
     this.wide = packed.wide;
+    this.doubts = packed.doubts;
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -46,24 +47,20 @@ class Model {
       const lower = margin === null ? null : Math.exp(logP[i] - margin),
         upper = margin === null ? null : Math.exp(logP[i] + margin);
       const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
-      const note = wide
-        ? this.wide
-        : i < 0
-          ? "no estimate"
-          : (this.few[k] ?? null);
+      const note = wide ? this.wide : (this.few[k] ?? null);
       return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
     });
   }
 
-  /* The same for chosen values, without what their columns' data do not support: {features, doubts: [{why, at}]}. */
+  /* The same for chosen values [{features, doubts: [{why, at}]}], without numbers that the data do not support. */
   predictSupported(x, choices) {
     const points = this.predict(x),
-      doubts = choices.flatMap((choice) => choice.doubts);
-    for (const point of points) {
-      const found = point.p !== null && doubts.find((doubt) => doubt.at.includes(point.k));
-      if (found) Object.assign(point, { p: null, lower: null, upper: null, wide: false, note: `not supported: ${found.why}` });
-    }
-    return points;
+      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts)];
+    return points.map((point) => {
+      const found = doubts.find((doubt) => doubt.at.includes(point.k));
+      if (!found) return point;
+      return { k: point.k, p: null, lower: null, upper: null, wide: false, note: `not supported: ${found.why}` };
+    });
   }
 
   /* The standard deviation of log p_k over the draws, [K], in the context that the program has begun with. */

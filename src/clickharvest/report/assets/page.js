@@ -297,6 +297,9 @@ function setUp() {
       () => details.open && fillTable(details.querySelector("table"), figures[id].rows()),
     );
   }
+  addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("#verdict details")) details.open = true;
+  });
   let width = document.documentElement.clientWidth;
   addEventListener("resize", () => {
     if (document.documentElement.clientWidth === width) return;
