@@ -52,7 +52,7 @@ SHARP = curve({1: 1, 2: 1.2, 3: 1.3})
 def test_a_sharp_curve_of_a_log_without_alarms_is_trustworthy() -> None:
     verdict = judge(SHARP, GOOD)
     assert verdict.word == "trustworthy"
-    assert "1.3 or better" in verdict.why
+    assert "14 % or better" in verdict.why  # √1.3
     assert verdict.advice.startswith("Use it for weights at positions 1-3")
 
 
