@@ -153,7 +153,7 @@ def test_contexts_that_the_model_does_not_speak_of_are_told(duckdb_engine: DuckD
     report = weights.report
     assert (report.unsupported_rows, report.unsupported_clicks) == (3, 2)
     assert (report.unsupported_context_rows, report.unsupported_context_clicks) == (3, 3)
-    never, unlinked = "device: a value that training never had", "device: clicks with this value do not link"
+    never, unlinked = "device: a value that training never had", "device: too few queries with this value link"
     assert report.unsupported_contexts[never] == 2
     told = str(report).splitlines()
     assert told[-3] == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,24 +40,32 @@ def support_of(data: Interventions, positions: tuple[int, ...]) -> Any:
 
 def test_a_level_is_linked_by_its_own_units_alone() -> None:
     phone, desk, tv, nowhere = ({"device": name} for name in ("phone", "desk", "tv", None))
-    data = interventions(
-        ("a", {1: 3, 2: 2}, phone), ("b", {2: 2, 3: 1}, phone), ("c", {1: 3, 2: 2}, desk),
-        ("d", {1: 3, 3: 0}, desk), ("e", {2: 1, 3: 1}, tv), ("f", {1: 0, 2: 0}, nowhere),
-    )  # fmt: skip
+    kinds: list[tuple[dict[int, int], dict[str, Any]]] = [
+        ({1: 3, 2: 2}, phone), ({2: 2, 3: 1}, phone), ({1: 3, 2: 2}, desk),
+        ({1: 3, 3: 0}, desk), ({2: 1, 3: 1}, tv), ({1: 0, 2: 0}, nowhere),
+    ]  # fmt: skip
+    data = interventions(*((f"{i} {j}", *kind) for i, kind in enumerate(kinds) for j in range(4)))
     (device,) = support_of(data, (1, 2, 3)).columns
     # Levels by frequency, ties by name, then missing. Desktops were shown at 3, but not clicked there; what links
     # 2 and 3 on televisions leads nowhere near the anchor; and nothing was clicked where the device is missing.
-    assert device.linked == ((1, 2), (1, 2, 3), (1,), (1,))
+    assert device.linked == ((1, 2), (1, 2, 3), (1,), ())
     assert not device.rare
 
 
+def test_a_level_needs_three_queries_of_its_own() -> None:
+    phone, desk = {"device": "phone"}, {"device": "desk"}
+    many = [(f"p{i}", {1: 3, 2: 2, 3: 1}, phone) for i in range(9)]
+    # Three queries link 2 on desktops, two link 3.
+    few = [(f"d{i}", {1: 3, 2: 2}, desk) for i in range(3)] + [(f"d{i}", {1: 3, 3: 2}, desk) for i in range(2)]
+    (device,) = support_of(interventions(*many, *few), (1, 2, 3)).columns
+    assert device.linked == ((1, 2, 3), (1, 2))
+
+
 def test_where_contexts_vary_inside_units_a_level_has_its_own_rows() -> None:
-    rows = interventions(("a", {1: 3, 2: 2, 3: 1}, {"b": 0}), ("c", {1: 3, 2: 2, 3: 1}, {"b": 1}), kind="query")
-    one = Interventions(
-        np.zeros(6, np.int64), rows.query, rows.position, rows.exposure, rows.clicks, rows.impressions,
-        {"device": np.array(["x", "x", "y", "x", "y", "y"])}, unit_kind="query",
-    )  # fmt: skip
-    (device,) = support_of(one, (1, 2, 3)).columns
+    rows = interventions(*((f"q{i // 2}", {1: 3, 2: 2, 3: 1}, {"device": "x"}) for i in range(8)), kind="query")
+    varying = replace(rows, unit=rows.unit // 2, contexts={"device": np.tile(["x", "x", "y", "x", "y", "y"], 4)})
+    (device,) = support_of(varying, (1, 2, 3)).columns
+    # On x a unit stands at 1 (twice) and 2, on y at 2 and 3.
     assert device.linked == ((1, 2), (1,))
 
 

@@ -48,7 +48,11 @@ def predict(**value: Any) -> Any:
     ("value", "supported", "why"),
     [
         ({}, [1, 1, 1, 0], None),
-        ({"device": "desk"}, [1, 1, 0, 0], "device: clicks with this value do not link this position to the anchor"),
+        (
+            {"device": "desk"},
+            [1, 1, 0, 0],
+            "device: too few queries with this value link this position to the anchor",
+        ),
         ({"device": None}, [1, 0, 1, 0], None),
         ({"device": "tv"}, [0, 0, 0, 0], "device: a value that training never had"),
         ({"age": 79.9}, [1, 1, 1, 0], None),
@@ -58,7 +62,7 @@ def predict(**value: Any) -> Any:
         ({"age": None}, [0, 0, 0, 0], "age: missing, as it never was in training"),
         ({"pays": False}, [0, 0, 0, 0], "pays: a value that training had no clicks with"),
         ({"pays": None}, [0, 0, 0, 0], "pays: missing, as it never was in training"),
-        ({"device": "desk", "age": 500}, [0, 0, 0, 0], "device: clicks with this value do not link this position"),
+        ({"device": "desk", "age": 500}, [0, 0, 0, 0], "device: too few queries with this value link this position"),
     ],
 )
 def test_a_context_is_supported_where_data_speak_of_it(value: Any, supported: list[int], why: str | None) -> None:
@@ -80,6 +84,9 @@ def test_a_value_too_rare_for_a_feature_is_told_so() -> None:
     (doubt,) = support.doubts(encoder, encoder.transform({"city": ["a", "c", "z"]}), (1, 2))
     assert doubt.where.tolist() == [[False], [True], [True]]
     assert doubt.why == "city: a value that training never had, or too rarely for an estimate of its own"
+    alike = ContextEncoder.fit({"city": ["a", "b"]}, min_count=2)
+    (doubt,) = Support((ColumnSupport(()),), (None, 9.0)).doubts(alike, alike.transform({"city": ["a"]}), (1, 2))
+    assert doubt.where.tolist() == [[True]]
 
 
 def test_what_lies_between_no_and_yes_counts_as_the_nearer_one() -> None:
@@ -184,7 +191,7 @@ def test_numbers_to_doubt_are_counted_once() -> None:
     found = a_model().predict({"device": ["phone", "desk", "tv"], "age": [40, 40, 900], "pays": [True] * 3})
     assert found.count_doubts() == {
         "device: a value that training never had": 3,
-        "device: clicks with this value do not link this position to the anchor": 1,
+        "device: too few queries with this value link this position to the anchor": 1,
     }
 
 

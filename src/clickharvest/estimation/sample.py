@@ -18,6 +18,8 @@ from clickharvest.harvesting.linked import linked_positions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import spell_positions
 
+ROWS = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -54,6 +56,12 @@ class Sample:
         """Number of units."""
         return int(self.unit[-1]) + 1 if len(self.unit) else 0
 
+    def take(self, rows: NDArray[np.bool_]) -> Sample:
+        """Return some of the rows, their units numbered anew; contexts, positions and queries keep their numbers."""
+        kept = {name: getattr(self, name)[rows] for name in ROWS}
+        kept["unit"] = np.cumsum(np.diff(kept["unit"], prepend=kept["unit"][:1]) > 0)
+        return replace(self, **kept)
+
 
 def supported_positions(interventions: Interventions, anchor: int) -> tuple[int, ...]:
     """Return the positions whose examination relative to the anchor the interventions identify.
@@ -80,10 +88,9 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
     return linked
 
 
-def linked_by(sample: Sample, rows: NDArray[np.bool_], anchor: int) -> tuple[int, ...]:
-    """Return the positions that some rows of a sample alone link to the anchor, the anchor among them."""
-    _, unit = np.unique(sample.unit[rows], return_inverse=True)
-    return _linked(anchor, np.array(sample.positions), sample.position[rows], unit, sample.clicks[rows])
+def linked_by(sample: Sample, anchor: int) -> tuple[int, ...]:
+    """Return the positions that a sample links to the anchor, the anchor among them."""
+    return _linked(anchor, np.array(sample.positions), sample.position, sample.unit, sample.clicks)
 
 
 def _linked(

@@ -9,12 +9,12 @@ from scipy.sparse import csr_array
 from clickharvest.estimation.sample import Sample, linked_by
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
-from clickharvest.model.support import FEW, ColumnSupport, Support, used_values
+from clickharvest.model.support import ENOUGH, FEW, ColumnSupport, Support, used_values
 
 Array = NDArray[np.float64]
 
 NUMBERS = 5_000_000
-"""Numbers (units × positions) that are held at once."""
+"""Numbers (units or queries × positions) that are held at once."""
 
 
 def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextEncoder | None) -> Support:
@@ -26,14 +26,15 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         params: its parameters, of which click shares are made to weigh queries by.
         encoder: the encoder of the sample's contexts; None without.
     """
+    log_p = curve.relative(params, sample.x)
+    sample = sample.take(np.bincount(sample.unit, sample.clicks)[sample.unit] > 0)
     columns = []
     begin = 0
     for part in () if encoder is None else encoder.parts:
         block = sample.x[:, begin : begin + len(part.features)]
         begin += len(part.features)
-        columns.append(_column(sample, curve.anchor, part, block))
-    queries = effective_queries(sample, curve.anchor, curve.relative(params, sample.x))
-    return Support(tuple(columns), queries)
+        columns.append(_column(sample, curve.anchor, log_p, part, block))
+    return Support(tuple(columns), effective_queries(sample, curve.anchor, log_p))
 
 
 def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float | None, ...]:
@@ -54,36 +55,48 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
     clicks = np.bincount(sample.unit, sample.clicks)
     n_positions = len(sample.positions)
     share = csr_array((rate / total[sample.unit], (sample.unit, sample.position)), shape=(len(clicks), n_positions))
-    weighted = csr_array(share.T * clicks)
+    weighted = csr_array(share.T.multiply(clicks))
     information = np.diag(weighted.sum(axis=1)) - (weighted @ share).toarray()
     others = np.flatnonzero(np.array(sample.positions) != anchor)
     moves = np.zeros((n_positions, n_positions))
     moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
     query = np.zeros(len(clicks), dtype=np.int64)
     query[sample.unit] = sample.cluster
-    parts = np.zeros((sample.n_clusters, n_positions))
-    size = max(1, NUMBERS // n_positions)
-    for begin in range(0, len(clicks), size):
-        some = slice(begin, begin + size)
-        own = csr_array(share[some])
-        variance = np.asarray(own @ moves**2) - np.asarray(own @ moves) ** 2
-        np.add.at(parts, query[some], clicks[some, None] * np.maximum(variance, 0.0))
-    told = parts.sum(axis=0) ** 2 / np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)
-    return tuple(None if k == anchor else float(n) for k, n in zip(sample.positions, told, strict=True))
+    by_query = csr_array((clicks, (query, np.arange(len(clicks)))), shape=(sample.n_clusters, len(clicks)))
+    found: list[float | None] = []
+    size = max(1, NUMBERS // max(by_query.shape))
+    for begin in range(0, n_positions, size):
+        some = moves[:, begin : begin + size]
+        variance = np.asarray(share @ some**2) - np.asarray(share @ some) ** 2
+        parts = np.asarray(by_query @ np.maximum(variance, 0.0))
+        found += (parts.sum(axis=0) ** 2 / np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)).tolist()
+    found[sample.positions.index(anchor)] = None
+    return tuple(found)
 
 
-def _column(sample: Sample, anchor: int, part: ContextColumn, block: Array) -> ColumnSupport:
+def _column(sample: Sample, anchor: int, log_p: Array, part: ContextColumn, block: Array) -> ColumnSupport:
     values, unknown = used_values(part, block)
-    clicks = np.bincount(sample.unit, sample.clicks)[sample.unit] > 0
     linked = []
     for has in values.T:
         rows = has[sample.context]
-        linked.append(() if not rows.any() else sample.positions if rows.all() else linked_by(sample, rows, anchor))
+        # What all rows have is supported where positions are.
+        linked.append(sample.positions if rows.all() else _enough(sample.take(rows), anchor, log_p))
     reach = None
     if part.kind == "numeric":
-        told = clicks & values[sample.context, 0]
+        told = values[sample.context, 0]
         reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.cluster[told])
     return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
+
+
+def _enough(sample: Sample, anchor: int, log_p: Array) -> tuple[int, ...]:
+    """Return the positions that the rows with some value link to the anchor, by `ENOUGH` effective queries or more."""
+    if not len(sample.unit):
+        return ()
+    linked = linked_by(sample, anchor)
+    if len(linked) < len(sample.positions):
+        sample = sample.take(np.isin(np.array(sample.positions)[sample.position], linked))
+    told = dict(zip(sample.positions, effective_queries(sample, anchor, log_p), strict=True))
+    return tuple(k for k in linked if (queries := told[k]) is None or round(queries) >= ENOUGH)
 
 
 def _reach(numbers: Array, query: NDArray[np.int64]) -> tuple[float, float] | None:

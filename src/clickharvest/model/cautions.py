@@ -100,8 +100,8 @@ def unlinked_values(model: _Model) -> str:
         return ""
     more = f"; and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
     return (
-        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Clicks with that value do not link these positions to "
-        f"position {model.curve.anchor}; the numbers there are what the curve makes of other contexts."
+        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these positions "
+        f"to position {model.curve.anchor}; the numbers there are what the curve makes of other contexts."
     )
 
 
