@@ -170,7 +170,7 @@ def test_kinds_of_queries_that_are_known_worse_are_named() -> None:
     for sd, linked, why in (
         (1.5, (1, 2), "For queries with device phone, the interval at position 2 spans a factor of 10"),
         (0.5, (1, 2), "For queries with device phone, examination at position 2 is known to a factor of up to 7"),
-        (0.01, (1,), "For queries with device phone, the number at position 2 is not supported (device: clicks with"),
+        (0.01, (1,), "For queries with device phone, the number at position 2 is not supported (device: "),
         (0.01, (1, 2), None),
     ):
         draws = flat + np.outer([-1.0, 0.0, 1.0], [0.01, sd, 0.0, 0.01])

@@ -121,11 +121,9 @@ def value_doubts(propensities: Propensities, index: int, features: Array) -> lis
         >>> support = Support((ColumnSupport(((1, 2), (1,))),), (None, 40.0))
         >>> curve = make_curve("power", (1, 2), 1, 3)
         >>> model = Propensities(curve, {"a": np.ones(1), "w": np.zeros((3, 1))}, encoder, (1, 2), support=support)
-        >>> for doubts in value_doubts(model, 0, np.eye(3)):
-        ...     print(doubts)
-        []
-        [{'why': 'device: clicks with this value do not link this position to the anchor', 'at': [2]}]
-        [{'why': 'device: a value that training never had', 'at': [1, 2]}]
+        >>> desk, phone, other = value_doubts(model, 0, np.eye(3))
+        >>> desk, phone[0]["at"], other
+        ([], [2], [{'why': 'device: a value that training never had', 'at': [1, 2]}])
     """
     if propensities.support is None or propensities.encoder is None:
         return [[] for _ in features]

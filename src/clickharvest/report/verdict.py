@@ -89,8 +89,8 @@ def judge(model: Propensities, grounds: Grounds | None = None, *, level: float =
     span = max(own.factor for row in standings(model, level=level) for own in row)
     return Verdict(
         "trustworthy",
-        f"Every position is known to {100 * (span**0.5 - 1):.0f} % or better, and none of the {len(made)} checks speaks "
-        "against it.",
+        f"Every position is known to {100 * (span**0.5 - 1):.0f} % or better, and none of the {len(made)} checks "
+        "speaks against it.",
         f"Use it for weights at {_named(model.curve.positions)}, and look again when the pages or the rankers change.",
     )
 
