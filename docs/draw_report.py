@@ -17,7 +17,7 @@ from clickharvest.simulate import simulate_ab_log
 
 PICTURE = Path(__file__).parent / "report.png"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-WIDTH, HEIGHT = 1000, 985
+WIDTH, HEIGHT = 1000, 1250
 """The page's width, and where its first curve ends."""
 
 
@@ -28,9 +28,10 @@ def find_browser() -> str | None:
 
 def draw_report(picture: Path, browser: str) -> None:
     """Write the picture of a report as PNG."""
-    table, _ = simulate_ab_log(pages=6_000, queries=1_000, seed=0)
-    log = read_log(table, context=["device"])
-    model = CPBM(curve="linear", penalty=1.0, intervals="sandwich").fit(harvest(log)).propensities_
+    table, _ = simulate_ab_log(pages=40_000, queries=1_000, seed=0)
+    # Pages are numbered as they came, which is their time.
+    log = read_log(table.append_column("time", table["page"]), context=["device"], page="page", time="time")
+    model = CPBM(curve="linear").fit(harvest(log)).propensities_
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

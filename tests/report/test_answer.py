@@ -6,9 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.report.answer import answer, spell
+from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.report.answer import headlines, lead, movement
+from clickharvest.report.importance import rank_columns
+from clickharvest.report.phrases import likely, spell
+from clickharvest.report.values import column_values
 from command_line import Command
 
 
@@ -22,12 +27,13 @@ def model() -> Propensities:
 def interval(model: Propensities, level: float) -> str:
     """Return the words of the interval at position 2."""
     predicted = model.predict(level=level)
-    return f"({100 * level:g} % interval {spell(predicted.lower[0, 1])} to {spell(predicted.upper[0, 1])})"
+    return f"({spell(predicted.lower[0, 1])} to {spell(predicted.upper[0, 1])})"
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
 def test_the_answer_has_the_interval_of_the_level(model: Propensities, level: float) -> None:
-    assert interval(model, level) in answer(model, [], [], None, level)[0]
+    assert interval(model, level) in headlines(model, level)[0].exact
+    assert lead(model, [], level).endswith(f"with {100 * level:g} % intervals:")
     assert interval(model, 0.5) != interval(model, 0.8) != interval(model, 0.95)
 
 
@@ -37,3 +43,58 @@ def test_the_level_of_the_command_line_reaches_the_answer(model: Propensities, r
     text = re.sub(r"\s+", " ", (tmp_path / "report.html").read_text(encoding="utf-8"))
     assert interval(model, 0.5) in text
     assert interval(model, 0.95) not in text
+
+
+def complex_queries(support: Support | None = None) -> Propensities:
+    """A model in which complex queries, 28 % of all, are read less far down."""
+    encoder = ContextEncoder.fit({"complex": [True] * 28 + [False] * 72})
+    curve = make_curve("linear", (1, 2, 5), 1, 1)
+    params = {"b": np.log([0.6, 0.3]), "W": np.log([[0.8, 0.5]])}
+    return Propensities(curve, params, encoder, (1, 2, 5), support=support)
+
+
+def test_sentences_speak_of_complex_queries_not_of_columns() -> None:
+    model = complex_queries()
+    columns = column_values(model)
+    assert lead(model, columns).endswith("for a typical query (28 % complex):")
+    told = movement(model, columns, rank_columns(model, columns, None))
+    assert "queries that are not complex are read further down than complex queries" in told
+    assert "position 5 is looked at 0.30 times as often as position 1 there, against 0.15 times" in told
+    assert "=" not in told
+
+
+def test_what_is_not_supported_is_not_told() -> None:
+    model = complex_queries(Support((ColumnSupport(((1, 2), (1, 2, 5))),), (None, 40.0, 40.0)))
+    columns = column_values(model)
+    told = movement(model, columns, rank_columns(model, columns, None))
+    assert told == "It depends on complex, but the log cannot tell by how much."
+    assert [headline.position for headline in headlines(model)] == [2]
+
+
+def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:
+    curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+    for sd, words in ((0.1, "about half as likely"), (1.0, "cannot tell")):
+        draws = np.log(0.5) + sd * np.array([[-1.0], [0.0], [1.0]])
+        model = Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), draws, "bootstrap")
+        assert headlines(model)[0].words == words
+
+
+@pytest.mark.parametrize("ratio", np.geomspace(0.001, 50, 60))
+def test_round_words_are_near_the_number(ratio: float) -> None:
+    words = likely(ratio)
+    parts = {"a tenth": 0.1, "an eighth": 0.125, "a sixth": 1 / 6, "a fifth": 0.2, "a quarter": 0.25, "a third": 1 / 3}
+    parts |= {
+        "three tenths": 0.3,
+        "two fifths": 0.4,
+        "half": 0.5,
+        "three fifths": 0.6,
+        "two thirds": 2 / 3,
+        "three quarters": 0.75,
+    }
+    parts |= {"four fifths": 0.8, "nine tenths": 0.9, "as likely": 1.0}
+    if number := re.search(r"[\d.,]+", words):
+        value = float(number[0].replace(",", ""))
+        value = 1 / value if "less" in words else value
+    else:
+        value = next(part for name, part in parts.items() if name in words)
+    assert value == pytest.approx(ratio, rel=0.13)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -23,6 +24,7 @@ from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.report.evidence import Evidence, clipping_table
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log
@@ -189,11 +191,82 @@ def test_segments_follow_their_menu(browser: Browser, tmp_path: Path) -> None:
     )
     choose(page, "pays", "no")
     rows = read_csv(page, "segments")
-    assert list(dict.fromkeys(row["curve"] for row in rows)) == ["device = phone", "device = desk", "device = watch"]
+    assert list(dict.fromkeys(row["curve"] for row in rows)) == [
+        f"queries with device {name}" for name in ("phone", "desk", "watch")
+    ]
     own = {"device": ["desk"], "pays": [False], "width": [3.5]}
     part = model.encoder.parts[1] if model.encoder else None
     assert part is not None
-    assert_equal([row for row in rows if row["curve"] == "device = desk"], model, own | {"age": [part.mean]})
+    assert_equal([row for row in rows if row["curve"] == "queries with device desk"], model, own | {"age": [part.mean]})
+    page.close()
+
+
+def supported_model() -> Propensities:
+    """A linear model whose desks are not linked at 7, that saw no watch, ages 20 to 60, and knows 4 from two queries.
+
+    The interval of position 7 is so wide that it tells nothing.
+    """
+    model = random_model("linear", table=CONTEXTS | {"device": ["phone", "desk", "phone", "phone", None, "phone"]})
+    every = (1, 2, 4, 7)
+    columns = (
+        ColumnSupport((every, (1, 2, 4), every)),
+        ColumnSupport((every, every), reach=(30.0, 40.0)),
+        ColumnSupport((every, every, every)),
+        ColumnSupport((every,), reach=(1.0, 6.0)),
+    )
+    assert model.draws is not None
+    draws = model.draws.copy()
+    draws[:, -1] *= 40 * (1 - 2 * (np.arange(len(draws)) % 2))  # b of position 7, the last of the parameters
+    return replace(model, draws=draws, draws_kind="clustered", support=Support(columns, (None, 50.0, 2.2, 50.0)))
+
+
+def test_what_is_not_supported_has_no_number_in_the_page(browser: Browser, tmp_path: Path) -> None:
+    model = supported_model()
+    assert model.encoder is not None
+    page = show(browser, tmp_path, model)
+    notes = "[...document.querySelectorAll('#fig-curves .notes span')].map(s => s.textContent)"
+    seen = []
+    low, high = page.run("clickharvest.data.columns[1].range")
+    for device, share in (
+        ("phone", 0.5),
+        ("desk", 0.5),
+        ("other", 0.5),
+        ("missing", 0.5),
+        ("phone", 0.0),
+        ("phone", 1.0),
+    ):
+        choose(page, "device", device)
+        choose(page, "age", share)
+        choose(page, "pays", "missing")
+        level = {"other": "never heard of", "missing": None}.get(device, device)
+        age = low + (high - low) * share
+        contexts = {"device": [level], "age": [age], "pays": [None], "width": [3.5]}
+        rows = [row for row in read_csv(page, "curves") if row["curve"] == "your context"]
+        expected = model.predict(contexts)
+        for row, p, supported, note in zip(
+            rows, expected.propensity[0], expected.supported[0], expected.notes()[0], strict=True
+        ):
+            number = float(row["propensity"] or "nan")
+            assert number == pytest.approx(p if supported else np.nan, nan_ok=True), (device, share, row)
+            assert row["note"] == ((note or "") if supported else f"not supported: {note}")
+        seen.append(page.run(notes))
+    wide = "Position 7: cannot tell: the interval spans a factor of 10 or more."
+    thin = "Position 4: rests on 2 queries."
+    gap = "Position 3: not supported: nothing links this position to position 1."
+    assert set(seen[0]) == {gap, wide, thin}
+    desk = model.predict({"device": ["desk"], "age": [35.5], "pays": [None], "width": [3.5]})
+    lost = f"Position 7: not supported: {desk.notes()[0, -1]}."
+    assert set(seen[1]) == {gap, lost, thin}
+    assert "Positions 1-2, 4, 7: not supported: device: a value that training never had." in seen[2]
+    assert set(seen[3]) == set(seen[0])
+    far = "Positions 1-2, 4, 7: not supported: age: far outside of what training had, 30 to 40."
+    assert far in seen[4]
+    assert far in seen[5]
+    assert page.complaints() == []
+    page.close()
+    page = show(browser, tmp_path, replace(model, draws_kind="bootstrap"))
+    assert "Position 4: not supported: rests on too few queries for bootstrap intervals." in page.run(notes)
+    assert page.run("document.querySelector('#fig-curves .bad').textContent") == "3 ✗"
     page.close()
 
 

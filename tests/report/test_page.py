@@ -38,7 +38,7 @@ from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
 ROLES = ("--query", "search term", "--doc", "sku", "--position", "rank", "--click", "clicked")
-SECTIONS = ["answer", "curves", "log-tells", "checks", "comparison", "use", "settings"]
+SECTIONS = ["verdict", "answer", "curves", "segments", "checks", "log-tells", "sensitivity", "use", "settings"]
 
 
 class Page(HTMLParser):
@@ -135,8 +135,9 @@ def test_sections_stand_in_their_order(folder: Path) -> None:
     page = Page((folder / "report.html").read_text())
     assert page.ids == SECTIONS
     answer = re.findall(r'<section id="answer".*?</section>', (folder / "report.html").read_text(), re.DOTALL)[0]
-    assert answer.count("<p>") == 3
-    for told in ("looked at", "This depends on device", "links all 10 positions", "Transitivity", "Effective clicks"):
+    assert answer.count("<p>") == 2
+    assert page.text.index("With care".lower()) < page.text.index("How likely a result") < page.text.index("How examin")
+    for told in ("What to do:", "It depends on device", "linked to position 1", "Transitivity", "Effective clicks"):
         assert told.lower() in page.text.lower(), told
 
 
@@ -258,7 +259,7 @@ def test_another_log_is_called_another(folder: Path) -> None:
     other = gather_evidence(read_log(table, context=["device"]), model)
     write_report(folder / "other.html", model, other)
     text = Page((folder / "other.html").read_text()).text
-    assert "Take care: the log given here is not the data" in text
+    assert "The log given here is not the data that the model was fitted on" in text
     assert other.same_data is False
 
 
@@ -267,7 +268,7 @@ def test_without_a_log_the_page_says_how_to_fill_it(folder: Path, capsys: pytest
     assert "add --log" in capsys.readouterr().out
     page = Page((folder / "alone.html").read_text())
     assert page.ids == SECTIONS
-    assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 4
+    assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 3
     assert page.data["diagnosis"] is None
     assert "Q3 & Q4" in page.text
     assert "Transitivity".lower() in page.text  # the checks that fit kept in the model
@@ -277,7 +278,7 @@ def test_a_pbm_has_one_curve(folder: Path) -> None:
     model = Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.5, 0.2])}, None, (1, 2, 3, 4))
     write_report(folder / "pbm.html", model)
     page = Page((folder / "pbm.html").read_text())
-    assert "Every context gets this one curve" in page.text
+    assert "All queries get this one curve" in page.text
     assert "No estimate at position 3" in page.text
     assert 'id="controls"' not in (folder / "pbm.html").read_text()
 
@@ -333,7 +334,7 @@ def test_every_string_is_escaped(folder: Path) -> None:
     encoder = ContextEncoder.fit({hostile: [f"{hostile}1", f"{hostile}2"]})
     curve = make_curve("power", (1, 2), 1, 3)
     info = dict.fromkeys(("estimator", "objective", "status", "data", "seed"), hostile)
-    info["checks"] = [{"name": hostile, "status": "ok", "sentence": hostile}]
+    info["checks"] = [{"name": hostile, "status": "warning", "sentence": hostile}]
     info["selection"] = [{"curve": {"name": hostile}, "penalty": 1, "score": hostile, "chosen": True}]
     model = Propensities(curve, {"a": np.ones(1), "w": np.ones((3, 1))}, encoder, (1, 2), info=info)
     size = write_report(folder / "h.html", model, name=hostile, title=hostile, commands={"report": hostile})

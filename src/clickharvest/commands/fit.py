@@ -184,6 +184,7 @@ def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor
     from clickharvest.estimation.model_checks import check_model
     from clickharvest.model.summary import describe_model
     from clickharvest.report.tracking import log_to_mlflow
+    from clickharvest.report.verdict import judge
 
     with_context = bool(interventions.contexts) and options.curve != "constant"
     model = options.estimator(with_context, anchor, show_progress).fit(interventions)
@@ -195,14 +196,17 @@ def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor
     propensities = replace(found, info=dict(found.info) | {"checks": checks}, provenance=origin)
     propensities.save(output)
     run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
+    verdict = judge(propensities)
     if as_json:
-        print(json.dumps({"file": str(output), **run} | describe_model(propensities), indent=2))
+        told = describe_model(propensities) | {"verdict": verdict.to_dict()}
+        print(json.dumps({"file": str(output), **run} | told, indent=2))
         return
     console = screen()
     console.print(str(propensities))
     console.print("\nDoes the model fit?")
     for finding in findings:
         console.print(finding_line(finding))
+    console.print(f"\nVerdict: {verdict}")
     console.print(f"\nSaved: {output}")
     for tracked in run.values():
         console.print(f"Logged to MLflow: run {tracked}")

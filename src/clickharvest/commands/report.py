@@ -58,7 +58,7 @@ def report(
     level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write one HTML page on a model: the answer, curves to play with, checks, how to use it.
+    """Write one HTML page on a model: a verdict, curves to play with, checks, how to use it.
 
     The page needs no network. With --log it also tells what the log identifies, and compares with simpler estimates.
 
@@ -66,8 +66,10 @@ def report(
 
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
+    from clickharvest.commands.terminal import screen
     from clickharvest.model.propensities import load_propensities
     from clickharvest.report.page import TITLE, write_report
+    from clickharvest.report.verdict import judge
 
     if output is None:
         raise InputError("nowhere to write the report: name a file with -o report.html")
@@ -88,9 +90,12 @@ def report(
         made=f"{today.day} {today:%B %Y}",
         commands=rerun_commands(str(model), log, units, str(output)) if log.source else {},
     )
+    verdict = judge(loaded, evidence.grounds if evidence else None, level=level)
     if as_json:
-        print(json.dumps({"file": str(output), "bytes": size, "log": log.source or None}))
+        told = {"file": str(output), "bytes": size, "log": log.source or None, "verdict": verdict.to_dict()}
+        print(json.dumps(told))
         return
+    screen().print(f"Verdict: {verdict}")
     print(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
     if not log.source:
         print("It says nothing about the log: add --log LOG to tell what the log identifies.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 from clickharvest.commands.options import JsonFlag, ModelPath
 
@@ -15,7 +16,12 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
       clickharvest show model.safetensors
     """
     from clickharvest.model.propensities import load_propensities
-    from clickharvest.model.summary import describe_model, origin
+    from clickharvest.model.summary import WIDTH, describe_model, origin
+    from clickharvest.report.verdict import judge
 
     loaded = load_propensities(model)
-    print(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
+    verdict = judge(loaded)
+    if as_json:
+        print(json.dumps(describe_model(loaded) | {"verdict": verdict.to_dict()}, indent=2))
+        return
+    print(f"{loaded}\n\n{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n{origin(loaded)}")

@@ -207,6 +207,21 @@ def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     return _start(curve, shares, np.diag(diagonal.ravel()))
 
 
+def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.0) -> Pooled:
+    """Fit a curve with standard deviations that are given, instead of the most evident ones.
+
+    Args:
+        curve: one that `can_pool`.
+        sample: the sample.
+        spread: the standard deviations; what is None there is not held together.
+        factor: what the prior's precision Λ is multiplied with.
+    """
+    shares = linear_shares(curve, sample)
+    prior = Precision(curve.log_distance(), shares)
+    tau = [BOUNDS[0] if own is None else own for own in (spread.position, spread.steepness, spread.context)]
+    return replace(_start(curve, shares, factor * prior.matrix(np.array(tau))), spread=spread)
+
+
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:
     """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
 

@@ -2,7 +2,8 @@
 
     propensities ──► plot_curves · plot_importance          Altair charts, for notebooks
     diagnosis ─────► plot_overlap
-    propensities + log ──► gather_evidence ──► write_report one HTML page that needs no network
+    propensities + log ──► gather_evidence ──► judge        trustworthy, with care, or cannot tell
+                                           └─► write_report one HTML page that needs no network
 
 The page draws its own charts and computes curves for the contexts a reader chooses, by the formulas of
 `clickharvest.model.curves` written once more in `assets/model.js`; the browser tests compare the two.

@@ -6,4 +6,10 @@ from .evidence import gather_evidence as gather_evidence
 from .importance import Importance as Importance
 from .importance import column_importance as column_importance
 from .page import write_report as write_report
+from .reasons import Grounds as Grounds
+from .reasons import Reason as Reason
+from .sensitivity import Move as Move
+from .sensitivity import penalty_moves as penalty_moves
 from .tracking import log_to_mlflow as log_to_mlflow
+from .verdict import Verdict as Verdict
+from .verdict import judge as judge

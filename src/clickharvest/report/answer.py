@@ -1,128 +1,109 @@
-"""The answer: what a model found, in three sentences."""
+"""The answer: what a model found, as headline numbers, and what moves them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
+from clickharvest.model.support import CANNOT_TELL
 from clickharvest.report.charts import shorten
-from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance
+from clickharvest.report.phrases import likely, queries, spell, typical_query
+from clickharvest.report.standing import Standing, State, standings
 from clickharvest.report.values import ColumnValues
-from clickharvest.words import count, spell_positions
 
 NOTICEABLE = 0.05
 """Mean |Δ log p| from which a column is said to move the curve."""
+MOST_HEADLINES = 4
+TELLING: tuple[State, ...] = ("thin", "rough", "good")
+"""What is known well enough to be told as a number."""
 
 
-def answer(
-    model: Propensities,
-    columns: list[ColumnValues],
-    ranked: list[Importance],
-    evidence: Evidence | None,
-    level: float = 0.95,
-) -> list[str]:
-    """Return three sentences: how examination falls, what moves it, and whether to trust it.
+@dataclass(frozen=True)
+class Headline:
+    """One number of the report's top.
+
+    Attributes:
+        position: where.
+        words: the number in round words, or why there is none.
+        exact: the number with its interval; nothing where there is none.
+        state: how well it is known.
+    """
+
+    position: int
+    words: str
+    exact: str
+    state: State
+
+
+def headlines(model: Propensities, level: float = 0.95) -> list[Headline]:
+    """Return the numbers to lead with: the position after the anchor, the last, and others between.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
         >>> curve = make_curve("constant", (1, 2, 4), anchor=1, n_features=0)
-        >>> model = Propensities(curve, {"b": np.log([0.5, 0.25])}, None, shown=(1, 2, 3, 4))
-        >>> for sentence in answer(model, [], [], None):
-        ...     print(sentence)
-        A result at position 2 is looked at 0.50 times as often as one at position 1; the figure is 0.25 at position 4.
-        Every context gets this one curve: the model was fitted without context columns.
-        No estimate at position 3: nothing links it to position 1; what the log supports is not shown here.
+        >>> model = Propensities(curve, {"b": np.log([0.49, 0.034])}, None, shown=(1, 2, 3, 4))
+        >>> for headline in headlines(model):
+        ...     print(headline.position, headline.words, headline.exact)
+        2 about half as likely 0.49
+        4 about 30 times less likely 0.034
     """
-    order = [importance.column for importance in ranked]
-    columns = sorted(columns, key=lambda column: order.index(column.part.name))
-    return [_fall(model, columns, level), _movement(model, columns, ranked), _trust(model, evidence)]
+    found = [own for own in standings(model, level=level)[0] if own.propensity is not None]
+    at = np.unique(np.linspace(0, len(found) - 1, min(MOST_HEADLINES, len(found))).round().astype(int))
+    return [_headline(found[i]) for i in at]
 
 
-def _fall(model: Propensities, columns: list[ColumnValues], level: float) -> str:
-    predicted = model.predict_encoded(typical_context(model), level=level)
-    others = [k for k in model.curve.positions if k != model.curve.anchor]
-    first, *rest = sorted({others[0], others[len(others) // 2], others[-1]})
-
-    def value(k: int) -> str:
-        return spell(predicted.propensity[0, model.shown.index(k)])
-
-    at = model.shown.index(first)
-    interval = ""
-    if model.draws is not None:
-        ends = spell(predicted.lower[0, at]), spell(predicted.upper[0, at])
-        interval = f" ({100 * level:g} % interval {ends[0]} to {ends[1]})"
-    where = f"In a typical context ({_typical(columns)}), a result" if columns else "A result"
-    more = " and ".join(f"{value(k)} at position {k}" for k in rest)
-    anchor = model.curve.anchor
-    return (
-        f"{where} at position {first} is looked at {value(first)} times as often as one at position {anchor}{interval}"
-        f"{f'; the figure is {more}' if more else ''}."
-    )
+def _headline(own: Standing) -> Headline:
+    p = own.propensity or 0.0
+    if own.lower is None or own.upper is None:
+        return Headline(own.position, likely(p), spell(p), own.state)
+    interval = f"{spell(own.lower)} to {spell(own.upper)}"
+    if own.state == "wide":
+        return Headline(own.position, CANNOT_TELL, interval, own.state)
+    told = f", {own.note}" if own.note else ""
+    return Headline(own.position, likely(p), f"{spell(p)} ({interval}){told}", own.state)
 
 
-def _typical(columns: list[ColumnValues]) -> str:
-    named = ", ".join(f"{shorten(c.part.name, 30)} = {shorten(c.typical.label, 30)}" for c in columns[:3])
-    return named + (", …" if len(columns) > 3 else "")
+def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) -> str:
+    """Return what the headline numbers are, in words that end in a colon."""
+    where = f", for a typical query ({typical_query(columns)})" if columns else ""
+    known = "" if model.draws is None else f", with {100 * level:g} % intervals"
+    return f"How likely a result is to be looked at, compared with one at position {model.curve.anchor}{where}{known}:"
 
 
-def _movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance]) -> str:
+def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:
+    """Return a sentence on what moves examination.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+        >>> movement(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2)), [], [])
+        'All queries get this one curve: the model was fitted without context columns.'
+    """
     if not columns:
-        return "Every context gets this one curve: the model was fitted without context columns."
+        return "All queries get this one curve: the model was fitted without context columns."
     if ranked[0].effect < NOTICEABLE:
-        none = f"{shorten(columns[0].part.name)} does not move"
-        if len(columns) > 1:
-            none = f"none of the {len(columns)} context columns moves"
-        return f"This hardly depends on context: {none} the curve noticeably."
+        which = f"none of the {len(columns)} context columns moves" if len(columns) > 1 else "its column does not move"
+        return f"Context hardly matters: {which} the curve noticeably."
     column = next(column for column in columns if column.part.name == ranked[0].column)
     choices = [choice for choice in column.choices if choice.share > 0]
     x = np.repeat(typical_context(model), len(choices), axis=0)
     x[:, column.features] = [choice.features for choice in choices]
-    last = max(k for k in model.curve.positions if k != model.curve.anchor)
-    p = replace(model, draws=None, draws_kind=None).predict_encoded(x).propensity[:, model.shown.index(last)]
-    high, low = int(np.argmax(p)), int(np.argmin(p))
-    name = shorten(column.part.name)
-    most = f"What moves this most is {name}" if len(columns) > 1 else f"This depends on {name}"
+    known = [
+        [(own.position, choice, own.propensity or 0.0) for own in row if own.state in TELLING]
+        for choice, row in zip(choices, standings(model, x, level=level), strict=True)
+    ]
+    last = max((own[0] for row in known for own in row), default=None)
+    there = [own for row in known for own in row if own[0] == last]
+    most = f"{'Most depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}"
+    if len(there) < 2:
+        return f"{most}, but the log cannot tell by how much."
+    high, low = max(there, key=lambda own: own[2]), min(there, key=lambda own: own[2])
     return (
-        f"{most}: position {last} is looked at {spell(p[high])} times as often as position {model.curve.anchor} where "
-        f"{name} is {shorten(choices[high].label, 30)}, and {spell(p[low])} times as often where it is "
-        f"{shorten(choices[low].label, 30)}."
+        f"{most}: {queries(column, high[1])} are read further down than {queries(column, low[1])}; position {last} is "
+        f"looked at {spell(high[2])} times as often as position {model.curve.anchor} there, against {spell(low[2])} "
+        "times."
     )
-
-
-def _trust(model: Propensities, evidence: Evidence | None) -> str:
-    if evidence is None:
-        if model.unsupported:
-            return f"{gaps(model).rstrip('.')}; what the log supports is not shown here."
-        return "What the log supports is not shown here, because none was given."
-    diagnosis = evidence.diagnosis
-    findings = [finding for finding in (*diagnosis.findings, *evidence.checks) if finding.name != "connectivity"]
-    warnings = [finding.name for finding in findings if finding.status in ("warning", "blocking")]
-    if evidence.same_data is False:
-        return "Take care: the log given here is not the data that the model was fitted on, so the two may not agree."
-    if not diagnosis.identified:
-        missing = spell_positions(diagnosis.unlinked) or "other than the anchor"
-        linked = f"The log says nothing about examination at positions {missing}"
-    else:
-        stood = "shown at" if evidence.exposure_kind == "realised" else "that the rankers place at"
-        results = count(diagnosis.totals["units"], "result")
-        linked = f"The log links all {len(diagnosis.positions)} positions through {results} {stood} several of them"
-    if not warnings:
-        return f"{linked}, and none of the {len(findings)} checks below raises an alarm."
-    joint = "but" if diagnosis.identified else "and"
-    told = f"{len(warnings)} of {len(findings)} checks {'warn' if len(warnings) > 1 else 'warns'}"
-    return f"{linked}, {joint} {told}: {', '.join(warnings)}."
-
-
-def spell(value: float) -> str:
-    """Return a propensity with two digits that tell something.
-
-    Example:
-        >>> spell(1.234), spell(0.4321), spell(0.08), spell(0.00049)
-        ('1.23', '0.43', '0.080', '0.00049')
-    """
-    return f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"

@@ -12,20 +12,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, spell_counts
-from clickharvest.report.answer import answer
-from clickharvest.report.evidence import Evidence, kept_checks
+from clickharvest.model.summary import UNTOLD, spell_counts, typical_context
+from clickharvest.report.answer import headlines, lead, movement
+from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns
 from clickharvest.report.packing import pack_model
-from clickharvest.report.values import ColumnValues, column_values
+from clickharvest.report.phrases import queries
+from clickharvest.report.values import ColumnValues, column_values, value_doubts
+from clickharvest.report.verdict import judge, kept_checks
 from clickharvest.words import spell_positions
 
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
+SLIDER = 1_000
+"""Steps of a slider of the page."""
 WORDS = {"ok": "fine", "note": "good to know", "warning": "warning", "blocking": "blocking"}
 
 
@@ -52,9 +58,13 @@ def make_content(
     x = None if evidence is None else evidence.x
     columns = column_values(model, x)
     ranked = rank_columns(model, columns, x)
+    order = _order(columns, ranked)
     packed = pack_model(model, level)
     view = {
-        "answer": answer(model, columns, ranked, evidence, level),
+        "verdict": judge(model, evidence.grounds if evidence else None, level=level),
+        "headlines": headlines(model, level),
+        "lead": lead(model, [columns[i] for i in order], level),
+        "movement": movement(model, columns, ranked, level),
         "name": name,
         "has_context": bool(columns),
         "bands": _bands(model, packed, level),
@@ -72,6 +82,7 @@ def make_content(
         "clicks": evidence.clicks if evidence else 0,
         "left_out": evidence.left_out if evidence else 0,
         "chosen": evidence.chosen if evidence else None,
+        "moves": _moves(evidence) if evidence else None,
         "fill": f"clickharvest report {shlex.quote(name)} --log {log} -o report.html",
         "example": _example(columns),
         "selection": _selection(model.info.get("selection")),
@@ -82,12 +93,13 @@ def make_content(
     }
     data = {
         "model": packed,
-        "columns": [_column(column) for column in columns],
+        "columns": [_column(model, column, i) for i, column in enumerate(columns)],
         "importance": [asdict(importance) for importance in ranked],
-        "order": _order(columns, ranked),
+        "order": order,
         "diagnosis": _diagnosis(evidence) if evidence else None,
         "comparison": _comparison(model, evidence, level) if evidence else None,
         "clipping": _clipping(evidence) if evidence else None,
+        "sensitivity": _sensitivity(model, evidence, level) if evidence else None,
     }
     return view, data
 
@@ -110,18 +122,39 @@ def _order(columns: list[ColumnValues], ranked: list[Importance]) -> list[int]:
     return [names.index(importance.column) for importance in ranked]
 
 
-def _column(column: ColumnValues) -> dict[str, Any]:
+def _column(model: Propensities, column: ColumnValues, index: int) -> dict[str, Any]:
     part = column.part
+    offered = [column.typical, *column.choices]
+    doubts = value_doubts(model, index, np.array([choice.features for choice in offered]))
+    typical, *choices = [asdict(choice) | {"doubts": own} for choice, own in zip(offered, doubts, strict=True)]
+    words = [queries(column, choice) for choice in column.choices]
     return {
         "name": part.name,
         "kind": part.kind,
         "start": column.start,
         "mean": part.mean,
         "sd": part.sd,
-        "typical": asdict(column.typical),
-        "choices": [asdict(choice) for choice in column.choices],
+        "typical": typical,
+        "choices": [choice | {"words": told} for choice, told in zip(choices, words, strict=True)],
         "range": column.range,
+        "steps": _slider(model, column, index),
     }
+
+
+def _slider(model: Propensities, column: ColumnValues, index: int) -> list[dict[str, Any]]:
+    """Return what speaks against the steps of a slider: from which to which, and why."""
+    if column.range is None:
+        return []
+    numbers = np.linspace(*column.range, SLIDER + 1)
+    x = np.zeros((len(numbers), len(column.part.features)))
+    x[:, 0] = (numbers - column.part.mean) / column.part.sd
+    runs: list[dict[str, Any]] = []
+    for step, doubts in enumerate(value_doubts(model, index, x)):
+        if doubts and runs and runs[-1]["doubts"] == doubts and runs[-1]["last"] == step - 1:
+            runs[-1]["last"] = step
+        elif doubts:
+            runs.append({"first": step, "last": step, "doubts": doubts})
+    return runs
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -199,6 +232,31 @@ def _series(kind: str, name: str, positions: Sequence[int], p: Any, lower: Any, 
         if math.isfinite(value)
     ]
     return {"kind": kind, "name": name, "points": points}
+
+
+def _moves(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return what other penalties do, in words."""
+    rows = []
+    for move in evidence.moves:
+        told = "–" if move.typical is None else f"{move.typical:.2f}"
+        anywhere = "–" if move.anywhere is None else f"{move.anywhere:.2f}"
+        how = "a tenth of the penalty" if move.factor < 1 else "ten times the penalty"
+        leaves = move.typical is not None and move.typical > 1
+        rows.append({"how": how, "typical": told, "position": move.position, "anywhere": anywhere, "leaves": leaves})
+    return rows
+
+
+def _sensitivity(model: Propensities, evidence: Evidence, level: float) -> list[dict[str, Any]]:
+    """Return the curve of the typical context with its interval, and with other penalties."""
+    if not evidence.moves:
+        return []
+    own = model.predict_encoded(typical_context(model), level=level)
+    series = [_series("model", "as fitted", model.shown, own.propensity[0], own.lower[0], own.upper[0])]
+    for move in evidence.moves:
+        nothing = [math.nan] * len(model.shown)
+        name = "a tenth of the penalty" if move.factor < 1 else "ten times the penalty"
+        series.append(_series("move", name, model.shown, move.propensity, nothing, nothing))
+    return series
 
 
 def _clipping(evidence: Evidence) -> list[dict[str, Any]]:

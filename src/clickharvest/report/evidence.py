@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.baselines import click_rates
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
-from clickharvest.diagnosis.findings import Finding, Status
+from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.model_checks import check_model
@@ -25,7 +25,10 @@ from clickharvest.harvesting.interventions import ExposureKind, Interventions, U
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.model.propensities import Propensities, data_fingerprint
 from clickharvest.progress import Progress, silent
+from clickharvest.report.reasons import Grounds
+from clickharvest.report.sensitivity import Move, penalty_moves
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
+from clickharvest.report.verdict import kept_checks
 from clickharvest.weights import choose_clip, effective_sample_size, ips_weights
 
 Array = NDArray[np.float64]
@@ -72,6 +75,7 @@ class Evidence:
         left_out: clicks elsewhere.
         clipping: the weights of these clicks by floor.
         chosen: the same for the floor that `clickharvest weigh --clip auto` takes; floor 0 where none is needed.
+        moves: the curve with other penalties; none where the model was fitted on other data, or without a penalty.
     """
 
     name: str
@@ -87,6 +91,19 @@ class Evidence:
     left_out: int
     clipping: tuple[Clipping, ...]
     chosen: Clipping | None
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def grounds(self) -> Grounds:
+        """What the verdict on the model rests on."""
+        told = [move.typical for move in self.moves if move.typical is not None]
+        return Grounds(
+            findings=self.diagnosis.findings,
+            checks=self.checks,
+            same_data=self.same_data,
+            realised=self.exposure_kind == "realised",
+            moved=max(told, default=None),
+        )
 
 
 def gather_evidence(
@@ -134,6 +151,8 @@ def gather_evidence(
     with progress("Fitting a PBM to compare with"):
         plain = model.encoder is None
         pbm = None if plain else PBM(anchor=anchor, intervals="sandwich").fit(interventions).propensities_
+    with progress("Varying the penalty"):
+        moves = penalty_moves(model, interventions) if same else ()
     propensity, clicks = _propensities_of(model, *clicked)
     known = np.isfinite(propensity)
     return Evidence(
@@ -150,6 +169,7 @@ def gather_evidence(
         left_out=int(clicks[~known].sum()),
         clipping=clipping_table(propensity[known], clicks[known]),
         chosen=_chosen(propensity[known], clicks[known]),
+        moves=moves,
     )
 
 
@@ -184,17 +204,6 @@ def _require_columns(source: ClickLog | Interventions, model: Propensities) -> N
             f"the model depends on the context columns {', '.join(missing)}, but the log was read with "
             f"{', '.join(found) or 'none'}: name all of them with --context, or leave the option out"
         )
-
-
-def kept_checks(model: Propensities) -> tuple[Finding, ...]:
-    """Return the checks that `clickharvest fit` kept in the model; none where what is there does not look like any."""
-    kept = model.info.get("checks")
-    try:
-        found = tuple(Finding(**check) for check in kept or ())
-    except TypeError:
-        return ()
-    numbers = all(isinstance(finding.p_value, int | float | None) for finding in found)
-    return found if numbers and all(finding.status in get_args(Status) for finding in found) else ()
 
 
 def _rates(log: ClickLog, anchor: int, max_position: int | None) -> Propensities | None:

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.model.curves import flatten_params
+from clickharvest.model.prediction import TELLS_NOTHING
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import SPAN, rests_on_few, spell_queries
 from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
@@ -52,7 +54,27 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "draws": None if model.draws is None else _pack_draws(model.draws, model.draws_kind),
         "level": level,
         "z": -NormalDist().inv_cdf((1 - level) / 2),
+        "span": SPAN,
+        "wide": TELLS_NOTHING,
+        "doubts": _doubts(model),
+        "few": _few(model),
     }
+
+
+def _doubts(model: Propensities) -> list[dict[str, Any]]:
+    """Return what speaks against positions in every context."""
+    shown = np.array(model.shown)
+    # Without contexts to doubt, doubts are those of positions.
+    doubts = model.doubts(np.zeros((0, model.curve.n_features)))
+    return [{"why": doubt.why, "at": shown[doubt.where[0]].tolist()} for doubt in doubts]
+
+
+def _few(model: Propensities) -> dict[str, str]:
+    """Return what stands beside the intervals of positions that rest on few queries."""
+    if model.support is None:
+        return {}
+    told = zip(model.curve.positions, model.support.queries, strict=True)
+    return {str(k): spell_queries(n) for k, n in told if n is not None and rests_on_few(n)}
 
 
 def _pack_draws(draws: NDArray[np.float32], kind: str | None) -> dict[str, Any] | None:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.contexts import ContextColumn
+from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import Support
 
 Array = NDArray[np.float64]
 
@@ -98,6 +99,42 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
         own = None if x is None or not len(x) else x[:, start : start + width]
         found.append(_values(part, start, own))
         start += width
+    return found
+
+
+def value_doubts(propensities: Propensities, index: int, features: Array) -> list[list[dict[str, Any]]]:
+    """Return what speaks against values of one column, each on its own: why, and at which positions.
+
+    Columns are judged one by one (`model.support`), so that what speaks against a context is what speaks against its
+    values.
+
+    Args:
+        propensities: the model.
+        index: which of the encoder's columns.
+        features: the values' features, [n, features of the column].
+
+    Example:
+        >>> from clickharvest.model.contexts import ContextEncoder
+        >>> from clickharvest.model.curves import make_curve
+        >>> from clickharvest.model.support import ColumnSupport, Support
+        >>> encoder = ContextEncoder.fit({"device": ["desk", "phone"]})
+        >>> support = Support((ColumnSupport(((1, 2), (1,))),), (None, 40.0))
+        >>> curve = make_curve("power", (1, 2), 1, 3)
+        >>> model = Propensities(curve, {"a": np.ones(1), "w": np.zeros((3, 1))}, encoder, (1, 2), support=support)
+        >>> desk, phone, other = value_doubts(model, 0, np.eye(3))
+        >>> desk, phone[0]["at"], other
+        ([], [2], [{'why': 'device: a value that training never had', 'at': [1, 2]}])
+    """
+    if propensities.support is None or propensities.encoder is None:
+        return [[] for _ in features]
+    alone = Support((propensities.support.columns[index],), propensities.support.queries)
+    shown = np.array(propensities.shown)
+    encoder = ContextEncoder((propensities.encoder.parts[index],))
+    found: list[list[dict[str, Any]]] = [[] for _ in features]
+    for doubt in alone.doubts(encoder, features, propensities.shown):
+        for i, where in enumerate(np.broadcast_to(doubt.where, (len(features), len(shown)))):
+            if where.any():
+                found[i].append({"why": doubt.why, "at": shown[where].tolist()})
     return found
 
 

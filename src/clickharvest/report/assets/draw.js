@@ -109,6 +109,7 @@ function lineChart(width, series, options) {
   const points = series.flatMap((one) => one.points).filter((point) => point.p !== null);
   const missing = new Set(options.missing || []);
   const xs = [...new Set([...points.map((point) => point.k), ...missing])].sort((a, b) => a - b);
+  if (!points.length) points.push({ k: xs[0], p: 1, lower: null, upper: null });
   const highest = Math.max(...points.map((point) => point.p));
   const largest = Math.min(Math.max(highest, ...points.map((point) => point.upper ?? 0)), 1.5 * highest);
   const lowest = Math.min(...points.filter((point) => point.p > 0).map((point) => point.p));
@@ -150,6 +151,7 @@ function lineChart(width, series, options) {
   series.forEach((one, i) => {
     const shown = one.points.filter((point) => point.p !== null),
       stroke = one.colour || colour(i);
+    if (!shown.length) return;
     const banded = shown.filter((point) => point.lower !== null && point.upper !== null);
     if (banded.length > 1) {
       const edge = [
@@ -166,8 +168,11 @@ function lineChart(width, series, options) {
         "stroke-dasharray": one.dash || "none",
       }),
     );
-    for (const d of shown)
-      marks.append(element("circle", { cx: x(d.k), cy: y(d.p), r: xs.length > 40 ? 1.5 : 3, style: `fill:${stroke}` }));
+    for (const d of shown) {
+      const hollow = `fill:var(--paper);stroke:${d.wide ? "var(--bad)" : stroke};stroke-width:1.75`;
+      const look = { r: xs.length > 40 ? 1.5 : d.note ? 4 : 3, style: d.note ? hollow : `fill:${stroke}` };
+      marks.append(element("circle", { cx: x(d.k), cy: y(d.p), ...look }));
+    }
   });
   const guide = element("line", { y1: top, y2: bottom, class: "guide", visibility: "hidden" });
   svg.append(guide);
@@ -180,9 +185,11 @@ function lineChart(width, series, options) {
     const rows = series.map((one, i) => {
       const d = one.points.find((point) => point.k === k);
       const ends = d && d.lower !== null ? ` (${form(d.lower)} to ${form(d.upper)})` : "";
+      const number = !d || d.p === null ? ((d && d.note) ?? "no estimate") : d.wide ? "cannot tell" : form(d.p);
+      const few = d && d.p !== null && d.note && !d.wide ? `, ${d.note}` : "";
       return {
         colour: one.colour || colour(i),
-        text: `${isolate(shorten(one.name, 40))}: ${d && d.p !== null ? form(d.p) : "no estimate"}${ends}`,
+        text: `${isolate(shorten(one.name, 40))}: ${number}${ends}${few}`,
       };
     });
     return { x: x(k), title: `${options.xTitle} ${options.ticks ? options.ticks(k) : k}`, rows };

@@ -131,24 +131,48 @@ function graphChart(width, diagnosis) {
   return { svg };
 }
 
-/* A curve's rows: position, propensity, lower, upper. */
+/* A curve's rows: position, propensity, lower, upper, what to know of it. */
 const curveRows = (series) => [
-  ["curve", "position", "propensity", "lower", "upper"],
-  ...series.flatMap((one) => one.points.map((d) => [one.name, d.k, d.p, d.lower, d.upper])),
+  ["curve", "position", "propensity", "lower", "upper", "note"],
+  ...series.flatMap((one) => one.points.map((d) => [one.name, d.k, d.p, d.lower, d.upper, d.note ?? null])),
 ];
+
+/* Positions as people write them: 1-3, 7. */
+function spellPositions(positions) {
+  const runs = [];
+  for (const k of positions) {
+    if (runs.length && runs[runs.length - 1][1] === k - 1) runs[runs.length - 1][1] = k;
+    else runs.push([k, k]);
+  }
+  return runs.map(([from, to]) => (from === to ? from : `${from}-${to}`)).join(", ");
+}
+
+/* What is to be known of a curve's points, each thing once. */
+function curveNotes(points) {
+  const where = new Map();
+  for (const point of points) if (point.note) where.set(point.note, [...(where.get(point.note) || []), point.k]);
+  return [...where].map(([note, positions]) => {
+    if (positions.length === points.length) return `${note[0].toUpperCase()}${note.slice(1)}.`;
+    return `Position${positions.length > 1 ? "s" : ""} ${spellPositions(positions)}: ${note}.`;
+  });
+}
 
 function makeFigures(data, state) {
   const relative = `examination relative to position ${data.model.anchor}`,
     figures = {};
-  const missing = data.model.shown.filter((k) => !data.model.positions.includes(k));
-  const curves = (id, title, series) => {
-    figures[id] = {
-      draw: (width) =>
-        lineChart(width, series(), { log: state.log, missing, xTitle: "position", yTitle: relative, title }),
-      rows: () => curveRows(series()),
+  const unlinked = data.model.shown.filter((k) => !data.model.positions.includes(k));
+  const curves = (id, title, series, more = {}) => {
+    const draw = (width) => {
+      const drawn = series(),
+        lost = more.notes ? drawn[0].points.filter((point) => point.p === null).map((point) => point.k) : [];
+      const missing = [...unlinked, ...lost];
+      return lineChart(width, drawn, { log: state.log, missing, xTitle: "position", yTitle: relative, title });
     };
+    figures[id] = { draw, rows: () => curveRows(series()), ...more };
   };
-  curves("curves", "Examination by position in the chosen context", () => state.series());
+  curves("curves", "Examination by position in the chosen context", () => state.series(), {
+    notes: () => curveNotes(state.series()[0].points),
+  });
   if (data.columns.length) {
     curves("segments", "Examination by position and segment", () => state.segments());
     const top = data.importance.slice(0, 20);
@@ -193,6 +217,12 @@ function makeFigures(data, state) {
       rates: { colour: colour(1), dash: "3 4" },
     };
     curves("comparison", "Estimates side by side", () => data.comparison.map((one) => ({ ...one, ...look[one.kind] })));
+  }
+  if (data.sensitivity && data.sensitivity.length) {
+    const look = [{ colour: colour(0) }, { colour: colour(1), dash: "3 4" }, { colour: colour(2), dash: "7 4" }];
+    curves("sensitivity", "The curve with other penalties", () =>
+      data.sensitivity.map((one, i) => ({ ...one, ...look[i] })),
+    );
   }
   if (data.clipping && data.clipping.length) {
     const line = (name, key) => ({

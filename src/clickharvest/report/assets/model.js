@@ -13,6 +13,10 @@ class Model {
     this.positions = packed.positions;
     this.shown = packed.shown;
     this.z = packed.z;
+    this.span = packed.span;
+    this.few = packed.few;
+    this.wide = packed.wide;
+    this.doubts = packed.doubts;
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -31,7 +35,8 @@ class Model {
     return values;
   }
 
-  /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate. */
+  /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate.
+     wide: whether the interval tells nothing; note: what to know of the number. */
   predict(x) {
     this.program.begin(x);
     const logP = this.program.run(this.params).slice(),
@@ -39,12 +44,22 @@ class Model {
     return this.shown.map((k) => {
       const i = this.positions.indexOf(k),
         margin = sd && i >= 0 ? this.z * sd[i] : null;
-      return {
-        k,
-        p: i >= 0 ? Math.exp(logP[i]) : null,
-        lower: margin === null ? null : Math.exp(logP[i] - margin),
-        upper: margin === null ? null : Math.exp(logP[i] + margin),
-      };
+      const lower = margin === null ? null : Math.exp(logP[i] - margin),
+        upper = margin === null ? null : Math.exp(logP[i] + margin);
+      const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
+      const note = wide ? this.wide : (this.few[k] ?? null);
+      return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
+    });
+  }
+
+  /* The same for chosen values [{features, doubts: [{why, at}]}], without numbers that the data do not support. */
+  predictSupported(x, choices) {
+    const points = this.predict(x),
+      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts)];
+    return points.map((point) => {
+      const found = doubts.find((doubt) => doubt.at.includes(point.k));
+      if (!found) return point;
+      return { k: point.k, p: null, lower: null, upper: null, wide: false, note: `not supported: ${found.why}` };
     });
   }
 

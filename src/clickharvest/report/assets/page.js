@@ -22,12 +22,12 @@ const state = {
     const typical = data.columns.map((column) => column.typical),
       chosen = this.chosen.some((choice, i) => choice !== typical[i]);
     const first = {
-      name: data.columns.length ? "typical context" : "all contexts",
-      points: model.predict(this.context(typical)),
+      name: data.columns.length ? "typical query" : "all queries",
+      points: model.predictSupported(this.context(typical), typical),
     };
     if (!chosen) return [first];
     return [
-      { name: "your context", points: model.predict(this.context()) },
+      { name: "your context", points: model.predictSupported(this.context(), this.chosen) },
       { ...first, colour: "var(--soft)", dash: "5 4" },
     ];
   },
@@ -38,9 +38,10 @@ const state = {
       choices = Array.from({ length: NAMED }, (_, i) => choices[Math.round((i * (choices.length - 1)) / (NAMED - 1))]);
     }
     return choices.slice(0, NAMED).map((choice) => {
-      const x = this.context();
-      x.set(choice.features, column.start);
-      return { name: `${column.name} = ${choice.label}`, points: model.predict(x) };
+      const choices = this.chosen.map((own, i) => (i === this.segment ? choice : own)),
+        points = model.predictSupported(this.context(choices), choices);
+      const none = points.every((point) => point.p === null);
+      return { name: none ? `${choice.words}: not supported` : choice.words, points };
     });
   },
 };
@@ -76,7 +77,8 @@ function makeControl(index) {
     const number = value(),
       features = [(number - column.mean) / column.sd, 0].slice(0, column.typical.features.length);
     shown.textContent = Number(number.toPrecision(4));
-    choose(index, { label: shown.textContent, features });
+    const run = column.steps.find((each) => each.first <= slider.value && slider.value <= each.last);
+    choose(index, { label: shown.textContent, features, doubts: run ? run.doubts : [] });
   });
   box.reset = () => {
     slider.value = Math.round((1000 * (column.mean - least)) / (largest - least || 1));
@@ -149,6 +151,10 @@ function draw(id) {
       drawn.leave();
     });
   }
+  const notes = figure.querySelector(".notes"),
+    told = figures[id].notes ? figures[id].notes() : [];
+  notes.replaceChildren(...told.map((text) => html("span", { textContent: text })));
+  notes.hidden = !told.length;
   const table = figure.querySelector("details table");
   if (figure.querySelector("details").open) fillTable(table, figures[id].rows());
 }
@@ -291,6 +297,9 @@ function setUp() {
       () => details.open && fillTable(details.querySelector("table"), figures[id].rows()),
     );
   }
+  addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("#verdict details")) details.open = true;
+  });
   let width = document.documentElement.clientWidth;
   addEventListener("resize", () => {
     if (document.documentElement.clientWidth === width) return;

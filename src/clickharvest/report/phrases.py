@@ -1,0 +1,123 @@
+"""Phrases: figures and contexts as people say them, with the exact number beside where there is room."""
+
+from __future__ import annotations
+
+from clickharvest.report.charts import shorten
+from clickharvest.report.values import Choice, ColumnValues
+
+LONGEST = 30
+"""Characters of a name or level of the user's inside a sentence."""
+PARTS = {
+    0.1: "a tenth",
+    0.125: "an eighth",
+    1 / 6: "a sixth",
+    0.2: "a fifth",
+    0.25: "a quarter",
+    0.3: "three tenths",
+    1 / 3: "a third",
+    0.4: "two fifths",
+    0.5: "half",
+    0.6: "three fifths",
+    2 / 3: "two thirds",
+    0.75: "three quarters",
+    0.8: "four fifths",
+    0.9: "nine tenths",
+}
+
+
+def spell(value: float) -> str:
+    """Return a propensity with two digits that tell something.
+
+    Example:
+        >>> spell(1.234), spell(0.4321), spell(0.08), spell(0.00049)
+        ('1.23', '0.43', '0.080', '0.00049')
+    """
+    return f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"
+
+
+def likely(ratio: float) -> str:
+    """Return how likely one thing is beside another, in round words.
+
+    Example:
+        >>> likely(0.49), likely(0.98), likely(1.52), likely(0.034), likely(4e-5)
+        ('about half as likely', 'about as likely', 'about 1.5 times as likely', 'about 30 times less likely', \
+'over 1,000 times less likely')
+    """
+    if ratio < 1e-3:
+        return "over 1,000 times less likely"
+    if ratio < 0.09:
+        times = 1 / ratio
+        return f"about {_rounded(times):,.0f} times less likely"
+    if 0.95 <= ratio < 1.075:
+        return "about as likely"
+    if ratio < 0.95:
+        nearest = min(PARTS, key=lambda part: abs(part / ratio - 1))
+        return f"about {PARTS[nearest]} as likely"
+    return f"about {_rounded(ratio):g} times as likely"
+
+
+def _rounded(number: float) -> float:
+    """Return a number from 1 with the digits that people round to."""
+    if number < 3:
+        return round(number, 1)
+    step = 10 ** (len(str(int(number))) - 1) / 2
+    return round(number / step) * step if number >= 20 else round(number)
+
+
+def queries(column: ColumnValues, choice: Choice) -> str:
+    """Return the queries of one value of a column, as a manager would call them.
+
+    Example:
+        >>> from clickharvest.model.contexts import ContextColumn
+        >>> def told(name, kind, label):
+        ...     part = ContextColumn(name, kind, False)
+        ...     choice = Choice(label, (1.0,), 1.0)
+        ...     return queries(ColumnValues(part, 0, choice, (choice,), None), choice)
+        >>> told("complex", "boolean", "yes"), told("is_mobile", "boolean", "no"), told("has_image", "boolean", "yes")
+        ('complex queries', 'queries that are not mobile', 'queries with image')
+        >>> told("device", "categorical", "phone"), told("device", "categorical", "missing")
+        ('queries with device phone', 'queries without a known device')
+    """
+    name, label = _plain(column.part.name), shorten(choice.label, LONGEST)
+    if choice.label == "missing" and choice.features[-1] == 1:
+        return f"queries without a known {name}"
+    if column.part.kind == "categorical" and choice.label == "other" and "other" not in column.part.levels:
+        return f"queries with another {name}"
+    if column.part.kind != "boolean":
+        return f"queries with {name} {label}"
+    yes = choice.label == "yes"
+    if (own := _without(name, "has")) is not None:
+        return f"queries {'with' if yes else 'without'} {own}"
+    own = _without(name, "is") or name
+    return f"{own} queries" if yes else f"queries that are not {own}"
+
+
+def typical_query(columns: list[ColumnValues], most: int = 3) -> str:
+    """Return what the typical context is, in a few words: shares of yes, means, most frequent levels.
+
+    Example:
+        >>> from clickharvest.model.contexts import ContextColumn
+        >>> part = ContextColumn("is_complex", "boolean", False, mean=0.28)
+        >>> typical_query([ColumnValues(part, 0, Choice("yes in 28%", (0.28,), 0.0), (), None)])
+        '28 % complex'
+    """
+    told = []
+    for column in columns[:most]:
+        part, name = column.part, _plain(column.part.name)
+        if part.kind == "boolean":
+            having = _without(name, "has")
+            own = f"with {having}" if having is not None else _without(name, "is") or name
+            told.append(f"{100 * part.mean:.0f} % {own}")
+        else:
+            told.append(f"{name} {shorten(column.typical.label, LONGEST)}")
+    return ", ".join(told) + (", …" if len(columns) > most else "")
+
+
+def _plain(name: str) -> str:
+    return shorten(name.replace("_", " ").strip(), LONGEST)
+
+
+def _without(name: str, prefix: str) -> str | None:
+    """Return a name without its first word, if it is this one and something is left."""
+    first, _, rest = name.partition(" ")
+    return rest if first.lower() == prefix and rest else None

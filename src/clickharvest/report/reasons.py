@@ -1,0 +1,224 @@
+"""Reasons: what the checks of a log and of a model mean for its numbers, in words that a manager understands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from clickharvest.diagnosis.findings import ALARM, Finding
+from clickharvest.model.propensities import Propensities
+
+Word = Literal["trustworthy", "with care", "cannot tell"]
+
+LEVEL = 0.05
+"""How often a log without bias may lose its good word to the checks."""
+STRONG = 1.25
+"""A click above that changes clicks below by this factor or more leaves no curve of positions to speak of."""
+BIASES = ("drift with position", "clicks above", "trust bias", "transitivity")
+"""Checks that can find a bias, whatever the model."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that speaks against a model's numbers.
+
+    Attributes:
+        word: what it makes of the verdict.
+        why: a sentence that a manager understands.
+        advice: what to do, in an imperative sentence.
+    """
+
+    word: Word
+    why: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What is known of a model beside itself.
+
+    Attributes:
+        findings: those of the log's diagnosis; None where no log was read.
+        checks: those of the model's checks.
+        same_data: whether the model was fitted on that log; None where that cannot be told.
+        realised: whether exposures are what was shown, rather than what a design would show.
+        moved: how far the curve moves when its penalty is divided or multiplied by ten, in half widths of its
+            interval; None where that is not known.
+    """
+
+    findings: Sequence[Finding] | None = None
+    checks: Sequence[Finding] = ()
+    same_data: bool | None = None
+    realised: bool = True
+    moved: float | None = None
+
+
+def check_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
+    """Yield what the checks have found, those of the log first."""
+    findings = [*(grounds.findings or ()), *grounds.checks]
+    tested = [finding for finding in findings if finding.name in BIASES and finding.p_value is not None]
+    for finding in findings:
+        reason = _alarm(finding, model, grounds)
+        if reason is None:
+            continue
+        if finding.status in ("warning", "blocking") or finding.name == "context matters":
+            yield reason
+        elif finding in tested and finding.p_value is not None and finding.p_value < LEVEL / len(tested):
+            why = f"There may be a bias, the sign is weak: {reason.why[0].lower()}{reason.why[1:]}"
+            yield Reason("with care", why, reason.advice)
+
+
+def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | None:
+    """Return what a finding means if it is an alarm; None where it does not touch this model."""
+    name, value = finding.name, finding.value if isinstance(finding.value, int | float) else 0.0
+    shares = model.info.get("objective") in (None, "clickshare")
+    if name == "connectivity":
+        # Of a log that links nothing there is no model; positions without a link are told one by one.
+        return Reason("cannot tell", finding.sentence, "Look for a log with links.") if value == 0 else None
+    if name == "drift with position":
+        moved = "lose clicks over time move up" if value > 0 else "lose clicks over time move down"
+        return None if not grounds.realised else Reason(
+            "cannot tell",
+            f"Results that {moved} the page, so that time looks like position and the curve is too "
+            f"{'flat' if value > 0 else 'steep'}, by how much nobody knows.",
+            "Fit a shorter period in which results change little, or swap ranks at random for two weeks and fit that.",
+        )  # fmt: skip
+    if name == "clicks above":
+        strong = not 1 / STRONG < value < STRONG
+        how = "stop reading once a result above has served them" if value < 1 else "read on below good results"
+        return Reason(
+            "cannot tell" if strong else "with care",
+            f"People {how}, so that how far they look depends on the results above, not on the position alone.",
+            "Do not carry these numbers over to pages of other quality: use them for pages like the logged ones, and "
+            "test the ranker they train in an A/B test.",
+        )
+    if name == "trust bias":
+        return Reason(
+            "with care",
+            "Good results fall off with position in another way than bad ones, as when people trust what stands high: "
+            "the curve is an average over both.",
+            "Count clicks that show satisfaction (long visits, purchases) instead of all clicks.",
+        )
+    if name == "transitivity":
+        return Reason(
+            "with care",
+            "Different pairs of positions tell different stories: more than position and context decides what people "
+            "look at.",
+            "Name what differs between pages (device, layout, kind of page) with --context, or fit page types apart.",
+        )
+    if name.startswith("ranker and "):
+        return None if grounds.realised and shares else Reason(
+            "cannot tell",
+            "The rankers did not get the same kind of traffic, and this model takes for granted that they did.",
+            "Fit again with what was really shown (without --rankings, --objective clickshare).",
+        )  # fmt: skip
+    if name == "context matters":
+        matters = model.encoder is None and finding.p_value is not None and finding.p_value < ALARM
+        return None if not matters else Reason(
+            "with care",
+            "Contexts are read to different depths, and the one curve is their average.",
+            "Fit again with the context columns (--context).",
+        )  # fmt: skip
+    if name == "segments":
+        # A model that knows its support tells this by itself, value by value.
+        return None if model.encoder is None or model.support is not None else Reason("with care", *SEGMENTS)
+    if name in PLAIN:
+        return Reason("with care", *PLAIN[name])
+    word: Word = "cannot tell" if finding.status == "blocking" else "with care"
+    return Reason(word, finding.sentence, "See the checks below.")
+
+
+SEGMENTS = (
+    "Some contexts do not compare all positions by themselves: there the curve leans on the other contexts.",
+    "Use the curves of contexts that link all positions, or name fewer or coarser context columns.",
+)
+PLAIN = {
+    "sample ratio": (
+        "The rankers did not get the traffic they were meant to get: part of it may be lost, or logged twice.",
+        "Find out where pages are lost before acting on these numbers.",
+    ),
+    "dominance": (
+        "At some position one query tells more than all others together.",
+        "Look at the fit without that query (named below), or collect clicks of more queries.",
+    ),
+    "repetition": (
+        "With these context columns hardly any result is shown twice in the same context, so that little is compared.",
+        "Name fewer or coarser context columns, or compare results of a query across contexts (--unit query).",
+    ),
+}
+
+
+def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
+    """Yield the biases that no check would have seen: it was not made, or could not see what is too small for it."""
+    findings = {finding.name: finding for finding in (*(grounds.findings or ()), *grounds.checks)}
+    needed = set(UNSEEN)
+    if grounds.findings is None:
+        needed = {"trust bias"}
+    elif not grounds.realised:
+        needed.discard("drift with position")
+    unseen, advice, times = [], [], 0.0
+    for name, (what, how) in UNSEEN.items():
+        if name not in needed:
+            continue
+        tried = findings.get(name) or findings.get(name.split()[0])
+        blindness = 0.0 if tried is None else _blindness(tried, model)
+        if tried is None or blindness > 1:
+            unseen.append(what)
+            times = max(times, blindness)
+        if tried is None:
+            advice.append(how)
+    if times > 1:
+        many = f"about {np.ceil(times**2):,.0f} times as many" if np.isfinite(times) else "more"
+        advice.append(f"collect {many} clicks")
+    if unseen:
+        told = ", and ".join(advice)
+        yield Reason(
+            "with care",
+            f"This log cannot show {', or '.join(unseen)}: such a bias would go unseen.",
+            f"{told[0].upper()}{told[1:]}.",
+        )
+
+
+def _blindness(finding: Finding, model: Propensities) -> float:
+    """Return the least effect that a check sees four times out of five over the least that matters."""
+    if finding.p_value is None or not isinstance(finding.value, int | float):
+        return float("inf")
+    depth = math.log(max(model.curve.positions) / model.curve.anchor) or 1.0
+    size, matters = {
+        "clicks above": (abs(math.log(max(finding.value, 1e-300))), MATTERS_ABOVE),
+        "trust bias": (abs(finding.value), MATTERS_TRUST / depth),
+        "drift with position": (abs(finding.value), MATTERS_DRIFT),
+    }[finding.name]
+    z = -NormalDist().inv_cdf(min(max(finding.p_value, 1e-300), 1.0) / 2)
+    # Where p is 1 the effect is 0 and so is z: nothing tells the standard error.
+    return SEEN * size / z / matters if z > 1e-3 else 0.0
+
+
+MATTERS_ABOVE = math.log(2)
+"""A click above that halves or doubles clicks below, on the log scale."""
+MATTERS_TRUST = math.log(1.1)
+"""A curve that ends a tenth higher for results of a relevance one standard deviation higher, on the log scale."""
+MATTERS_DRIFT = 0.1
+"""A correlation between how units drift and how they move."""
+SEEN = 2.8
+"""Standard errors that an effect must have to be seen four times out of five at the level .05."""
+UNSEEN = {
+    "drift with position": (
+        "whether results change while they move on the page",
+        "name the log's time column (--time)",
+    ),
+    "clicks above": (
+        "whether people stop at a good result",
+        "name the log's page column (--page), with one row for each result shown",
+    ),
+    "trust bias": (
+        "whether good results are read otherwise than bad ones",
+        "fit with clickharvest fit, which tests it",
+    ),
+}
+"""Biases that only a check can see: in words, and how to have the check made."""

@@ -1,0 +1,116 @@
+"""Sensitivity: how far a curve moves when the penalty that holds it together is weaker or stronger.
+
+A penalty, or a prior, is a choice. Where clicks are many it hardly matters; where the curve follows it, the number is
+the choice's, not the clicks'. So the fit is made again with a tenth of it and with ten times as much, all else equal,
+and the move is told in half widths of the interval: below 1 the new curve stays inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.clickshare import ClickShare
+from clickharvest.estimation.pooling import Spread, can_pool, curve_order, with_penalty, with_spread
+from clickharvest.estimation.sample import Sample, make_sample
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.curves import flatten_params, unflatten_params
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
+
+Array = NDArray[np.float64]
+
+FACTORS = (0.1, 10.0)
+"""What the penalty is multiplied with."""
+MOST_CONTEXTS = 200
+"""Contexts, beside the typical one, in which moves are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A curve with another penalty.
+
+    Attributes:
+        factor: what the penalty, or the precision of the prior, was multiplied with.
+        propensity: p_k / p_anchor in the typical context at every position shown, NaN where there is no estimate, [K].
+        typical: the largest |Δ log p_k| there, in half widths of the interval; None for a model without intervals.
+        position: where that is.
+        anywhere: the largest in the contexts of the data.
+    """
+
+    factor: float
+    propensity: Array
+    typical: float | None
+    position: int
+    anywhere: float | None
+
+
+def penalty_moves(model: Propensities, interventions: Interventions, *, level: float = 0.95) -> tuple[Move, ...]:
+    """Return how the curve moves with a tenth and with ten times its penalty.
+
+    Nothing is returned where there is no penalty to change, or where another objective than ClickShare made the model.
+
+    Args:
+        model: the model.
+        interventions: what it was fitted on.
+        level: level of the intervals that moves are compared with.
+
+    Example:
+        >>> from clickharvest import CPBM, harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> interventions = harvest(read_log(simulate_ab_log(pages=5_000)[0], context=["device"]))
+        >>> model = CPBM(curve="linear").fit(interventions).propensities_
+        >>> [(move.factor, move.typical < 1) for move in penalty_moves(model, interventions)]
+        [(0.1, True), (10.0, True)]
+    """
+    if model.info.get("objective") != "clickshare":
+        return ()
+    sample = make_sample(interventions, model.curve.positions, model.encoder)
+    x = np.concatenate([typical_context(model), _some(sample.x)]) if model.encoder is not None else np.zeros((1, 0))
+    own = model.predict_encoded(x, level=level)
+    moves = []
+    for factor, flat in _refits(model, sample).items():
+        params = unflatten_params(flat, model.params)
+        other = replace(model, params=params, draws=None, draws_kind=None).predict_encoded(x)
+        away = np.abs(np.log(other.propensity) - np.log(own.propensity))
+        half = (np.log(own.upper) - np.log(own.lower)) / 2
+        share = np.divide(away, half, out=np.full_like(away, -1.0), where=half > 0)
+        measure = share if share[0].max() >= 0 else np.nan_to_num(away, nan=-1.0)
+        typical, anywhere = (float(part.max()) if part.max() >= 0 else None for part in (share[0], share))
+        moves.append(Move(factor, other.propensity[0], typical, model.shown[int(measure[0].argmax())], anywhere))
+    return tuple(moves)
+
+
+def _some(x: Array) -> Array:
+    """Return evenly spaced rows."""
+    some: Array = x[np.linspace(0, len(x) - 1, min(MOST_CONTEXTS, len(x))).astype(int)]
+    return some
+
+
+def _refits(model: Propensities, sample: Sample) -> dict[float, Array]:
+    """Return the parameters by factor of the penalty."""
+    curve, info = model.curve, model.info
+    pooled, penalty = info.get("pooled"), info.get("penalty")
+    linear = can_pool(curve, sample)
+    if isinstance(pooled, Mapping) and linear:
+        spread = Spread(*(_positive(pooled.get(name)) for name in ("position", "steepness", "context")))
+        fits = {factor: with_spread(curve, sample, spread, factor) for factor in FACTORS}
+    elif not (isinstance(penalty, int | float) and penalty > 0):
+        return {}
+    elif linear:
+        fits = {factor: with_penalty(curve, sample, factor * penalty) for factor in FACTORS}
+    else:
+        start = np.tile(flatten_params(model.params), (len(FACTORS), 1))
+        fit = Fit(curve, ClickShare(sample), sample)
+        solved = fit.solve(start, np.ones((len(FACTORS), sample.n_clusters)), penalty * np.array(FACTORS))
+        return dict(zip(FACTORS, solved.params, strict=True))
+    return {factor: fit.theta[curve_order(curve, fit.shares)] for factor, fit in fits.items()}
+
+
+def _positive(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None

@@ -1,0 +1,216 @@
+"""The verdict: each reason by itself, and that nothing wrong is called trustworthy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clickharvest.diagnosis.findings import Finding
+from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.logs.reading import read_log
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.report.evidence import gather_evidence
+from clickharvest.report.reasons import Grounds
+from clickharvest.report.sensitivity import penalty_moves
+from clickharvest.report.verdict import judge, kept_checks
+from clickharvest.simulate import simulate_ab_log
+
+FINE = (
+    Finding("connectivity", "ok", "Linked.", 1.0),
+    Finding("drift with position", "ok", "None.", 0.01, 0.5),
+    Finding("clicks above", "ok", "None.", 1.05, 0.6),
+)
+CHECKS = (Finding("transitivity", "ok", "Agree.", 1.0, 0.4), Finding("trust bias", "ok", "None.", 0.001, 0.7))
+GOOD = Grounds(FINE, CHECKS, same_data=True, moved=0.4)
+
+
+def curve(spans: dict[int, float], queries: float = 100.0, **info: Any) -> Propensities:
+    """A model without context whose 95 % interval spans a factor at each position; no number where it is infinite."""
+    linked = tuple(k for k, span in spans.items() if np.isfinite(span))
+    b = -np.log(linked)[1:]
+    sd = np.log([spans[k] for k in linked[1:]]) / 2 / 1.959964
+    draws = b + sd * np.array([[-1.0], [0.0], [1.0]])
+    support = Support((), (None, *[queries] * len(b)))
+    shape = make_curve("constant", linked, 1, 0)
+    return Propensities(shape, {"b": b}, None, tuple(spans), draws, "clustered", info, support=support)
+
+
+def swap(findings: tuple[Finding, ...], name: str, **changes: Any) -> tuple[Finding, ...]:
+    return tuple(replace(finding, **changes) if finding.name == name else finding for finding in findings)
+
+
+SHARP = curve({1: 1, 2: 1.2, 3: 1.3})
+
+
+def test_a_sharp_curve_of_a_log_without_alarms_is_trustworthy() -> None:
+    verdict = judge(SHARP, GOOD)
+    assert verdict.word == "trustworthy"
+    assert "14 % or better" in verdict.why  # √1.3
+    assert verdict.advice.startswith("Use it for weights at positions 1-3")
+
+
+@pytest.mark.parametrize(
+    ("model", "word", "why", "advice"),
+    [
+        (
+            curve({1: 1, 2: 1.2, 3: 2.5}),
+            "with care",
+            "position 3 examination is known to a factor of up to 2.5",
+            "swap",
+        ),
+        (
+            curve({1: 1, 2: 1.2, 3: 12}),
+            "with care",
+            "position 3 the interval spans a factor of 10",
+            "positions 1-2 alone",
+        ),
+        (curve({1: 1, 2: 11, 3: 12}), "cannot tell", "positions 2-3 the interval spans", "Do not use it for weights"),
+        (curve({1: 1, 2: 1.2, 3: np.inf}), "with care", "compares position 3 with position 1", "ranks 1 and 3"),
+        (curve({1: 1, 2: 1.2}, queries=3.0), "cannot tell", "rests on fewer than 5 queries", "more queries"),
+        (replace(SHARP, draws=None, draws_kind=None), "cannot tell", "no error bars", "--intervals none"),
+        (replace(SHARP, draws=None, draws_kind=None, info={"queries": 1}), "cannot tell", "one query", "five queries"),
+        (replace(SHARP, info={"status": "ran out of iterations before"}), "cannot tell", "did not reach", "Fit again"),
+        (replace(SHARP, info={"status": "failed: not finite"}), "cannot tell", "did not reach", "Fit again"),
+    ],
+)
+def test_what_the_model_says_of_itself(model: Propensities, word: str, why: str, advice: str) -> None:
+    verdict = judge(model, GOOD)
+    assert verdict.word == word
+    assert why in verdict.why
+    assert advice in verdict.advice
+
+
+@pytest.mark.parametrize(
+    ("grounds", "word", "why"),
+    [
+        (None, "with care", "was not tested here"),
+        (replace(GOOD, same_data=False), "with care", "not the data that the model was fitted on"),
+        (replace(GOOD, moved=1.2), "with care", "leaves its own interval"),
+        (replace(GOOD, findings=FINE[:1] + FINE[2:]), "with care", "whether results change while they move"),
+        (replace(GOOD, findings=FINE[:2]), "with care", "whether people stop at a good result"),
+        (replace(GOOD, checks=()), "with care", "good results are read otherwise"),
+        (replace(GOOD, checks=swap(CHECKS, "trust bias", value=0.2)), "with care", "good results are read otherwise"),
+        (replace(GOOD, findings=swap(FINE, "clicks above", value=0.5)), "with care", "stop at a good result"),
+    ],
+)
+def test_what_nobody_has_looked_at(grounds: Grounds | None, word: str, why: str) -> None:
+    verdict = judge(SHARP, grounds)
+    assert verdict.word == word
+    assert why in verdict.why
+
+
+ALARMS = [
+    ("drift with position", -0.1, "cannot tell", "the curve is too steep"),
+    ("drift with position", 0.1, "cannot tell", "the curve is too flat"),
+    ("clicks above", 0.5, "cannot tell", "stop reading once a result above has served them"),
+    ("clicks above", 0.95, "with care", "stop reading once a result above has served them"),
+    ("clicks above", 2.0, "cannot tell", "read on below good results"),
+    ("trust bias", 0.3, "with care", "trust what stands high"),
+    ("transitivity", 3.0, "with care", "different stories"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "word", "why"), ALARMS)
+def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> None:
+    alarm = {"status": "warning", "p_value": 1e-9, "value": value}
+    verdict = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **alarm), checks=swap(CHECKS, name, **alarm)))
+    assert verdict.word == word
+    assert why in verdict.why
+    # .05 / 4 checks: below it a weak sign counts, above it does not.
+    for p_value, expected in ((0.012, "with care"), (0.013, "trustworthy")):
+        weak = {"status": "note", "p_value": p_value, "value": 1.05 if name == "clicks above" else 0.001}
+        told = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **weak), checks=swap(CHECKS, name, **weak)))
+        assert told.word == expected
+
+
+def test_other_alarms_count_where_they_touch_the_model() -> None:
+    ranker = Finding("ranker and device", "warning", "Depends.", 0.2, 1e-9)
+    design = replace(GOOD, findings=(*FINE, ranker), realised=False)
+    assert judge(SHARP, replace(design, realised=True)).word == "trustworthy"
+    assert judge(SHARP, design).word == "cannot tell"
+    assert judge(replace(SHARP, info={"objective": "allpairs"}), replace(design, realised=True)).word == "cannot tell"
+    for name in ("sample ratio", "dominance", "repetition", "something new"):
+        warning = Finding(name, "warning", "Something.", 0.2)
+        assert judge(SHARP, replace(GOOD, findings=(*FINE, warning))).word == "with care"
+    matters = Finding("context matters", "note", "Depends.", 99.0, 1e-9)
+    assert judge(SHARP, replace(GOOD, checks=(*CHECKS, matters))).why.startswith(
+        "Contexts are read to different depths"
+    )
+    nothing = Finding("connectivity", "blocking", "Nothing is linked.", 0.0)
+    assert judge(SHARP, replace(GOOD, findings=(nothing, *FINE[1:]))).word == "cannot tell"
+
+
+def test_drift_does_not_touch_exposures_by_design() -> None:
+    drifting = swap(FINE, "drift with position", status="warning", p_value=1e-9)
+    assert judge(SHARP, replace(GOOD, findings=drifting, realised=False)).word == "trustworthy"
+    assert judge(SHARP, replace(GOOD, findings=FINE[:1] + FINE[2:], realised=False)).word == "trustworthy"
+
+
+def test_the_worst_reason_comes_first_and_none_is_lost() -> None:
+    alarm = swap(FINE, "clicks above", status="warning", p_value=1e-9, value=0.5)
+    verdict = judge(curve({1: 1, 2: 1.2, 3: 3}), replace(GOOD, findings=alarm, same_data=False))
+    assert verdict.word == "cannot tell"
+    assert [reason.word for reason in verdict.also] == ["with care", "with care"]
+    assert "served" in verdict.why
+
+
+def test_kinds_of_queries_that_are_known_worse_are_named() -> None:
+    encoder = ContextEncoder.fit({"device": ["desk", "desk", "phone"]})
+    shape = make_curve("linear", (1, 2), 1, 3)
+    params = {"b": np.log([0.5]), "W": np.zeros((3, 1))}
+    flat = np.zeros(4)
+    flat[3] = np.log(0.5)
+    for sd, linked, why in (
+        (1.5, (1, 2), "For queries with device phone, the interval at position 2 spans a factor of 10"),
+        (0.5, (1, 2), "For queries with device phone, examination at position 2 is known to a factor of up to 7"),
+        (0.01, (1,), "For queries with device phone, the number at position 2 is not supported (device: "),
+        (0.01, (1, 2), None),
+    ):
+        draws = flat + np.outer([-1.0, 0.0, 1.0], [0.01, sd, 0.0, 0.01])
+        support = Support((ColumnSupport(((1, 2), linked)),), (None, 50.0))
+        model = Propensities(shape, params, encoder, (1, 2), draws, "sandwich", support=support)
+        verdict = judge(model, GOOD)
+        assert verdict.word == ("trustworthy" if why is None else "with care")
+        assert why is None or verdict.why.startswith(why)
+
+
+def test_forged_checks_are_left_out() -> None:
+    for checks in ("no", [{"surprise": 1}], [{"name": "a", "status": "odd", "sentence": "b"}]):
+        assert kept_checks(replace(SHARP, info={"checks": checks})) == ()
+    odd = [{"name": "clicks above", "status": "warning", "sentence": "b", "value": "much", "p_value": 0.0}]
+    assert judge(replace(SHARP, info={"checks": odd})).word == "cannot tell"
+
+
+@pytest.mark.parametrize(("pages", "queries", "word"), [(60, 20, "cannot tell"), (800, 1, "cannot tell")])
+@pytest.mark.filterwarnings("ignore")
+def test_thin_logs_are_not_trusted(pages: int, queries: int, word: str) -> None:
+    log = read_log(simulate_ab_log(pages=pages, queries=queries, seed=1)[0], context=["device"])
+    model = CPBM(curve="linear").fit(harvest(log)).propensities_
+    assert judge(model, gather_evidence(log, model).grounds).word == word
+
+
+def test_the_curve_is_fitted_with_other_penalties() -> None:
+    log = read_log(simulate_ab_log(pages=1_500, queries=100, seed=2)[0], context=["device"])
+    interventions = harvest(log)
+    pooled = PBM().fit(interventions).propensities_
+    weaker, stronger = penalty_moves(pooled, interventions)
+    assert (weaker.factor, stronger.factor) == (0.1, 10.0)
+    ridge = CPBM(curve="linear", penalty=1.0).fit(interventions).propensities_
+    assert ridge.encoder is not None
+    again = CPBM(curve="linear", penalty=10.0).fit(interventions).propensities_
+    move = penalty_moves(ridge, interventions)[1]
+    typical = {"device": [ridge.encoder.parts[0].levels[0]]}
+    np.testing.assert_allclose(move.propensity, again.predict(typical).propensity[0], rtol=1e-6)
+    own = ridge.predict(typical)
+    half = (np.log(own.upper[0]) - np.log(own.lower[0])) / 2
+    shares = np.abs(np.log(move.propensity / own.propensity[0]))[1:] / half[1:]
+    assert move.typical == pytest.approx(shares.max())
+    assert move.position == own.positions[1:][int(shares.argmax())]
+    assert penalty_moves(PBM(intervals="sandwich").fit(interventions).propensities_, interventions) == ()
