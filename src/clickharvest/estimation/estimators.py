@@ -25,6 +25,7 @@ from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_ord
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
+from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -115,7 +116,7 @@ class _Estimator(Parameterised):
         size = len(flatten_params(like))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
-        kind, draws, rests_on = self._draws(choice, flat)
+        kind, draws, rests_on = self._draws(choice, sample, flat)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
@@ -155,7 +156,9 @@ class _Estimator(Parameterised):
         with self.progress("Fitting"):
             return fit.solve(starts, weights, penalty)
 
-    def _draws(self, choice: _Choice, flat: Array) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
+    def _draws(
+        self, choice: _Choice, sample: Sample, flat: Array
+    ) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
         """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
         if self.intervals is None:
             return None, None, {}
@@ -169,6 +172,10 @@ class _Estimator(Parameterised):
                 found = clustered_covariance(choice.pooled)
                 own = curve_order(fit.curve, choice.pooled.shares)
                 return "clustered", sigma_points(flat, found.covariance[np.ix_(own, own)]), {"clustered": found.about}
+        if self._can_cluster(fit.objective, len(flat)):
+            with self.progress("Error bars"):
+                found = clustered_covariance(smooth(fit, sample, flat, penalty))
+            return "clustered", sigma_points(flat, found.covariance), {"clustered": found.about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(fit, flat, penalty)
@@ -182,15 +189,17 @@ class _Estimator(Parameterised):
         if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
             expected = "auto, clustered, bootstrap, sandwich or None"
             raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
-        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
-        curves = list(curves)
-        found = [curve for curve in curves if wanted and type(objective) is ClickShare and can_pool(curve, sample)]
-        if self.intervals == "clustered" and len(found) < len(curves):
+        if self.intervals == "clustered" and not self._can_cluster(objective):
             raise InputError(
-                "clustered intervals are for the objective clickshare with the curve constant or linear, of "
-                f"{LARGEST:,} parameters at most: name such a curve, or intervals='auto'"
+                "clustered intervals are for the objective clickshare and the optimiser lbfgs: choose these, or "
+                "intervals='auto'"
             )
-        return found
+        return [curve for curve in curves if self._can_cluster(objective) and can_pool(curve, sample)]
+
+    def _can_cluster(self, objective: Objective, size: int = 0) -> bool:
+        """Return whether intervals are `clustered`, and curves pooled where they can be."""
+        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
+        return wanted and type(objective) is ClickShare and size <= LARGEST
 
 
 class PBM(_Estimator):

@@ -79,7 +79,7 @@ def cross_validate(
         make_fit: returns the fit of a curve.
         curves: the curves to try.
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
-        pooled: the curves that are pooled, fitted on everything: they keep its variances in every fold.
+        pooled: the curves that are pooled, fitted on everything; every fold chooses their variances again.
         folds: number of folds.
         seed: seed of the folds and starts.
         update: called with the share of the work done.
