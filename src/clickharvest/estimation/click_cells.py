@@ -5,17 +5,22 @@ What curves that are linear in their parameters (`linear_shares`) and all others
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+NUMBERS = 4_000_000
+"""Numbers of rows that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +79,26 @@ class ClickCells:
         share = weight / total
         value = float(self.clicks @ (logits - np.log(total)))
         return Shares(value, share, self.clicks - self.clicks_of_unit * share)
+
+    def parts(self, width: int) -> Iterator[Integers]:
+        """Yield cells part by part, so that rows of some width can be held; a unit is never torn apart."""
+        most, begin = max(1, NUMBERS // max(width, 1)), 0
+        while begin < len(self.unit):
+            last = self.unit[min(begin + most, len(self.unit)) - 1]
+            end = int(np.searchsorted(self.unit, last, side="right"))
+            yield np.arange(begin, end)
+            begin = end
+
+    def centred(self, design: Any, share: Array, cells: Integers) -> Array:
+        """Return rows z − z̄ of the cells of whole units, z̄ the mean of a unit by its shares, [cells, size]."""
+        _, unit = np.unique(self.unit[cells], return_inverse=True)
+        column = np.arange(len(cells))
+        mean = csr_array((share[cells], (unit, column)), shape=(int(unit.max()) + 1, len(cells))) @ design
+        centred = design - mean[unit]
+        return centred if isinstance(centred, np.ndarray) else np.asarray(centred.toarray())
+
+    def by_query(self, at: Shares) -> Array:
+        """Return the log likelihood of every query, [queries]."""
+        clicked = np.flatnonzero(self.clicks)
+        own = self.clicks[clicked] * np.log(at.share[clicked])
+        return np.bincount(self.cluster[clicked], own, self.n_clusters).astype(np.float64)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.misfit import widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
@@ -167,15 +168,16 @@ class _Estimator(Parameterised):
             sentence = "error bars are by query, and all clicks are of one query: there are none to give"
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None, None, {}
-        if choice.pooled is not None:
+        if choice.pooled is not None or self._can_cluster(fit.objective, len(flat)):
             with self.progress("Error bars"):
-                found = clustered_covariance(choice.pooled)
+                near = choice.pooled or smooth(fit, sample, flat, penalty)
+                found = clustered_covariance(near)
+                covariance, off_by = widened(fit.curve, sample, near, found)
+            if choice.pooled is not None:
                 own = curve_order(fit.curve, choice.pooled.shares)
-                return "clustered", sigma_points(flat, found.covariance[np.ix_(own, own)]), {"clustered": found.about}
-        if self._can_cluster(fit.objective, len(flat)):
-            with self.progress("Error bars"):
-                found = clustered_covariance(smooth(fit, sample, flat, penalty))
-            return "clustered", sigma_points(flat, found.covariance), {"clustered": found.about}
+                covariance = covariance[np.ix_(own, own)]
+            about = found.about | {"misfit": None if off_by is None else off_by.tolist()}
+            return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(fit, flat, penalty)

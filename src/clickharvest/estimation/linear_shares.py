@@ -49,14 +49,14 @@ class LinearShares(ClickCells):
         n, d = sample.x.shape
         # The rows (1, x) of all contexts, and below them the rows (0, x) that the shared block reads.
         self.features = np.concatenate([np.repeat([[1.0], [0.0]], n, axis=0), np.tile(sample.x, (2, 1))], axis=1)
-        anchored, others = sample.positions.index(anchor), self.n_positions - 1
+        self.anchored, others = sample.positions.index(anchor), self.n_positions - 1
         shared = sample.unit_kind == "query" and d > 0
         self.n_blocks, self.width = others + shared, d + 1
         self.size = self.n_blocks * self.width
-        own = np.flatnonzero(self.position != anchored)
+        own = np.flatnonzero(self.position != self.anchored)
         every = np.arange(len(self.unit) if shared else 0)
         cell = np.concatenate([own, every])
-        block = np.concatenate([self.position[own] - (self.position[own] > anchored), np.full(len(every), others)])
+        block = np.concatenate([self.position[own] - (self.position[own] > self.anchored), np.full(len(every), others)])
         row = np.concatenate([self.context[own], self.context[every] + n])
         order = np.argsort(cell, kind="stable")
         self._cell, self._block, self._row = cell[order], block[order], row[order]
@@ -71,6 +71,13 @@ class LinearShares(ClickCells):
         begins = np.append(before, entries.sum()) * self.width
         shape = (len(cells), self.size)
         return csr_array((self.features[self._row[entry]].ravel(), columns.ravel(), begins), shape=shape)
+
+    def gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
+        others = np.delete(np.arange(self.n_positions), self.anchored)
+        found = np.zeros((len(contexts), self.n_positions, self.n_blocks, self.width))
+        found[:, others, np.arange(len(others))] = self.features[contexts][:, None]
+        return found.reshape(len(contexts), self.n_positions, self.size)
 
     def shares(self, theta: Array) -> Shares:
         """Return log likelihood, shares and residuals at θ [size]."""

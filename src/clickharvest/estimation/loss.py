@@ -128,6 +128,15 @@ def _score_column(loss: Loss, flat: Any, direction: Any, x: Any, data: Any, weig
 
 
 @partial(jax.jit, static_argnums=0)
+def _by_query(loss: Loss, flat: Any, x: Any, data: Any, weights: Any) -> Any:
+    # The log likelihood is linear in the weights: its gradient is what each query adds.
+    def of_one(point: Any) -> Any:
+        return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
+
+    return jax.vmap(of_one)(flat)
+
+
+@partial(jax.jit, static_argnums=0)
 def _logits(loss: Loss, flat: Any, x: Any) -> Any:
     return loss.logits(flat, x)
 
@@ -227,6 +236,17 @@ class Fit:
         rows = np.arange(len(flat))
         loss, _ = self._in_parts(flat, rows, weights=weights, penalty=np.zeros(len(flat)))
         return -loss * self.scale
+
+    def by_query(self, flat: Array) -> Array:
+        """Return the log likelihood of every query at each of some parameter vectors, [B, n] → [B, queries]."""
+        weights = self._padded(np.ones((1, self.n_clusters)))[0]
+        found = []
+        with jax.enable_x64(True):
+            for begin in range(0, len(flat), self.part):
+                own = np.minimum(np.arange(begin, begin + self.part), len(flat) - 1)
+                values = np.asarray(_by_query(self._loss, flat[own], *self._inputs, weights))
+                found.append(values[: len(flat) - begin, : self.n_clusters])
+        return np.concatenate(found)
 
     def hessian(self, flat: Array, penalty: float) -> Array:
         """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""

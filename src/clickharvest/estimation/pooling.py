@@ -92,6 +92,7 @@ class Precision:
         self.rest[own] = FREE
         # Whether there is anything to learn τ_δ, τ_u and τ_ω from.
         self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
+        self.weak = np.where(self.learned, 1.0, 0.0)
 
     def factors(self, spread: Array) -> Array:
         """Return c of the standard deviations (τ_δ, τ_u, τ_ω)."""
@@ -125,8 +126,8 @@ class Precision:
         shrink = -2 * np.array(
             [[c[0], 0, 0], [0, 0, c[1]], [0, c[2] ** 2 * spread[1] ** 2 * self.length, c[2] ** 2 * spread[2] ** 2]]
         )
-        weak = np.where(self.learned, log_spread - spread, 0.0).sum()
-        return float(value + weak), by_factor @ shrink + np.where(self.learned, 1 - spread, 0.0)
+        weak = self.weak @ (log_spread - spread)
+        return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +153,11 @@ class Pooled:
     prior: Precision | None
     log_spread: Array
     status: Status
+
+    @property
+    def score(self) -> Array:
+        """The gradient of the log likelihood, [size]: what the prior holds in balance."""
+        return self.shares.score(self.at)
 
     @property
     def spread(self) -> Spread | None:
@@ -240,8 +246,8 @@ def _settle(found: Pooled, rounds: int) -> Pooled:
     if prior is None or not prior.learned.any():
         return found
     for _ in range(rounds):
-        linear = found.information @ found.theta + found.shares.score(found.at)
-        log_spread = _most_evident(prior, found.log_spread, found.information, linear)
+        linear = found.information @ found.theta + found.score
+        log_spread = most_evident(prior, found.log_spread, found.information, linear)
         moved = np.abs(log_spread - found.log_spread).max()
         found = _newton(replace(found, precision=prior.matrix(np.exp(log_spread)), log_spread=log_spread))
         if moved < SETTLED:
@@ -287,7 +293,7 @@ def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
     return replace(fit, theta=theta, at=at, information=information, status=status)
 
 
-def _most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
+def most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
     """Return the log τ of most evidence, those that nothing can tell left as they are."""
     learned = prior.learned
 

@@ -64,12 +64,14 @@ class Clustered:
         variance: σ², of the effects of single queries at single positions.
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
+        design_effect: how many times the variance of independent clicks a typical entry of the score has.
     """
 
     covariance: Array
     overdispersion: float
     variance: float
     effective_queries: Array
+    design_effect: float
 
     @property
     def about(self) -> dict[str, Any]:
@@ -102,13 +104,15 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     residual, own, squares, position, leverage = np.concatenate(told, axis=1)
     overdispersion = _overdispersion(shares, fit.at)
     variance = _variance(residual, own, squares, leverage, overdispersion)
-    meat = overdispersion * fit.information + variance * effects + fit.precision
+    score = overdispersion * fit.information + variance * effects
+    told_of = np.diag(fit.information) > LEAST
     first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
     return Clustered(
-        covariance=inverse @ meat @ inverse,
+        covariance=inverse @ (score + fit.precision) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
+        design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
     )
 
 

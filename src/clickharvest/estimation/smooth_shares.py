@@ -9,12 +9,10 @@ A penalty λ P(θ) is the precision λ P'' of a normal prior.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from clickharvest.estimation.click_cells import ClickCells, Shares
 from clickharvest.estimation.loss import Fit
@@ -23,10 +21,9 @@ from clickharvest.estimation.sample import Sample
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-NUMBERS = 4_000_000
-"""Numbers of gradients that are held at once."""
-FREE = 1e-8
-"""Precision of what the data and the penalty leave free, so that matrices can be factored."""
+FREE = 1e-2
+"""Precision of parameters that no penalty holds. Directions that the data leave free, such as the common level of all
+outputs of a network, would otherwise have no end."""
 
 
 class SmoothShares(ClickCells):
@@ -58,23 +55,20 @@ class SmoothShares(ClickCells):
     def information(self, shares: Shares) -> Array:
         """Return H, [size, size]."""
         whole = np.zeros((self.size, self.size))
-        for cells in self._parts():
-            share, clicks = shares.share[cells], self.clicks_of_unit[cells]
-            _, first, unit = np.unique(self.unit[cells], return_index=True, return_inverse=True)
-            design = self.design(cells)
-            mean = csr_array((share, (unit, np.arange(len(cells)))), shape=(len(first), len(cells))) @ design
-            centred = design - mean[unit]
-            whole += centred.T @ (centred * (clicks * share)[:, None])
+        for cells in self.parts(self.size):
+            centred = self.centred(self.design(cells), shares.share, cells)
+            whole += centred.T @ (centred * (self.clicks_of_unit * shares.share)[cells, None])
         return whole
 
-    def _parts(self) -> Iterator[Integers]:
-        """Yield cells part by part; a unit is never torn apart."""
-        most, begin = max(1, NUMBERS // max(self.size, 1)), 0
-        while begin < len(self.unit):
-            last = self.unit[min(begin + most, len(self.unit)) - 1]
-            end = int(np.searchsorted(self.unit, last, side="right"))
-            yield np.arange(begin, end)
-            begin = end
+    def score(self, shares: Shares) -> Array:
+        """Return the gradient of the log likelihood, [size]."""
+        parts = (self.design(cells).T @ shares.residual[cells] for cells in self.parts(self.size))
+        return sum(parts, np.zeros(self.size))
+
+    def gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
+        found = self._fit.gradients(self._flat, contexts)
+        return found - found[:, [self._fit.curve.anchor_index]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +86,11 @@ class Smooth:
     at: Shares
     information: Array
     precision: Array
+
+    @property
+    def score(self) -> Array:
+        """The gradient of the log likelihood, [size]: what the penalty holds in balance."""
+        return self.shares.score(self.at)
 
 
 def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:

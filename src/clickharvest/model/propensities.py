@@ -38,7 +38,7 @@ CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
 NORMALS = 4_000
 """Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
-NEAR = 0.01
+NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
