@@ -97,7 +97,7 @@ CELLS = {
     "a level without overlap below 4": replace(CATEGORIES, levels=10, asked="level without overlap"),
     "power": replace(NUMBERS, curve="power"),
     "low rank": replace(NUMBERS, curve="lowrank"),
-    "network": replace(NUMBERS, curve="mlp"),
+    "network": replace(NUMBERS, curve="mlp", bar="honest"),
     "auto: power": CHOSEN,
     "auto: power, 2,000 queries": MANY,
     "auto: a step at the end, no effect of context": replace(CHOSEN, truth="none", step=1.0, step_at=7),

@@ -1,14 +1,15 @@
 """Do 95 % intervals cover the truth? Many simulated logs of each hostile kind, fitted as a user would.
 
-    PYTHONPATH=src python3 benchmarks/coverage.py --jobs 16 --json coverage.json
-    .venv/bin/python benchmarks/coverage.py --logs 20 --cells "8 queries,auto: fold" --kinds clustered
+    PYTHONPATH=src python3 benchmarks/coverage.py --jobs 16
+    .venv/bin/python benchmarks/coverage.py --logs 20 --cells "8 queries;auto: fold" --kinds clustered --json some.json
 
 The kinds of logs are in `cells`, the kinds of intervals are all that `intervals` takes. Coverage is of
 log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions that the model calls supported: pointwise,
 and of all positions of a context together.
 
-Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. With `--json` a run goes on where an earlier one ended; a run
-of all cells with 200 logs or more writes the table in `benchmarks/README.md`. Exits with 1 where a bar is missed.
+Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a run
+goes on where an earlier one ended; a run of all cells writes the table in `benchmarks/README.md`. Exits with 1 where a
+bar is missed.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ Array = NDArray[np.float64]
 Outcome = dict[str, Any]
 Key = tuple[str, str]
 
-README = Path(__file__).resolve().parent / "README.md"
+HERE = Path(__file__).resolve().parent
+README, KEPT = HERE / "README.md", HERE / "data" / "coverage.json"
 FULL, BAR, HONEST = 200, (0.93, 0.98), 0.90
 KINDS = ("clustered", "sandwich", "bootstrap")
-COMPARED = ("8 queries", "20 queries", "50 queries", "300 queries", "a query with 50 % of the displays",
-            "last position linked by 1", "last position linked by 5", "10 levels", "power")  # fmt: skip
+COMPARED = ("8 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
 """Cells in which the other kinds of intervals are measured, too: refits take long."""
 REPLICATES = 200
-PART = 5
-"""Logs that a process measures before it tells."""
+PART, SECONDS = 5, 5
+"""Logs that a process measures before it tells, and seconds after which what was told is kept."""
 
 
 def main() -> None:
@@ -55,8 +56,7 @@ def main() -> None:
     lines, missed = table({key: kept[key] for key in wanted if kept.get(key)})
     text = "\n".join([*lines, "", *missed, "", f"{origin(kept)}"])
     print(text)
-    complete = all(len(kept.get((cell, "clustered"), ())) >= FULL for cell in CELLS)
-    if complete and options.cells == list(CELLS):
+    if options.json == KEPT and options.cells == list(CELLS) and all((cell, "clustered") in kept for cell in CELLS):
         write_between_markers(README, "coverage", text)
     sys.exit(bool(missed))
 
@@ -68,7 +68,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--cells", type=cells_of, default=list(CELLS), help="of those of the table, divided by ;")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help=",".join(KINDS))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--json", type=Path, help="file to keep outcomes in, and to go on from")
+    parser.add_argument("--json", type=Path, default=KEPT, help="file to keep outcomes in, and to go on from")
     parser.add_argument("--report", action="store_true", help="run nothing, tell what the file holds")
     return parser.parse_args()
 
@@ -100,20 +100,22 @@ def run(wanted: list[Key], kept: dict[Key, list[Outcome]], options: argparse.Nam
         tempfile.TemporaryDirectory(prefix="coverage-") as folder,
         ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
     ):
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-        work = {pool.submit(measure_all, *part): part for part in sorted(missing, key=slowest_first)}
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
+        work = {pool.submit(measure_all, *part): part for part in sorted(missing, key=in_turn)}
+        saved = time.monotonic()
         for done, future in enumerate(as_completed(work), 1):
             cell, kind, _ = work[future]
             kept.setdefault((cell, kind), []).extend(one | common for one in future.result())
-            if done % 20 == 0 or done == len(work):
+            if time.monotonic() > saved + SECONDS or done == len(work):
                 write_outcomes(options.json, kept)
                 say(f"{done} of {len(work)} parts")
+                saved = time.monotonic()
 
 
-def slowest_first(part: tuple[str, str, list[int]]) -> tuple[bool, bool, int]:
-    """Return a key that sorts long work to the front: what starts last would hold everything up."""
+def in_turn(part: tuple[str, str, list[int]]) -> tuple[int, bool, int]:
+    """Return a key that takes all cells in turns, slow ones first, so that a run that is stopped tells of each."""
     cell = CELLS[part[0]]
-    return cell.curve != "auto", part[1] == "clustered", -cell.queries
+    return part[2][0], cell.curve != "auto", -cell.queries
 
 
 def measure_all(name: str, kind: str, logs: list[int]) -> list[Outcome]:
@@ -224,21 +226,30 @@ def origin(kept: dict[Key, list[Outcome]]) -> str:
     return f"{'; '.join(places)}. Fingerprint of the code: {', '.join(versions)}.{mixed}"
 
 
-def read_outcomes(path: Path | None) -> dict[Key, list[Outcome]]:
+def read_outcomes(path: Path) -> dict[Key, list[Outcome]]:
     """Return the outcomes in a file; none where there is no file."""
-    if path is None or not path.exists():
+    if not path.exists():
         return {}
+    stored = json.loads(path.read_text())
     found: dict[Key, list[Outcome]] = {}
-    for one in json.loads(path.read_text()):
-        found.setdefault((one.pop("cell"), one.pop("kind")), []).append(one)
+    for one in stored["outcomes"]:
+        found.setdefault((one.pop("cell"), one.pop("kind")), []).append(one | stored["runs"][one.pop("run")])
     return found
 
 
-def write_outcomes(path: Path | None, kept: dict[Key, list[Outcome]]) -> None:
-    """Write outcomes to a file, whole or not at all, one line each."""
-    if path is not None:
-        rows = [{"cell": cell, "kind": kind} | one for (cell, kind), own in sorted(kept.items()) for one in own]
-        write_whole(path, "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+def write_outcomes(path: Path, kept: dict[Key, list[Outcome]]) -> None:
+    """Write outcomes to a file, whole or not at all, one line each, and beside them the runs they come from."""
+    runs: list[Outcome] = []
+    lines = []
+    for (cell, kind), own in sorted(kept.items()):
+        for one in sorted(own, key=lambda one: one["log"]):
+            run = {name: one[name] for name in ("code", "machine")}
+            if run not in runs:
+                runs.append(run)
+            row = {"cell": cell, "kind": kind, "run": runs.index(run)} | {n: v for n, v in one.items() if n not in run}
+            lines.append(json.dumps({n: round(v, 4) if isinstance(v, float) else v for n, v in row.items()}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, f'{{"runs": {json.dumps(runs)}, "outcomes": [\n' + ",\n".join(lines) + "\n]}\n")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from it,
 φ(x) being the features that the curve may miss: their squares and products, and the features themselves unless the
 curve is linear in them. γ = (u, δ, ω) is normal around 0 as in `pooling`, and its variances maximise the evidence, in
 which θ is integrated out: the information on γ that is left is H_γγ − H_γθ H⁻¹ H_θγ, and so for the score. H is that of
-the clicks alone: what a prior or a penalty has shrunk, and the covariance has counted, is no misfit. Both are divided by the design effect, as the clicks of a query depend on each other. What follows is weighted by 1 − 1/B, B how
-many times more evident these variances are than none: where nothing tells of a misfit it is next to 0.
+the clicks alone: what a prior or a penalty has shrunk, and the covariance has counted, is no misfit. Both are divided by the design effect, as the clicks of a query depend on each other. A power law may be off in so many ways that
+chance alone would make its intervals a third wider: there misfit is weighted by 1 − 1/B, B how many times more evident
+these variances are than none. That was chosen by simulation: without the weight a power law covers 99 instead of 97 %
+where it is right; with it, other curves would cover 87 instead of 90 % where a fold is.
 
 With γ ~ N(m, P) given the clicks, predictions are off by ψ(x)·γ, ψ(x) = φ-row − H_γθ H⁻¹ (gradient of the curve): what
 θ does not make up for. Its mean square over the contexts of the log, S [K, K], is added to the covariance along the
@@ -30,7 +32,7 @@ from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision, most_evid
 from clickharvest.estimation.query_effects import Clustered
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.smooth_shares import Smooth
-from clickharvest.model.curves import Constant, Curve, Linear
+from clickharvest.model.curves import Constant, Curve, Linear, Power
 
 Array = NDArray[np.float64]
 
@@ -78,7 +80,7 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     rows = other.gradients(contexts) - of_curve @ explained
     square = posterior + np.outer(mean, mean)
     whole: Array = np.einsum("cki,ij,clj->kl", rows, square, rows, optimize=True) / len(contexts)
-    return -np.expm1(-max(gain, 0.0)) * whole
+    return (-np.expm1(-max(gain, 0.0)) if isinstance(curve, Power) else 1.0) * whole
 
 
 def widened(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered) -> tuple[Array, Array | None]:
