@@ -7,9 +7,9 @@ The kinds of logs are in `cells`, the kinds of intervals are all that `intervals
 log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions that the model calls supported: pointwise,
 and of all positions of a context together.
 
-Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a run
-goes on where an earlier one ended; a run of all cells writes the table in `benchmarks/README.md`. Exits with 1 where a
-bar is missed.
+Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a
+run goes on where an earlier one ended; a run of all cells writes the table in `benchmarks/README.md`. Exits with 1
+where a bar is missed.
 """
 
 from __future__ import annotations
@@ -179,7 +179,9 @@ def table(kept: dict[Key, list[Outcome]]) -> tuple[list[str], list[str]]:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|",
     ]
     missed = []
-    for (name, kind), own in sorted(kept.items(), key=lambda one: (list(CELLS).index(one[0][0]), one[0][1] != KINDS[0])):
+    for (name, kind), own in sorted(
+        kept.items(), key=lambda one: (list(CELLS).index(one[0][0]), one[0][1] != KINDS[0])
+    ):
         cell = CELLS[name]
         clicks, support = np.mean([one["clicks"] for one in own]), np.mean([one["supported"] for one in own])
         chosen = Counter(one["curve"] for one in own) if cell.curve == "auto" else Counter()
@@ -195,7 +197,9 @@ def table(kept: dict[Key, list[Outcome]]) -> tuple[list[str], list[str]]:
             f"| {verdict} | {curves} |"
         )
         if verdict.startswith("misses") and kind == "clustered":
-            missed.append(f"- FAIL: {name}: covered {spell(covered)}, all positions at once {spell(together)}: {verdict}")
+            missed.append(
+                f"- FAIL: {name}: covered {spell(covered)}, all positions at once {spell(together)}: {verdict}"
+            )
     return lines, missed
 
 

@@ -283,8 +283,9 @@ class CPBM(_Estimator):
         early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
-        intervals: `"clustered"` (`query_effects`; of `constant` and `linear` with ClickShare), `"bootstrap"`,
-            `"sandwich"` or None; `"auto"` is clustered where it can be, and bootstrap otherwise.
+        intervals: `"clustered"` (`query_effects`, with ClickShare), which counts what the curve may miss of the
+            contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, and
+            bootstrap otherwise.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -331,13 +332,13 @@ class CPBM(_Estimator):
         """Choose curve and penalty, and fit them to interventions with context columns.
 
         Raises:
-            InputError: there are no context columns.
+            InputError: there are no context columns, and the curve is not a power law, which needs none.
             NotIdentifiedError: no position is linked to the anchor.
         """
-        if not interventions.contexts:
-            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM")
+        if not interventions.contexts and self.curve != "power":
+            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
         positions = supported_positions(interventions, self.anchor)
-        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
+        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds) if interventions.contexts else None
         sample = make_sample(interventions, positions, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
@@ -384,8 +385,8 @@ class CPBM(_Estimator):
     def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         poolable = self._poolable(curves, objective, sample)
-        if self.penalty != "auto" and len(curves) == 1:
-            penalty = float(self.penalty)
+        if len(curves) == 1 and (self.penalty != "auto" or not sample.x.shape[1]):
+            penalty = 0.0 if self.penalty == "auto" else float(self.penalty)
             ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
             return _Choice(fits[curves[0]], penalty, ridge, told=objective.about)
         pooled = {}

@@ -83,7 +83,7 @@ class LinearShares(ClickCells):
         """Return log likelihood, shares and residuals at θ [size]."""
         by_block = theta.reshape(self.n_blocks, self.width)
         own = np.einsum("ej,ej->e", self.features[self._row], by_block[self._block])
-        return self.shares_of(np.bincount(self._cell, own, len(self.unit)))
+        return self.shares_of(np.bincount(self._cell, own, len(self.unit)).astype(np.float64))
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
