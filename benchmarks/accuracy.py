@@ -453,7 +453,7 @@ def write_between_markers(path: Path, name: str, text: str) -> None:
 def fingerprint() -> str:
     """Return eight digits that change with the code the results depend on."""
     package = HERE.parent / "src" / "clickharvest"
-    files = [file for room in ROOMS for file in sorted((package / room).glob("*.py"))]
+    files = [file for room in ROOMS for file in sorted((package / room).rglob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 

@@ -258,16 +258,22 @@ def test_a_pooled_model_tells_what_it_rests_on(interventions: Interventions) -> 
 
 
 def test_auto_takes_clustered_intervals_where_it_can(interventions: Interventions) -> None:
-    kinds = {
-        "bootstrap": CPBM(curve="power", penalty=1.0, replicates=4),
-        "clustered": PBM(),
-    }
-    for kind, model in kinds.items():
-        assert model.fit(interventions).propensities_.draws_kind == kind
+    for model in (PBM(), CPBM(curve="power", penalty=1.0), CPBM(curve="lowrank", penalty=1.0, intervals="clustered")):
+        assert model.fit(interventions).propensities_.draws_kind == "clustered"
     assert PBM(objective="allpairs", replicates=4).fit(interventions).propensities_.draws_kind == "bootstrap"
-    for refused in (CPBM(curve="power", intervals="clustered"), PBM(objective="allpairs", intervals="clustered")):
-        with pytest.raises(InputError, match="constant or linear"):
-            refused.fit(interventions)
+    with pytest.raises(InputError, match="clustered intervals are for the objective clickshare"):
+        PBM(objective="allpairs", intervals="clustered").fit(interventions)
+
+
+def test_a_power_law_needs_no_context(interventions: Interventions) -> None:
+    model = CPBM(curve="power").fit(replace(interventions, contexts={}))
+    found = model.predict()
+    steepness = -np.log(found.propensity[0, 1:]) / np.log(np.array(found.positions[1:]))
+    assert np.ptp(steepness) == pytest.approx(0, abs=1e-9)
+    assert min(ETA.values()) < steepness[0] < max(ETA.values())
+    assert (found.lower[0, 1:] < found.propensity[0, 1:]).all()
+    with pytest.raises(InputError, match="needs context columns"):
+        CPBM(curve="linear").fit(replace(interventions, contexts={}))
 
 
 def test_auto_takes_the_constant_curve_where_context_does_nothing(interventions: Interventions) -> None:

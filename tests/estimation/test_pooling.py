@@ -176,7 +176,9 @@ def test_refitting_without_queries_is_fitting_the_others() -> None:
     fewer = replace(sample, **{name: getattr(sample, name)[rows] for name in names})
     again = found.refit(kept)
     slope = LinearShares(fewer, 1).score(LinearShares(fewer, 1).shares(again.theta))
-    assert slope == pytest.approx(found.precision @ again.theta, abs=1e-4)
+    assert slope == pytest.approx(again.precision @ again.theta, abs=1e-4)
+    alone = pool(curve, replace(fewer, unit=np.unique(fewer.unit, return_inverse=True)[1]))
+    assert again.log_spread == pytest.approx(alone.log_spread, abs=0.05)
 
 
 def test_what_is_not_linear_or_too_large_is_not_pooled() -> None:

@@ -110,7 +110,7 @@ class FitOptions:
     ] = None  # fmt: skip
 
     def estimator(self, with_context: bool, anchor: int, progress: Progress) -> PBM | CPBM:
-        """Return the estimator the options describe: a CPBM where there is context to depend on."""
+        """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
         from clickharvest.estimation.estimators import CPBM, PBM
 
         if self.bootstrap < 2:
@@ -118,7 +118,7 @@ class FitOptions:
         if self.penalty is not None and self.penalty < 0:
             raise InputError(f"--penalty {self.penalty:g}: expected 0 or more")
         intervals = None if self.intervals is IntervalName.none else cast("Intervals", self.intervals.value)
-        if not with_context:
+        if not with_context and self.curve != "power":
             if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
             if self.shape is not None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.misfit import widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
@@ -25,6 +26,7 @@ from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_ord
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
+from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.interventions import Interventions
@@ -116,7 +118,7 @@ class _Estimator(Parameterised):
         size = len(flatten_params(like))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
-        kind, draws, rests_on = self._draws(choice, flat)
+        kind, draws, rests_on = self._draws(choice, sample, flat)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
@@ -158,7 +160,9 @@ class _Estimator(Parameterised):
         with self.progress("Fitting"):
             return fit.solve(starts, weights, penalty)
 
-    def _draws(self, choice: _Choice, flat: Array) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
+    def _draws(
+        self, choice: _Choice, sample: Sample, flat: Array
+    ) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
         """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
         if self.intervals is None:
             return None, None, {}
@@ -167,11 +171,16 @@ class _Estimator(Parameterised):
             sentence = "error bars are by query, and all clicks are of one query: there are none to give"
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None, None, {}
-        if choice.pooled is not None:
+        if choice.pooled is not None or self._can_cluster(fit.objective, len(flat)):
             with self.progress("Error bars"):
-                found = clustered_covariance(choice.pooled)
+                near = choice.pooled or smooth(fit, sample, flat, penalty)
+                found = clustered_covariance(near)
+                covariance, off_by = widened(fit.curve, sample, near, found)
+            if choice.pooled is not None:
                 own = curve_order(fit.curve, choice.pooled.shares)
-                return "clustered", sigma_points(flat, found.covariance[np.ix_(own, own)]), {"clustered": found.about}
+                covariance = covariance[np.ix_(own, own)]
+            about = found.about | {"misfit": None if off_by is None else off_by.tolist()}
+            return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(fit, flat, penalty)
@@ -185,15 +194,17 @@ class _Estimator(Parameterised):
         if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
             expected = "auto, clustered, bootstrap, sandwich or None"
             raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
-        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
-        curves = list(curves)
-        found = [curve for curve in curves if wanted and type(objective) is ClickShare and can_pool(curve, sample)]
-        if self.intervals == "clustered" and len(found) < len(curves):
+        if self.intervals == "clustered" and not self._can_cluster(objective):
             raise InputError(
-                "clustered intervals are for the objective clickshare with the curve constant or linear, of "
-                f"{LARGEST:,} parameters at most: name such a curve, or intervals='auto'"
+                "clustered intervals are for the objective clickshare and the optimiser lbfgs: choose these, or "
+                "intervals='auto'"
             )
-        return found
+        return [curve for curve in curves if self._can_cluster(objective) and can_pool(curve, sample)]
+
+    def _can_cluster(self, objective: Objective, size: int = 0) -> bool:
+        """Return whether intervals are `clustered`, and curves pooled where they can be."""
+        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
+        return wanted and type(objective) is ClickShare and size <= LARGEST
 
 
 class PBM(_Estimator):
@@ -275,8 +286,9 @@ class CPBM(_Estimator):
         early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
-        intervals: `"clustered"` (`query_effects`; of `constant` and `linear` with ClickShare), `"bootstrap"`,
-            `"sandwich"` or None; `"auto"` is clustered where it can be, and bootstrap otherwise.
+        intervals: `"clustered"` (`query_effects`, with ClickShare), which counts what the curve may miss of the
+            contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, and
+            bootstrap otherwise.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -323,13 +335,13 @@ class CPBM(_Estimator):
         """Choose curve and penalty, and fit them to interventions with context columns.
 
         Raises:
-            InputError: there are no context columns.
+            InputError: there are no context columns, and the curve is not a power law, which needs none.
             NotIdentifiedError: no position is linked to the anchor.
         """
-        if not interventions.contexts:
-            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM")
+        if not interventions.contexts and self.curve != "power":
+            raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
         positions = supported_positions(interventions, self.anchor)
-        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds)
+        encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds) if interventions.contexts else None
         sample = make_sample(interventions, positions, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
@@ -376,8 +388,8 @@ class CPBM(_Estimator):
     def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> _Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         poolable = self._poolable(curves, objective, sample)
-        if self.penalty != "auto" and len(curves) == 1:
-            penalty = float(self.penalty)
+        if len(curves) == 1 and (self.penalty != "auto" or not sample.x.shape[1]):
+            penalty = 0.0 if self.penalty == "auto" else float(self.penalty)
             ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
             return _Choice(fits[curves[0]], penalty, ridge, told=objective.about)
         pooled = {}

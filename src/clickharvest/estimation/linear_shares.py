@@ -15,14 +15,13 @@ two tall matrices. That is ten times faster than sparse rows, and compiles nothi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from clickharvest.estimation.click_cells import ClickCells, Shares
 from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
@@ -32,22 +31,7 @@ PAIRS = 4_000_000
 """Pairs of cells that are held at once; larger samples are gone through part by part."""
 
 
-@dataclass(frozen=True)
-class Shares:
-    """The click shares at some parameters.
-
-    Attributes:
-        value: the log likelihood Σ C log π.
-        share: π of every cell.
-        residual: C − N π of every cell.
-    """
-
-    value: float
-    share: Array
-    residual: Array
-
-
-class LinearShares:
+class LinearShares(ClickCells):
     """The cells of all clicked units, and the blocks of parameters that each reads.
 
     Args:
@@ -61,35 +45,21 @@ class LinearShares:
     """
 
     def __init__(self, sample: Sample, anchor: int) -> None:
-        total = np.bincount(sample.unit, weights=sample.clicks)
-        rows = np.flatnonzero((total[sample.unit] > 0) & (sample.exposure > 0))
-        _, self.first, self.unit = np.unique(sample.unit[rows], return_index=True, return_inverse=True)
-        self.cluster, self.n_clusters = sample.cluster[rows], sample.n_clusters
-        self.n_positions = len(sample.positions)
-        self.log_exposure, self.clicks = np.log(sample.exposure[rows]), sample.clicks[rows].astype(np.float64)
-        self.position, self.context = sample.position[rows], sample.context[rows]
-        self.clicks_of_unit = np.add.reduceat(self.clicks, self.first)[self.unit]
+        super().__init__(sample)
         n, d = sample.x.shape
         # The rows (1, x) of all contexts, and below them the rows (0, x) that the shared block reads.
         self.features = np.concatenate([np.repeat([[1.0], [0.0]], n, axis=0), np.tile(sample.x, (2, 1))], axis=1)
-        anchored, others = sample.positions.index(anchor), self.n_positions - 1
+        self.anchored, others = sample.positions.index(anchor), self.n_positions - 1
         shared = sample.unit_kind == "query" and d > 0
         self.n_blocks, self.width = others + shared, d + 1
         self.size = self.n_blocks * self.width
-        own = np.flatnonzero(self.position != anchored)
+        own = np.flatnonzero(self.position != self.anchored)
         every = np.arange(len(self.unit) if shared else 0)
         cell = np.concatenate([own, every])
-        block = np.concatenate([self.position[own] - (self.position[own] > anchored), np.full(len(every), others)])
+        block = np.concatenate([self.position[own] - (self.position[own] > self.anchored), np.full(len(every), others)])
         row = np.concatenate([self.context[own], self.context[every] + n])
         order = np.argsort(cell, kind="stable")
         self._cell, self._block, self._row = cell[order], block[order], row[order]
-
-    def weighted(self, weights: Array) -> LinearShares:
-        """Return the same cells with clicks that count by the weight of their query, [queries]."""
-        other = copy(self)
-        other.clicks = self.clicks * weights[self.cluster]
-        other.clicks_of_unit = self.clicks_of_unit * weights[self.cluster]
-        return other
 
     def design(self, cells: Integers) -> csr_array:
         """Return the rows z of some cells, [cells, size]."""
@@ -102,17 +72,18 @@ class LinearShares:
         shape = (len(cells), self.size)
         return csr_array((self.features[self._row[entry]].ravel(), columns.ravel(), begins), shape=shape)
 
+    def gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
+        others = np.delete(np.arange(self.n_positions), self.anchored)
+        found = np.zeros((len(contexts), self.n_positions, self.n_blocks, self.width))
+        found[:, others, np.arange(len(others))] = self.features[contexts][:, None]
+        return found.reshape(len(contexts), self.n_positions, self.size)
+
     def shares(self, theta: Array) -> Shares:
         """Return log likelihood, shares and residuals at θ [size]."""
         by_block = theta.reshape(self.n_blocks, self.width)
         own = np.einsum("ej,ej->e", self.features[self._row], by_block[self._block])
-        logits = self.log_exposure + np.bincount(self._cell, own, len(self.unit))
-        logits -= np.maximum.reduceat(logits, self.first)[self.unit]
-        weight = np.exp(logits)
-        total = np.add.reduceat(weight, self.first)[self.unit]
-        share = weight / total
-        value = float(self.clicks @ (logits - np.log(total)))
-        return Shares(value, share, self.clicks - self.clicks_of_unit * share)
+        return self.shares_of(np.bincount(self._cell, own, len(self.unit)).astype(np.float64))
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""

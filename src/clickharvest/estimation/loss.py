@@ -22,12 +22,14 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from clickharvest.estimation.objectives.base import Objective
+from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, descend, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Curve, Params
 from clickharvest.progress import Update, ignore
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 BUDGET = {"cpu": 50_000, "gpu": 100_000_000}
 """Rows and log examinations evaluated at once over all problems of a batch, by kind of device. One core gains nothing
@@ -78,6 +80,17 @@ class Loss:
         params: dict[str, Params] = ravel_pytree(self.initial(np.random.default_rng(0)))[1](flat)
         return params
 
+    def logits(self, flat: Any, x: Any) -> Any:
+        """Return what ClickShare's shares depend on beside exposures, [m, K], to be traced."""
+        params = self.unravel(flat)
+        log_p = self.curve.log_examination(params["curve"], x, _Arrays())
+        return self.objective.logits(params["objective"], log_p, x) if isinstance(self.objective, ClickShare) else log_p
+
+    def penalty(self, flat: Any) -> Any:
+        """Return the penalty of a parameter vector, to be traced."""
+        params = self.unravel(flat)
+        return self.curve.penalty(params["curve"], jnp) + self.objective.penalty(params["objective"])
+
     def log_likelihood(self, flat: Any, x: Any, data: Any, weights: Any) -> Any:
         """Return the log likelihood of a parameter vector, to be traced."""
         params = self.unravel(flat)
@@ -86,9 +99,7 @@ class Loss:
 
     def of_one(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
         """Return the penalised loss of a parameter vector, to be traced."""
-        params = self.unravel(flat)
-        tamed = self.curve.penalty(params["curve"], jnp) + self.objective.penalty(params["objective"])
-        return (penalty * tamed - self.log_likelihood(flat, x, data, weights)) / scale
+        return (penalty * self.penalty(flat) - self.log_likelihood(flat, x, data, weights)) / scale
 
     def __call__(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
         """Return the losses of a batch, [B, n] → [B], to be traced."""
@@ -114,6 +125,25 @@ def _score_column(loss: Loss, flat: Any, direction: Any, x: Any, data: Any, weig
         return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
 
     return jax.jvp(by_query, (flat,), (direction,))[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _by_query(loss: Loss, flat: Any, x: Any, data: Any, weights: Any) -> Any:
+    # The log likelihood is linear in the weights: its gradient is what each query adds.
+    def of_one(point: Any) -> Any:
+        return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
+
+    return jax.vmap(of_one)(flat)
+
+
+@partial(jax.jit, static_argnums=0)
+def _logits(loss: Loss, flat: Any, x: Any) -> Any:
+    return loss.logits(flat, x)
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradients(loss: Loss, flat: Any, x: Any) -> Any:
+    return jax.vmap(lambda one: jax.jvp(lambda point: loss.logits(point, x), (flat,), (one,))[1])(jnp.eye(len(flat)))
 
 
 class Fit:
@@ -207,6 +237,17 @@ class Fit:
         loss, _ = self._in_parts(flat, rows, weights=weights, penalty=np.zeros(len(flat)))
         return -loss * self.scale
 
+    def by_query(self, flat: Array) -> Array:
+        """Return the log likelihood of every query at each of some parameter vectors, [B, n] → [B, queries]."""
+        weights = self._padded(np.ones((1, self.n_clusters)))[0]
+        found = []
+        with jax.enable_x64(True):
+            for begin in range(0, len(flat), self.part):
+                own = np.minimum(np.arange(begin, begin + self.part), len(flat) - 1)
+                values = np.asarray(_by_query(self._loss, flat[own], *self._inputs, weights))
+                found.append(values[: len(flat) - begin, : self.n_clusters])
+        return np.concatenate(found)
+
     def hessian(self, flat: Array, penalty: float) -> Array:
         """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
         return self._columns(_hessian_column, flat, penalty, 1.0)
@@ -214,6 +255,25 @@ class Fit:
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
         return self._columns(_score_column, flat)[: self.n_clusters]
+
+    def logits(self, flat: Array) -> Array:
+        """Return log p_k(x) of the sample's contexts, with s(x) where ClickShare has it, [m, K]."""
+        with jax.enable_x64(True):
+            found: Array = np.asarray(_logits(self._loss, flat, self._inputs[0]))[: len(self.x)]
+            return found
+
+    def gradients(self, flat: Array, contexts: Integers) -> Array:
+        """Return the gradients of the logits of some contexts, [contexts, K, n]."""
+        x = np.pad(self.x[contexts], ((0, rounded_up(len(contexts)) - len(contexts)), (0, 0)))
+        with jax.enable_x64(True):
+            found: Array = np.moveaxis(np.asarray(_gradients(self._loss, flat, x)), 0, -1)[: len(contexts)]
+            return found
+
+    def penalty_curvature(self, flat: Array) -> Array:
+        """Return the matrix of second derivatives of the penalty, [n, n]."""
+        with jax.enable_x64(True):
+            found: Array = np.asarray(jax.hessian(self._loss.penalty)(jnp.asarray(flat)))
+            return found
 
     def _columns(self, column: Callable[..., Any], flat: Array, *rest: float) -> Array:
         """Return a Jacobian on all queries, one column per parameter, one compiled program."""

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from clickharvest.estimation.linear_shares import LinearShares, Shares
+from clickharvest.estimation.click_cells import Shares
+from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Curve, Linear
@@ -42,8 +43,8 @@ SHARED = 1e-2
 """Precision of how much a context clicks in general: next to none."""
 SETTLED = 0.02
 """Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
-ROUNDS, STEPS = 12, 60
-"""Most rounds of quadratics, and most Newton steps of each."""
+ROUNDS, AGAIN, STEPS = 12, 2, 60
+"""Most rounds of quadratics, from scratch and from a fit to most of the queries, and most Newton steps of each."""
 LARGEST = 2_000
 """Most parameters: beyond, factoring their matrices takes minutes."""
 
@@ -91,6 +92,7 @@ class Precision:
         self.rest[own] = FREE
         # Whether there is anything to learn τ_δ, τ_u and τ_ω from.
         self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
+        self.weak = np.where(self.learned, 1.0, 0.0)
 
     def factors(self, spread: Array) -> Array:
         """Return c of the standard deviations (τ_δ, τ_u, τ_ω)."""
@@ -124,8 +126,8 @@ class Precision:
         shrink = -2 * np.array(
             [[c[0], 0, 0], [0, 0, c[1]], [0, c[2] ** 2 * spread[1] ** 2 * self.length, c[2] ** 2 * spread[2] ** 2]]
         )
-        weak = np.where(self.learned, log_spread - spread, 0.0).sum()
-        return float(value + weak), by_factor @ shrink + np.where(self.learned, 1 - spread, 0.0)
+        weak = self.weak @ (log_spread - spread)
+        return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,8 @@ class Pooled:
         at: the click shares there.
         information: H there, [size, size].
         precision: Λ, [size, size].
-        spread: its standard deviations; None where Λ is of a given penalty.
+        prior: what Λ is made of; None where it is that of a given penalty.
+        log_spread: log τ, [3].
         status: how the fit ended.
     """
 
@@ -147,12 +150,26 @@ class Pooled:
     at: Shares
     information: Array
     precision: Array
-    spread: Spread | None
+    prior: Precision | None
+    log_spread: Array
     status: Status
 
+    @property
+    def score(self) -> Array:
+        """The gradient of the log likelihood, [size]: what the prior holds in balance."""
+        return self.shares.score(self.at)
+
+    @property
+    def spread(self) -> Spread | None:
+        """The prior's standard deviations; None where Λ is that of a given penalty."""
+        if self.prior is None:
+            return None
+        tau = zip(np.exp(self.log_spread).tolist(), self.prior.learned, strict=True)
+        return Spread(*(one if learned else None for one, learned in tau))
+
     def refit(self, weights: Array) -> Pooled:
-        """Return the fit with queries weighted, [queries], and the same precision."""
-        return _newton(replace(self, shares=self.shares.weighted(weights)))
+        """Return the fit with queries weighted, [queries]; their clicks choose the variances again."""
+        return _settle(_newton(replace(self, shares=self.shares.weighted(weights))), AGAIN)
 
 
 def can_pool(curve: Curve, sample: Sample) -> bool:
@@ -180,17 +197,8 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
     shares = linear_shares(curve, sample)
     prior = Precision(curve.log_distance(), shares)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
-    found = _start(curve, shares, prior.matrix(np.exp(log_spread)))
-    for _ in range(ROUNDS if prior.learned.any() else 0):
-        linear = found.information @ found.theta + shares.score(found.at)
-        settled = _most_evident(prior, log_spread, found.information, linear)
-        moved = np.abs(settled - log_spread).max()
-        log_spread = settled
-        found = _newton(replace(found, precision=prior.matrix(np.exp(log_spread))))
-        if moved < SETTLED:
-            break
-    tau = [float(t) if learned else None for t, learned in zip(np.exp(log_spread), prior.learned, strict=True)]
-    return replace(found, spread=Spread(*tau))
+    begun = _start(curve, shares, prior.matrix(np.exp(log_spread)))
+    return _settle(replace(begun, prior=prior, log_spread=log_spread), ROUNDS)
 
 
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
@@ -244,7 +252,22 @@ def _start(curve: Curve, shares: LinearShares, precision: Array) -> Pooled:
     theta[: shares.n_positions - 1, 0] = -curve.log_distance()
     begin = theta.ravel()
     at = shares.shares(begin)
-    return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, Status.converged))
+    return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, np.empty(0), Status.converged))
+
+
+def _settle(found: Pooled, rounds: int) -> Pooled:
+    """Return the fit whose variances have most evidence: quadratics in turns until they settle."""
+    prior = found.prior
+    if prior is None or not prior.learned.any():
+        return found
+    for _ in range(rounds):
+        linear = found.information @ found.theta + found.score
+        log_spread = most_evident(prior, found.log_spread, found.information, linear)
+        moved = np.abs(log_spread - found.log_spread).max()
+        found = _newton(replace(found, precision=prior.matrix(np.exp(log_spread)), log_spread=log_spread))
+        if moved < SETTLED:
+            break
+    return found
 
 
 def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
@@ -285,7 +308,7 @@ def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
     return replace(fit, theta=theta, at=at, information=information, status=status)
 
 
-def _most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
+def most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
     """Return the log τ of most evidence, those that nothing can tell left as they are."""
     learned = prior.learned
 

@@ -36,8 +36,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array, diags_array
 
-from clickharvest.estimation.linear_shares import LinearShares, Shares
+from clickharvest.estimation.click_cells import ClickCells, Shares
+from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled
+from clickharvest.estimation.smooth_shares import Smooth, SmoothShares
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -62,12 +64,14 @@ class Clustered:
         variance: σ², of the effects of single queries at single positions.
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
+        design_effect: how many times the variance of independent clicks a typical entry of the score has.
     """
 
     covariance: Array
     overdispersion: float
     variance: float
     effective_queries: Array
+    design_effect: float
 
     @property
     def about(self) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class Clustered:
         }
 
 
-def clustered_covariance(fit: Pooled) -> Clustered:
+def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     """Return the covariance of a fit's parameters, by query.
 
     Args:
@@ -100,17 +104,19 @@ def clustered_covariance(fit: Pooled) -> Clustered:
     residual, own, squares, position, leverage = np.concatenate(told, axis=1)
     overdispersion = _overdispersion(shares, fit.at)
     variance = _variance(residual, own, squares, leverage, overdispersion)
-    meat = overdispersion * fit.information + variance * effects + fit.precision
+    score = overdispersion * fit.information + variance * effects
+    told_of = np.diag(fit.information) > LEAST
     first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
     return Clustered(
-        covariance=inverse @ meat @ inverse,
+        covariance=inverse @ (score + fit.precision) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
+        design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
     )
 
 
-def _parts(shares: LinearShares) -> Iterator[Integers]:
+def _parts(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
     """Yield the cells of some queries at a time, sorted by query and, within, by unit."""
     order = np.argsort(shares.cluster, kind="stable")
     cluster = shares.cluster[order]
@@ -127,7 +133,7 @@ def _parts(shares: LinearShares) -> Iterator[Integers]:
         begin = end
 
 
-def _of_queries(shares: LinearShares, at: Shares, cells: Integers) -> tuple[Array, Array]:
+def _of_queries(shares: LinearShares | SmoothShares, at: Shares, cells: Integers) -> tuple[Array, Array]:
     """Return Y of some queries, [rows, size], and ρ, q, Σ_j Q² and the position of each row, [4, rows]."""
     code = shares.cluster[cells] * shares.n_positions + shares.position[cells]
     codes, row = np.unique(code, return_inverse=True)
@@ -139,7 +145,8 @@ def _of_queries(shares: LinearShares, at: Shares, cells: Integers) -> tuple[Arra
     mean = csr_array((share, (unit, column)), shape=(n_units, len(cells))) @ design
     by_cell = csr_array((expected, (row, column)), shape=(n_rows, len(cells)))
     by_unit = csr_array((expected, (row, unit)), shape=(n_rows, n_units))
-    y = (by_cell @ design - by_unit @ mean).toarray()
+    y = by_cell @ design - by_unit @ mean
+    y = y if isinstance(y, np.ndarray) else y.toarray()
     shares_of_rows = csr_array((share, (row, unit)), shape=(n_rows, n_units))
     total = np.bincount(row, expected, n_rows)
     curvature = csr_array(diags_array(total) - by_unit @ shares_of_rows.T)
@@ -148,7 +155,7 @@ def _of_queries(shares: LinearShares, at: Shares, cells: Integers) -> tuple[Arra
     return y, np.stack([residual, curvature.diagonal(), squares, codes % shares.n_positions])
 
 
-def _overdispersion(shares: LinearShares, at: Shares) -> float:
+def _overdispersion(shares: ClickCells, at: Shares) -> float:
     """Return φ ≥ 1 from how the units of a query differ at one position; cells that expect little count for little."""
     _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
     variance = shares.clicks_of_unit * at.share * (1 - at.share)

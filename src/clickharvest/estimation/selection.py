@@ -2,8 +2,9 @@
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
 at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
-constant one is taken: context has not shown that it does anything. So is a power law, the simplest curve that depends
-on context: a pooled linear one, which contains it, often ties with it by chance.
+constant one is taken: context has not shown that it does anything. A power law, the simplest curve that depends on
+context, is taken unless the best is better by two: a pooled linear curve, which contains it, often ties with it by
+chance. Standard errors are over queries: five folds would make them a matter of luck.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
-SIMPLER = {"constant": 1.0, "power": 1.0}
+SIMPLER = {"constant": 1.0, "power": 2.0}
 """Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
@@ -36,7 +37,7 @@ class Candidate:
         curve: the curve's name and shape.
         penalty: the penalty λ; None where the curve is pooled instead.
         score: held-out log likelihood per click.
-        se: its standard error over folds.
+        se: its standard error over queries.
         chosen: whether it was taken.
     """
 
@@ -79,7 +80,7 @@ def cross_validate(
         make_fit: returns the fit of a curve.
         curves: the curves to try.
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
-        pooled: the curves that are pooled, fitted on everything: they keep its variances in every fold.
+        pooled: the curves that are pooled, fitted on everything; every fold chooses their variances again.
         folds: number of folds.
         seed: seed of the folds and starts.
         update: called with the share of the work done.
@@ -103,18 +104,18 @@ def cross_validate(
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """A candidate with its score in every fold, [folds]."""
+    """A candidate with the held-out log likelihood of every query, [queries]."""
 
     candidate: Candidate
-    scores: Array
+    by_query: Array
 
 
 def _choose(judged: Sequence[_Judged]) -> _Judged:
     best = max(judged, key=lambda one: one.candidate.score)
-    sound = [one for one in judged if len(one.scores) > 1 and np.isfinite(one.scores).all()]
+    sound = [one for one in judged if len(one.by_query) > 1 and np.isfinite(one.by_query).all()]
     for name, errors in SIMPLER.items():
         for one in sorted(sound, key=lambda one: one.candidate.score, reverse=True):
-            behind = best.scores - one.scores
+            behind = best.by_query - one.by_query
             if one.candidate.curve["name"] == name and (one is best or behind.sum() < errors * _se(behind)):
                 return one
     return best
@@ -136,23 +137,24 @@ def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update
     penalty = np.repeat(np.asarray(penalties, dtype=np.float64), folds)
     start = np.tile(fit.starts(1, seed), (len(penalty), 1))
     solution = fit.solve(start, weights, penalty, tolerance=1e-4, update=update)
-    kept_aside = np.tile(aside, (len(penalties), 1))
-    held_out = fit.held_out(solution.params, kept_aside).reshape(len(penalties), folds)
-    return [_judged(fit, float(p), of_folds) for p, of_folds in zip(penalties, held_out, strict=True)]
+    held_out = fit.by_query(solution.params).reshape(len(penalties), folds, -1)
+    return [_judged(fit, float(p), of_folds, aside) for p, of_folds in zip(penalties, held_out, strict=True)]
 
 
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> _Judged:
-    held_out = [
-        pooled.shares.weighted(kept_aside).shares(pooled.refit(1.0 - kept_aside).theta).value for kept_aside in aside
-    ]
-    return _judged(fit, None, np.array(held_out))
+    shares = pooled.shares
+    held_out = [shares.by_query(shares.shares(pooled.refit(1.0 - kept_aside).theta)) for kept_aside in aside]
+    return _judged(fit, None, np.array(held_out), aside)
 
 
-def _judged(fit: Fit, penalty: float | None, held_out: Array) -> _Judged:
-    scores = np.where(np.isfinite(held_out), held_out, -np.inf) / fit.scale
-    return _Judged(Candidate(fit.curve.spec, penalty, float(scores.sum()), _se(scores)), scores)
+def _judged(fit: Fit, penalty: float | None, held_out: Array, aside: Array) -> _Judged:
+    """Return a candidate by the log likelihoods of all queries, fold by fold, [folds, queries]."""
+    by_query = np.where(aside > 0, held_out, 0.0).sum(axis=0)
+    by_query = np.where(np.isfinite(by_query), by_query, -np.inf) / fit.scale
+    sound = np.isfinite(by_query).all()
+    return _Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), _se(by_query) if sound else 0.0), by_query)
 
 
-def _se(scores: Array) -> float:
-    """Return the standard error of the sum over folds."""
-    return float(np.sqrt(len(scores)) * scores.std(ddof=1))
+def _se(values: Array) -> float:
+    """Return the standard error of the sum over queries."""
+    return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else 0.0

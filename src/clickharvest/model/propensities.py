@@ -39,6 +39,8 @@ CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
 NORMALS = 4_000
 """Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
+NEAR = 1e-4
+"""How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 BLIND = ("bootstrap", "sandwich")
@@ -109,7 +111,8 @@ class Propensities:
     def predict(self, contexts: Table | None = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
         """Return propensities with intervals for every row of a table of contexts.
 
-        The interval is exp(log p_k(x) ± z · sd_k(x)), sd_k(x) being the standard deviation of the draws' log p_k(x):
+        The interval is exp(log p_k(x) ± z · sd_k(x)), sd_k(x) being the standard deviation of the draws' log p_k(x), or
+        what a clustered covariance of the parameters makes of it where log p is taken as linear in them (`spread`):
         positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a penalty shrinks
         every replicate once more, so that they spread around a point beside the estimate.
 
@@ -173,7 +176,7 @@ class Propensities:
         margin = np.full_like(log_p, np.nan)
         if self.draws is not None:
             first, row = _distinct_rows(x)
-            margin = self._margins(self.draws, x[first], level, simultaneous)[row]
+            margin = self._margins(x[first], level, simultaneous)[row]
         with np.errstate(over="ignore"):
             estimates = np.exp([log_p, log_p - margin, log_p + margin])
         filled = np.full((3, len(x), len(self.shown)), np.nan)
@@ -188,16 +191,31 @@ class Propensities:
         told = {} if self.support is None else dict(zip(self.curve.positions, self.support.queries, strict=True))
         return tuple(told.get(k) for k in self.shown)
 
-    def _margins(self, draws: NDArray[np.float32], x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
+    def spread(self) -> tuple[NDArray[np.float64], float]:
+        """Return parameter vectors [B, n] and a factor: sd_k(x) is the factor times the sd of their log p_k(x).
+
+        Clustered points tell a covariance. They stand far from the estimate, where a curve that is not linear in its
+        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent.
+        """
+        if self.draws is None:
+            raise InputError("the model has no draws: fit with intervals")
+        draws = self.draws.astype(np.float64)
+        if self.draws_kind != "clustered":
+            return draws, 1.0
+        middle = flatten_params(self.params)
+        return middle + NEAR * (draws - middle), 1 / NEAR
+
+    def _margins(self, x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
         """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
+        draws, scale = self.spread()
         k = len(self.curve.positions)
         size = max(1, CELLS // (max(len(draws), NORMALS if simultaneous else 0) * k))
         margins = np.empty((len(x), k))
         for begin in range(0, len(x), size):
             part = x[begin : begin + size]
             log_p = np.empty((len(draws), len(part), k))
-            for i, draw in enumerate(draws.astype(np.float64)):
-                log_p[i] = self.curve.relative(unflatten_params(draw, self.params), part)
+            for i, draw in enumerate(draws):
+                log_p[i] = scale * self.curve.relative(unflatten_params(draw, self.params), part)
             sd = log_p.std(axis=0, ddof=1)
             z: Any = -NormalDist().inv_cdf((1 - level) / 2)
             if simultaneous:

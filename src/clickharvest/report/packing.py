@@ -43,6 +43,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
     for name in sorted(model.params):
         layout[name] = begin
         begin += int(np.size(model.params[name]))
+    draws, factor = (None, 1.0) if model.draws is None else model.spread()
     return {
         "program": trace_curve(model.curve).to_list(),
         "positions": list(map(int, model.curve.positions)),
@@ -51,9 +52,9 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "features": model.curve.n_features,
         "layout": layout,
         "params": _text(flatten_params(model.params), "<f8"),
-        "draws": None if model.draws is None else _pack_draws(model.draws, model.draws_kind),
+        "draws": None if draws is None else _pack_draws(draws, model.draws_kind),
         "level": level,
-        "z": -NormalDist().inv_cdf((1 - level) / 2),
+        "z": -factor * NormalDist().inv_cdf((1 - level) / 2),
         "span": SPAN,
         "wide": TELLS_NOTHING,
         "doubts": _doubts(model),
@@ -77,11 +78,11 @@ def _few(model: Propensities) -> dict[str, str]:
     return {str(k): spell_queries(n) for k, n in told if n is not None and rests_on_few(n)}
 
 
-def _pack_draws(draws: NDArray[np.float32], kind: str | None) -> dict[str, Any] | None:
+def _pack_draws(draws: NDArray[np.float64], kind: str | None) -> dict[str, Any] | None:
     """Return draws [B, n] as integers q with value = low + step · q, per parameter."""
     count, size = draws.shape
     room = (MOST_BYTES_OF_POINTS if kind == "clustered" else MOST_BYTES) // max(size, 1)
-    kept = draws[:room].astype(np.float64)
+    kept = draws[:room]
     if len(kept) < (count if kind == "clustered" else min(count, FEWEST_DRAWS)):
         return None
     bits = 16 if 2 * kept.size <= MOST_BYTES else 8

@@ -64,10 +64,13 @@ class ClickShare(Objective):
         """Start from contexts that click alike."""
         return {"s": np.zeros(self.n_features)} if self.varying else {}
 
+    def logits(self, params: Params, log_p: Any, x: Any) -> Any:
+        """Return what shares depend on beside exposures, s(x) + log p_k(x), [m, K]."""
+        return log_p + (x @ params["s"])[:, None] if self.varying else log_p
+
     def log_likelihood(self, params: Params, log_p: Any, x: Any, data: list[Data], weights: Any) -> Any:
         """Return Σ_u w_u Σ_k C_{u,k} log π_{u,k}."""
-        if self.varying:
-            log_p = log_p + (x @ params["s"])[:, None]
+        log_p = self.logits(params, log_p, x)
 
         def of_block(block: Data) -> Any:
             logits = block["log_exposure"] + log_p[block["context"], block["position"]]

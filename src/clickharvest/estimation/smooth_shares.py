@@ -1,0 +1,108 @@
+"""Click shares of any smooth curve near its fit: what `linear_shares` is for curves that are linear.
+
+Close to θ̂ every smooth curve is linear, log p_k(x; θ) ≈ log p_k(x; θ̂) + z·(θ − θ̂), the row z of a cell being the
+gradient of log p_k(x) (and of s(x), where contexts vary inside units). So scores and the expected information have the
+formulas of a multinomial logit, and so has the covariance of `query_effects`. The expected information
+H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike the second derivatives of a network's likelihood.
+A penalty λ P(θ) is the precision λ P'' of a normal prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.estimation.click_cells import ClickCells, Shares
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.sample import Sample
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FREE = 1e-2
+"""Precision of parameters that no penalty holds. Directions that the data leave free, such as the common level of all
+outputs of a network, would otherwise have no end."""
+
+
+class SmoothShares(ClickCells):
+    """The cells of all clicked units, and the gradient of their log examination at the fit.
+
+    Args:
+        sample: the sample.
+        fit: curve and objective, ClickShare.
+        flat: the fitted parameters θ̂, [size].
+
+    Attributes:
+        size: number of parameters.
+    """
+
+    def __init__(self, sample: Sample, fit: Fit, flat: Array) -> None:
+        super().__init__(sample)
+        self.size = len(flat)
+        self._fit, self._flat = fit, flat
+
+    def design(self, cells: Integers) -> Array:
+        """Return the rows z of some cells, [cells, size]."""
+        contexts, row = np.unique(self.context[cells], return_inverse=True)
+        return self._fit.gradients(self._flat, contexts)[row, self.position[cells]]
+
+    def shares(self) -> Shares:
+        """Return log likelihood, shares and residuals at θ̂."""
+        return self.shares_of(self._fit.logits(self._flat)[self.context, self.position])
+
+    def information(self, shares: Shares) -> Array:
+        """Return H, [size, size]."""
+        whole = np.zeros((self.size, self.size))
+        for cells in self.parts(self.size):
+            centred = self.centred(self.design(cells), shares.share, cells)
+            whole += centred.T @ (centred * (self.clicks_of_unit * shares.share)[cells, None])
+        return whole
+
+    def score(self, shares: Shares) -> Array:
+        """Return the gradient of the log likelihood, [size]."""
+        parts = (self.design(cells).T @ shares.residual[cells] for cells in self.parts(self.size))
+        return sum(parts, np.zeros(self.size))
+
+    def gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
+        found = self._fit.gradients(self._flat, contexts)
+        return found - found[:, [self._fit.curve.anchor_index]]
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """A smooth curve's fit, as `query_effects` takes it.
+
+    Attributes:
+        shares: the cells it was fitted to.
+        at: the click shares there.
+        information: H there, [size, size].
+        precision: Λ = λ P'', [size, size].
+    """
+
+    shares: SmoothShares
+    at: Shares
+    information: Array
+    precision: Array
+
+    @property
+    def score(self) -> Array:
+        """The gradient of the log likelihood, [size]: what the penalty holds in balance."""
+        return self.shares.score(self.at)
+
+
+def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
+    """Return what a covariance needs of a fit.
+
+    Args:
+        fit: curve and objective, ClickShare.
+        sample: the sample.
+        flat: the fitted parameters θ̂, [size].
+        penalty: the penalty λ of the fit.
+    """
+    shares = SmoothShares(sample, fit, flat)
+    at = shares.shares()
+    precision = penalty * fit.penalty_curvature(flat) + FREE * np.eye(len(flat))
+    return Smooth(shares, at, shares.information(at), precision)
