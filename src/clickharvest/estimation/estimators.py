@@ -34,6 +34,7 @@ from clickharvest.model.propensities import DrawsKind, Propensities, data_finger
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.progress import Progress, silent
+from clickharvest.words import cluster_nouns, count
 
 Intervals = Literal["auto", "clustered", "bootstrap", "sandwich"]
 Array = NDArray[np.float64]
@@ -47,6 +48,8 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries."""
+FEWEST = 3
+"""Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
 ASIDE = 5
 """One in so many queries is kept aside to choose between alternatives of an objective."""
 
@@ -115,7 +118,7 @@ class _Estimator(Parameterised):
         size = len(flatten_params(like))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
-        kind, draws, rests_on = self._draws(choice, flat)
+        kind, draws, rests_on = self._draws(choice, flat, sample.clustered_by)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
@@ -124,9 +127,11 @@ class _Estimator(Parameterised):
             **rests_on,
             "status": str(status),
             "log_likelihood": log_likelihood,
-            "units": sample.n_units,
+            "units": len(np.unique(sample.whole)),
             "clicks": int(sample.clicks.sum()),
-            "queries": sample.n_clusters,
+            "queries": sample.n_queries,
+            "clustered_by": sample.clustered_by,
+            "clusters": sample.n_clusters,
             "selection": [candidate.to_dict() for candidate in choice.judged],
             "seed": self.seed,
             "data": data_fingerprint(interventions),
@@ -155,13 +160,16 @@ class _Estimator(Parameterised):
         with self.progress("Fitting"):
             return fit.solve(starts, weights, penalty)
 
-    def _draws(self, choice: _Choice, flat: Array) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
+    def _draws(self, choice: _Choice, flat: Array, by: str) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
         """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
         if self.intervals is None:
             return None, None, {}
         fit, penalty = choice.fit, choice.penalty
-        if fit.n_clusters < 2:
-            sentence = "error bars are by query, and all clicks are of one query: there are none to give"
+        if fit.n_clusters < FEWEST:
+            sentence = (
+                f"error bars are by {by}, and the clicks are of {count(fit.n_clusters, *cluster_nouns(by))}: there are "
+                f"none to give with fewer than {FEWEST}"
+            )
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None, None, {}
         if choice.pooled is not None:

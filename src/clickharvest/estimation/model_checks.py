@@ -17,8 +17,9 @@ from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell
 from clickharvest.errors import InputError
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.score_tests import ENOUGH, Columns, ScoreTest, ShareCells, beside, fit_shares, score_test
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions, distinct
 from clickharvest.model.contexts import ContextEncoder
+from clickharvest.words import cluster_nouns
 
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
@@ -83,7 +84,8 @@ def context_matters(
         steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
         test = score_test(cells, null, extra, flip=True)
     if test is None:
-        return Finding(name, "note", f"Too few queries with clicks to test whether examination depends on {spelled}.")
+        what = cluster_nouns(sample.clustered_by)[1]
+        return Finding(name, "note", f"Too few {what} with clicks to test whether examination depends on {spelled}.")
     p_value, freedom, both = test.p_value, test.freedom, beside(null, extra)
     together = _products(sample, anchor)
     if together is not None and (more := score_test(cells, both, together[cells.rows], flip=True)) is not None:
@@ -92,7 +94,8 @@ def context_matters(
         p_value = min(1.0, 2 * min(p_value, more.p_value))
     gain = 2 * (fit_shares(cells, both).value - test.null.value)
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
-    told += " in a test of steepness alone, for few queries" if steepness else ""
+    few = cluster_nouns(sample.clustered_by)[1]
+    told += f" in a test of steepness alone, for few {few}" if steepness else ""
     if p_value < ALARM:
         how = ", taken together" if freedom > test.freedom else ""
         sentence = (
@@ -134,8 +137,9 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     test = score_test(cells, null, extra, shrink=True)
     name = "transitivity"
     if test is None:
-        return [Finding(name, "note", "Too few queries compare positions in more than one way to test transitivity.")]
-    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test)
+        what = cluster_nouns(sample.clustered_by)[1]
+        return [Finding(name, "note", f"Too few {what} compare positions in more than one way to test transitivity.")]
+    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test, sample.clustered_by)
     told, status = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}", sign_of(test.p_value)
     if status != "warning":
         how = "Ratios of position pairs agree" if status == "ok" else "Weak sign that ratios of position pairs disagree"
@@ -154,7 +158,7 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     return [Finding(name, "warning", sentence, value, test.p_value), heterogeneity]
 
 
-def _heterogeneity(test: ScoreTest) -> Finding:
+def _heterogeneity(test: ScoreTest, by: str) -> Finding:
     """Tell Cochran's Q of the pairs per degree of freedom: 1 where clicks are independent and one curve holds."""
     value = test.heterogeneity / test.freedom
     told = f"Q = {test.heterogeneity:,.1f} on {test.freedom} df"
@@ -163,8 +167,9 @@ def _heterogeneity(test: ScoreTest) -> Finding:
     )
     if value < HETEROGENEOUS:
         return Finding("heterogeneity of pairs", "ok", f"{sentence}.", value)
-    sentence += ": clicks of a query depend on each other, or curves differ between queries; trust query-clustered "
-    return Finding("heterogeneity of pairs", "note", f"{sentence}error bars only.", value)
+    one, several = cluster_nouns(by)
+    sentence += f": clicks of a {one} depend on each other, or curves differ between {several}; trust error bars by "
+    return Finding("heterogeneity of pairs", "note", f"{sentence}{by} only.", value)
 
 
 def trust_bias(
@@ -192,12 +197,13 @@ def trust_bias(
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
     fit, distance = fit_shares(cells, null[cells.rows]), _log_distance(sample, anchor)
     z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
-    half = cells.cluster * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
+    half = sample.query[cells.rows] * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
     z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
     test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     name = "trust bias"
     if test is None:
-        return Finding(name, "note", "Too few queries with clicks to test whether ratios depend on relevance.")
+        what = cluster_nouns(sample.clustered_by)[1]
+        return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
     value = float(test.shift[0])
     told = f"power of k {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
     status = sign_of(test.p_value)
@@ -291,7 +297,10 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
     shown = random.binomial(sample.impressions, 0.5)
     clicks = random.hypergeometric(sample.clicks, sample.impressions - sample.clicks, shown)
     shown, clicks = np.stack([shown, sample.impressions - shown]), np.stack([clicks, sample.clicks - clicks])
-    share = shown / np.maximum(sample.impressions, 1) if realised else np.ones(shown.shape)
+    _, cell = distinct(sample.whole, sample.context, sample.position)
+    of_cell = np.stack([np.bincount(cell, weights=own)[cell] for own in shown])
+    share = of_cell / np.maximum(of_cell.sum(axis=0), 1) if realised else np.ones(shown.shape)
+    n_wholes = int(sample.whole.max(initial=-1)) + 1
     return replace(
         sample,
         context=np.tile(sample.context, 2),
@@ -301,6 +310,12 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
         exposure=(sample.exposure * share).ravel(),
         clicks=clicks.ravel(),
         impressions=shown.ravel(),
+        division=sample.division
+        and replace(
+            sample.division,
+            unit=np.concatenate([sample.whole, sample.whole + n_wholes]),
+            query=np.tile(sample.query, 2),
+        ),
     )
 
 
@@ -315,8 +330,8 @@ def _within(cells: ShareCells, z: Array, group: Integers, information: Array) ->
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:
     """Return for each row the standardised, smoothed log click rate per examination of its unit's other half."""
-    clicks = np.bincount(halves.unit, weights=halves.clicks)
-    examined = np.bincount(halves.unit, weights=halves.impressions * np.exp(log_p))
+    clicks = np.bincount(halves.whole, weights=halves.clicks)
+    examined = np.bincount(halves.whole, weights=halves.impressions * np.exp(log_p))
     rate = np.log((clicks + 1) / (examined + (examined.sum() + 1) / (clicks.sum() + 1)))
     standard: Array = (rate - rate.mean()) / max(float(rate.std()), 1e-9)
-    return np.roll(standard, halves.n_units // 2)[halves.unit]
+    return np.roll(standard, len(standard) // 2)[halves.whole]
