@@ -16,11 +16,28 @@ from scipy.sparse import csr_array
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
-from clickharvest.estimation.score_tests import ENOUGH, Columns, ScoreTest, ShareCells, beside, fit_shares, score_test
+from clickharvest.estimation.score_tests import (
+    ENOUGH,
+    Columns,
+    Scores,
+    ScoreTest,
+    ShareCells,
+    beside,
+    fit_shares,
+    score_columns,
+    score_test,
+    smallest_p,
+)
 from clickharvest.harvesting.interventions import Interventions, distinct
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import cluster_nouns
 
+TYPICAL = 0.3
+"""Standard deviation of effects of contexts on steepness that the test of single contexts is made for."""
+MOST_CONTEXTS = 60
+"""Distinct contexts that are tested one by one, and products of features that are tested in their place."""
+MOST_SCORES = 20_000_000
+"""Scores, of a query and a context each, that are held at once."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -61,12 +78,17 @@ def check_model(
 def context_matters(
     interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None
 ) -> Finding:
-    """Test whether examination depends on context: `linear`, log p_k(x) = b_k + W_k·x, against W = 0.
+    """Test whether examination depends on context, in two ways at once.
 
-    The number is the likelihood ratio 2 (ll(b, W) − ll(b)). Its χ² law holds for independent clicks only, so the
-    p-value is that of the query-clustered score test of W. Where queries are too few for that, steepness alone is
-    tested and fitted, W_k = −w log(k / anchor). Contexts that matter only together are tested too, as steepness of the
-    products x_i x_j beside W; the p-value then is twice the smaller of the two.
+    - `linear`, log p_k(x) = b_k + W_k·x, against W = 0: the query-clustered score test of W. Where queries are too few
+      for that, steepness alone is tested, W_k = −w log(k / anchor).
+    - Contexts that matter only together, or not in proportion: a steepness of its own for every distinct context (for
+      squares and products of features where contexts are many), held together by a normal prior of standard deviation
+      τ = `TYPICAL`: UᵀAU with A = (I + 1 / τ²)⁻¹. Less Σ_q s_qᵀAs_q, which random signs do not change, it is to first
+      order what this model gains in log likelihood on queries that it is not fitted to, each left out once.
+
+    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`). The number is
+    the likelihood ratio of what was more telling; its χ² law holds for independent clicks only.
 
     Raises:
         InputError: there are no context columns.
@@ -76,6 +98,7 @@ def context_matters(
         raise InputError("nothing to test: the interventions have no context columns; harvest with --context")
     sample = _sample(interventions, anchor, kinds)
     cells, name, spelled = _cells(sample), "context matters", ", ".join(interventions.contexts)
+    few = cluster_nouns(sample.clustered_by)[1]
     null = _null_columns(sample, anchor)[cells.rows]
     steepness = not _affordable(sample)
     extra = _context_columns(sample, anchor, steepness)[cells.rows]
@@ -84,20 +107,20 @@ def context_matters(
         steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
         test = score_test(cells, null, extra, flip=True)
     if test is None:
-        what = cluster_nouns(sample.clustered_by)[1]
-        return Finding(name, "note", f"Too few {what} with clicks to test whether examination depends on {spelled}.")
-    p_value, freedom, both = test.p_value, test.freedom, beside(null, extra)
-    together = _products(sample, anchor)
-    if together is not None and (more := score_test(cells, both, together[cells.rows], flip=True)) is not None:
-        if more.p_value < p_value:
-            freedom, both = freedom + more.freedom, beside(both, together[cells.rows])
-        p_value = min(1.0, 2 * min(p_value, more.p_value))
-    gain = 2 * (fit_shares(cells, both).value - test.null.value)
+        return Finding(name, "note", f"Too few {few} with clicks to test whether examination depends on {spelled}.")
+    p_value, freedom, how = test.p_value, test.freedom, ""
+    contexts = _single_contexts(sample, anchor)
+    if contexts is not None:
+        other = contexts[cells.rows]
+        scores = score_columns(cells, null, beside(extra, other))
+        p_value, (alone, together) = _both_ways(scores, test.directions)
+        if together < alone:
+            left = scores.information[extra.shape[1] :, extra.shape[1] :]
+            freedom, extra, how = int(np.linalg.matrix_rank(left, tol=1e-6)), other, ", taken together"
+    gain = 2 * (fit_shares(cells, beside(null, extra)).value - test.null.value)
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
-    few = cluster_nouns(sample.clustered_by)[1]
-    told += f" in a test of steepness alone, for few {few}" if steepness else ""
+    told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
-        how = ", taken together" if freedom > test.freedom else ""
         sentence = (
             f"Examination depends on {spelled}{how} ({told}): fit a CPBM; a PBM would give every context the average."
         )
@@ -105,6 +128,17 @@ def context_matters(
     advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"
     sentence = f"{spell_sign(p_value)} that examination depends on {spelled} ({told}): {advice}."
     return Finding(name, sign_of(p_value), sentence, gain, p_value)
+
+
+def _both_ways(scores: Scores, directions: Array) -> tuple[float, Array]:
+    """Return the p-value of directions of the first columns and of steepness of contexts, and that of each."""
+    tested = len(directions)
+    linear = scores.apart[:, :tested] @ directions
+    first, second = np.zeros((2, *scores.information.shape))
+    first[:tested, :tested] = directions @ np.linalg.inv(linear.T @ linear) @ directions.T
+    prior = np.eye(len(first) - tested) / TYPICAL**2
+    second[tested:, tested:] = np.linalg.inv(scores.information[tested:, tested:] + prior)
+    return smallest_p(scores.whole, scores.apart, (first, second))
 
 
 def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None) -> Finding:
@@ -265,14 +299,23 @@ def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
     return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else _by_position(x, sample, anchor)
 
 
-def _products(sample: Sample, anchor: int) -> Columns | None:
-    """Return the columns of steepness of products of features, [n, pairs]; None without any, or queries enough."""
-    one, two = np.triu_indices(sample.x.shape[1], 1)
-    products = sample.x[:, one] * sample.x[:, two]
-    products = products[:, np.ptp(products, axis=0) > 0] if products.size else products
-    if not products.size or ENOUGH * (products.shape[1] + 1) > sample.n_clusters:
+def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
+    """Return columns of steepness of distinct contexts, [n, contexts], or of squares and products of features.
+
+    None where these say no more than the features themselves, or there are more than queries, or memory, allow.
+    """
+    m, d = sample.x.shape
+    if m <= np.linalg.matrix_rank(np.column_stack([np.ones(m), sample.x])):
         return None
-    return csr_array(-products[sample.context] * _log_distance(sample, anchor)[:, None])
+    values = np.eye(m)
+    if m > MOST_CONTEXTS:
+        one, two = np.triu_indices(d)
+        values = sample.x[:, one] * sample.x[:, two]
+        values = values[:, np.ptp(values, axis=0) > 0]
+        values = (values - values.mean(axis=0)) / values.std(axis=0)
+    if not 0 < values.shape[1] <= MOST_CONTEXTS or values.shape[1] * sample.n_clusters > MOST_SCORES:
+        return None
+    return csr_array(-values[sample.context] * _log_distance(sample, anchor)[:, None])
 
 
 def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
