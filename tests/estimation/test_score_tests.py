@@ -164,7 +164,7 @@ def of_unequal_queries(random: np.random.Generator) -> ShareCells:
 
 
 def test_scores_of_a_large_query_are_not_underrated() -> None:
-    """By hand: residuals of a query with the share h of all clicks are √(1 − h) too small, because the fit follows it."""
+    """By hand: residuals of a query with the share h of the clicks are √(1 − h) too small: the fit follows it."""
     cells = of_unequal_queries(np.random.default_rng(0))
     values = np.where(np.arange(31) % 2 == 0, 1.0, -1.0)
     null = at_second(cells)

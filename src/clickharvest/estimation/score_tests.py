@@ -27,7 +27,7 @@ null model is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,6 +51,9 @@ FLIPPED = 1_000
 
 LEFT_OUT = 200
 """Queries, those with most clicks, whose leverage on the null fit counts; others move it too little."""
+
+AT_ONCE = 20_000_000
+"""Numbers of their columns that are held at once; where they would be more, fewer queries count."""
 
 MOST_LEVERAGE = 0.9
 """No query counts for more than ten times itself."""
@@ -180,15 +183,15 @@ def score_columns(cells: ShareCells, null: Columns, extra: Columns) -> Scores:
     scores = _summed(_scaled(columns, cells.residual(fit.shares)), cells.cluster)
     own: Array = scores @ effective
     whole = own.sum(axis=0)
-    for query, more in _less_followed(cells, columns, size, fit.shares, information[:size, :size], scores):
-        own[query] += more @ effective
+    largest, more = _less_followed(cells, columns, size, fit.shares, information[:size, :size], scores)
+    own[largest] += more @ effective
     return Scores(whole, own, left, np.diag(information)[size:], fit)
 
 
 def _less_followed(
     cells: ShareCells, columns: Columns, size: int, shares: Array, information: Array, scores: Columns
-) -> Iterator[tuple[int, Array]]:
-    """Yield the queries with most clicks, and what their scores of all columns gain where the fit follows them less.
+) -> tuple[Integers, Array]:
+    """Return the m queries with most clicks, and what their scores gain where the fit follows them less, [m, columns].
 
     Args:
         cells: the cells.
@@ -199,25 +202,30 @@ def _less_followed(
         scores: the scores of all queries, [queries, columns].
     """
     _, query = np.unique(cells.cluster, return_inverse=True)
-    clicks = np.bincount(query, weights=cells.clicks)
-    largest = np.argsort(-clicks, kind="stable")[:LEFT_OUT]
-    root = np.linalg.cholesky(information + RIDGE * np.eye(size))
-    order = np.argsort(query, kind="stable")
-    begins = np.searchsorted(query[order], largest)
-    ends = np.searchsorted(query[order], largest, side="right")
-    for i, begin, end in zip(largest.tolist(), begins, ends, strict=True):
-        rows = order[begin:end]
-        own, unit, share = csr_array(columns[rows]), cells.unit[rows], shares[rows]
-        mean = _summed(_scaled(own, share), unit)
-        whole = own.T @ _scaled(csr_array(own[:, :size]), share * cells.totals[unit])
-        part = (whole - mean.T @ _scaled(csr_array(mean[:, :size]), cells.totals[np.unique(unit)])).toarray()
-        half = np.linalg.solve(root, np.linalg.solve(root, part[:size]).T)
-        leverage, vectors = np.linalg.eigh((half + half.T) / 2)
-        leverage = np.clip(leverage, 1e-9, MOST_LEVERAGE)
-        grown = (1 / np.sqrt(1 - leverage) - 1) / leverage
-        score = scores[[i], :size].toarray()[0]
-        moved = np.linalg.solve(root.T, vectors @ (grown * (vectors.T @ np.linalg.solve(root, score))))
-        yield i, part @ moved
+    largest = np.argsort(-np.bincount(query, weights=cells.clicks), kind="stable")[:LEFT_OUT]
+    held = np.cumsum(np.bincount(query)[largest]) * columns.shape[1]
+    largest = np.sort(largest[held <= AT_ONCE])
+    if not len(largest):
+        return largest, np.zeros((0, columns.shape[1]))
+    # The rows of these queries, query by query and in each unit by unit.
+    rows = np.flatnonzero(np.isin(query, largest))
+    rows = rows[np.lexsort((cells.unit[rows], query[rows]))]
+    own, unit, share = columns[rows].toarray(), cells.unit[rows], shares[rows]
+    first = np.flatnonzero(np.diff(unit, prepend=-1))
+    mean, total = np.add.reduceat(own * share[:, None], first), cells.totals[unit[first]]
+    parts = np.empty((len(largest), columns.shape[1], size))
+    by_row, by_unit = (np.searchsorted(query[which], largest) for which in (rows, rows[first]))
+    for k in range(size):
+        weight = share * cells.totals[unit] * own[:, k]
+        parts[:, :, k] = np.add.reduceat(own * weight[:, None], by_row)
+        parts[:, :, k] -= np.add.reduceat(mean * (total * mean[:, k])[:, None], by_unit)
+    root = np.linalg.inv(np.linalg.cholesky(information + RIDGE * np.eye(size)))
+    leverage, vectors = np.linalg.eigh(root @ parts[:, :size] @ root.T)
+    leverage = np.clip(leverage, 1e-9, MOST_LEVERAGE)
+    grown = (1 / np.sqrt(1 - leverage) - 1) / leverage
+    along = np.einsum("qji,qj->qi", vectors, scores[largest, :size].toarray() @ root.T)
+    moved = np.einsum("qij,qj->qi", vectors, grown * along) @ root
+    return largest, np.einsum("qij,qj->qi", parts, moved)
 
 
 def score_test(
