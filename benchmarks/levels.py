@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/levels.py                                # all worlds; writes the README's table
     .venv/bin/python benchmarks/levels.py --worlds cascade --logs 50     # some of them; prints their table
+    .venv/bin/python benchmarks/levels.py --jobs 16 --queries            # those that need no engine, in 16 processes
 
 A world is a way to simulate logs. Under the null what a test asks about is as it should be, though much else is not:
 users differ and come back, queries have curves of their own, documents drift. P-values are kept in
@@ -17,10 +18,12 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +55,14 @@ class World:
         told: what is so, in words.
         tests: the findings that are judged.
         measure: from a seed to the p-values of tests.
+        engine: whether it takes a database to measure.
     """
 
     kind: str
     told: str
     tests: tuple[str, ...]
     measure: Callable[[int], PValues]
+    engine: bool
 
 
 def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, **settings: Any) -> World:
@@ -81,7 +86,7 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, **se
             findings += clicks_above(log)
         return {finding.name: finding.p_value for finding in findings}
 
-    return World(kind, told, tests, measure)
+    return World(kind, told, tests, measure, engine=True)
 
 
 @cache
@@ -104,7 +109,7 @@ def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> 
         }[test]
         return {test: check(query_interventions(seed, **settings)).p_value}
 
-    return World(kind, told, (test,), measure)
+    return World(kind, told, (test,), measure, engine=False)
 
 
 WORLDS = {
@@ -121,6 +126,10 @@ WORLDS = {
     "context, Zipf": of_queries(
         "queries of Zipf sizes: a few have most clicks; two contexts that do nothing",
         "context matters", unlike=0.6, zipf=1.0
+    ),
+    "context, one query": of_queries(
+        "one query has 60 % of the clicks (sizes fall as the square of the rank); two contexts that do nothing",
+        "context matters", unlike=0.6, zipf=2.0
     ),
     "context, seen": of_queries(
         "Zipf sizes, k^-2 in one context and k^-.5 in the other", "context matters",
@@ -191,8 +200,9 @@ def main() -> None:
         world, own = WORLDS[name], done.setdefault(name, {})
         wanted = min(options.logs or LOGS[world.kind], LOGS[world.kind])
         missing = [seed for seed in range(wanted) if str(seed) not in own]
-        for i in range(0, len(missing), PART):
-            own |= {str(seed): world.measure(seed) for seed in missing[i : i + PART]}
+        parts = [missing[i : i + PART] for i in range(0, len(missing), PART)]
+        for found in run(name, parts, options.jobs):
+            own |= found
             write_p_values(options.json, done)
             print(f"{datetime.now():%H:%M:%S} {name}: {len(own)} logs", file=sys.stderr, flush=True)
     lines, bars = table(done)
@@ -205,14 +215,38 @@ def main() -> None:
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 
 
+def run(name: str, parts: list[list[int]], jobs: int) -> Iterator[dict[str, PValues]]:
+    """Yield the p-values of a world by seed, part by part, as they come."""
+    if jobs == 1:
+        yield from (measure_all(name, seeds) for seeds in parts)
+        return
+    for done in as_completed([pool(jobs).submit(measure_all, name, seeds) for seeds in parts]):
+        yield done.result()
+
+
+@cache
+def pool(jobs: int) -> ProcessPoolExecutor:
+    """Return the processes that all worlds share."""
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+def measure_all(name: str, seeds: list[int]) -> dict[str, PValues]:
+    """Return the p-values of some logs of a world, by seed."""
+    return {str(seed): WORLDS[name].measure(seed) for seed in seeds}
+
+
 def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--logs", type=int, help="logs of each world, at most; by default what the table needs")
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
+    parser.add_argument("--queries", action="store_true", help="of the worlds named, those alone that need no engine")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, default=HERE / "data" / "levels.json", help="file of p-values")
     parser.add_argument("--readme", action="store_true", help="write the README's table, though logs are missing")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.worlds = [name for name in options.worlds if not (options.queries and WORLDS[name].engine)]
+    return options
 
 
 def read_p_values(path: Path) -> dict[str, dict[str, PValues]]:
@@ -259,7 +293,7 @@ def table(done: dict[str, dict[str, PValues]]) -> tuple[list[str], list[str]]:
 def machine() -> str:
     """Return a line on the machine, the versions and the day."""
     return (
-        f"{os.cpu_count()} cores, one process; Python {platform.python_version()}, NumPy {np.__version__}; "
+        f"{os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}; "
         f"{datetime.now(UTC):%Y-%m-%d}."
     )
 

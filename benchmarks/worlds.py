@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.simulate import ClickModel
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 QUERIES, DOCS, POSITIONS = 20, 10, 5
 
@@ -81,6 +83,8 @@ def click_log(seed: int, *, clicks: str, mood: bool = False, pages: int = 1_000)
 
 
 def _table(columns: dict[str, Any], doc: Any, position: Any, clicks: Any) -> pa.Table:
+    import pyarrow as pa
+
     wide = doc.shape[1]
     rows = {name: np.repeat(column, wide) for name, column in columns.items()}
     rows["doc"] = rows["query"] * DOCS + doc.ravel()

@@ -19,6 +19,19 @@ def count(number: float, noun: str, nouns: str | None = None) -> str:
     return f"{told} {noun if told == '1' else nouns or noun + 's'}"
 
 
+def cluster_nouns(by: str) -> tuple[str, str]:
+    """Return what to call one of what clusters, and several.
+
+    Example:
+        >>> cluster_nouns("query"), cluster_nouns("campaign")
+        (('query', 'queries'), ('value of campaign', 'values of campaign'))
+    """
+    by = clean_text(by)
+    known = {"query": ("query", "queries"), "doc": ("document", "documents")}
+    own = (by, f"{by}s") if by in ("user", "page", "ranker") else (f"value of {by}", f"values of {by}")
+    return known.get(by, own)
+
+
 def spell_positions(positions: Iterable[int]) -> str:
     """Return positions as people write them.
 

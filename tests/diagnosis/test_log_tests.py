@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
-from scipy.special import chdtrc, ndtr
+from scipy.special import betaincc, chdtrc, ndtr
 
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.laws import chi_square_tail, clustered_variance, normal_tail
+from clickharvest.diagnosis.laws import chi_square_tail, clustered_variance, hotelling_tail, normal_tail
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
@@ -448,3 +448,66 @@ def test_drift_with_position_by_hand() -> None:
     assert moved.p_value == pytest.approx(2 * stats.norm.sf(abs(parts.sum()) / np.sqrt(np.sum(parts**2))))
     spread = np.sqrt((1 + 4 / 9 + 1 / 9) * 2 * (0.5 * np.log(2)) ** 2)
     assert moved.value == pytest.approx(parts.sum() / spread)
+
+
+@pytest.mark.parametrize("groups", [2, 20, 100, 100_000])
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.2, 0.7, 1.0])
+@pytest.mark.parametrize("freedom", [1, 19])
+def test_the_law_of_groups_is_that_of_scipy(groups: int, share: float, freedom: int) -> None:
+    expected = betaincc(freedom / 2, (groups - freedom) / 2, share) if groups > freedom else 1.0
+    assert hotelling_tail(share * groups, freedom, groups) == pytest.approx(expected, abs=1e-9)
+
+
+def test_drift_by_user_is_the_plain_test_where_each_user_saw_a_unit_once() -> None:
+    """Residuals of small strata are small because their rates are fitted: two displays each, and V is not halved."""
+    random = np.random.default_rng(0)
+    units = 300
+    rows = {
+        "query": np.repeat(np.arange(units), 2),
+        "doc": np.zeros(2 * units, int),
+        "position": np.ones(2 * units, int),
+    }
+    rows |= {"time": np.tile([0, 1], units), "click": random.integers(2, size=2 * units)}
+    plain, by_user = (
+        named(drift(read_log(pa.table(rows | more), engine=ENGINE, validate=False)), "common drift")
+        for more in ({}, {"user": np.arange(2 * units)})
+    )
+    assert "clustered by user" in by_user.sentence
+    assert by_user.p_value == pytest.approx(plain.p_value)
+
+
+def test_a_page_clusters_drift_where_there_are_no_users() -> None:
+    """Ten results on every page, clicked all or none: as many observations as pages, not as results."""
+    random = np.random.default_rng(1)
+    pages, wide = 60, 10
+    rows: dict[str, Any] = {"query": np.zeros(pages * wide, int), "doc": np.tile(np.arange(wide), pages)}
+    rows |= {"position": rows["doc"] + 1, "time": np.repeat(np.arange(pages), wide)}
+    rows["click"] = np.repeat(random.integers(2, size=pages), wide)
+    variance = []
+    for more in ({}, {"page": rows["time"]}):
+        found = named(drift(read_log(pa.table(rows | more), engine=ENGINE, validate=False)), "common drift")
+        assert found.p_value is not None
+        variance.append(stats.norm.isf(found.p_value / 2) ** -2)
+    assert variance[1] == pytest.approx(wide * variance[0], rel=0.1)
+
+
+def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test finds with p = .002, it is a note at least, and does not say that there is no sign."""
+    for module, laws in {
+        "assignment": ("chi_square_tail", "hotelling_tail"),
+        "drift": ("two_sided", "normal_tail"),
+        "cascade": ("two_sided",),
+    }.items():
+        for law in laws:
+            monkeypatch.setattr(f"clickharvest.diagnosis.{module}.{law}", lambda *_: 0.002)
+    found = clicks_above(click_model_log(0, "pbm"))
+    for log in (user_log(0), without_users(user_log(0)), simulated(0)):
+        found += ranker_independence(log) + sample_ratio(log, None) + drift(log)
+        found += sample_ratio(log, dict.fromkeys(log.source.ranker.to_pyarrow().to_pylist(), 1.0))
+    found = [finding for finding in found if finding.p_value is not None]
+    assert len({finding.name for finding in found}) == 7
+    for finding in found:
+        assert finding.p_value == 0.002
+        assert finding.status == "note", finding
+        assert "No sign" not in finding.sentence
+        assert "as meant (" not in finding.sentence

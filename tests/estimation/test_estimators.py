@@ -115,7 +115,7 @@ def test_error_falls_with_the_square_root_of_the_data() -> None:
 @pytest.mark.parametrize("intervals", ["bootstrap", "sandwich"])
 def test_one_query_gives_no_error_bars(interventions: Interventions, intervals: Any) -> None:
     alone = replace(interventions, query=np.zeros_like(interventions.query))
-    with pytest.warns(HarvestWarning, match="all clicks are of one query"):
+    with pytest.warns(HarvestWarning, match="the clicks are of 1 query: there are none to give"):
         model = PBM(intervals=intervals).fit(alone)
     found = model.predict()
     assert np.isfinite(found.propensity).all()

@@ -12,6 +12,7 @@ from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import CPBM
 from clickharvest.estimation.model_checks import _halves, check_model, context_matters, transitivity, trust_bias
+from clickharvest.estimation.score_tests import LEFT_OUT
 from clickharvest.harvesting.interventions import Interventions
 from samples import simulated_sample
 
@@ -143,7 +144,8 @@ def test_context_test_equals_the_two_by_two_table() -> None:
     # Contexts are half and half: the efficient score of a unit is ±½ (click at 2 − share of 2).
     share = clicks[:, 1].sum() / clicks.sum()
     scores = np.repeat([0 - share, 1 - share, share, share - 1], clicks.ravel())
-    statistic = scores.sum() ** 2 / np.sum(scores**2)
+    # One of 200 queries has a leverage of 1/200 on the null fit.
+    statistic = scores.sum() ** 2 / np.sum(scores**2) * (1 - 1 / 200)
     effective = 3 / np.sum((scores**2 / np.sum(scores**2)) ** 2) - 2
     tails = [beta.sf(statistic / q, 0.5, (q - 1) / 2) for q in (effective, clicks.sum())]
     assert finding.p_value == pytest.approx(max(tails), rel=1e-3)
@@ -154,7 +156,8 @@ def test_transitivity_of_a_cycle_by_hand() -> None:
     counts = {("a", k, other, k): 60 for k, other in ((1, 2), (2, 3))} | {("a", 1, 3, 1): 40, ("a", 1, 3, 3): 60}
     counts |= {("a", k, other, other): 40 for k, other in ((1, 2), (2, 3))}
     finding = transitivity(replace(one_click_units(counts), contexts={}))
-    statistic = (180 - 120) ** 2 / 300
+    # The fit of two ratios to 300 queries has the leverage 2/300 in each; that of LEFT_OUT queries counts.
+    statistic = (180 - 120) ** 2 / np.sum(np.where(np.arange(300) < LEFT_OUT, 1 / (1 - 2 / 300), 1.0))
     assert finding.value == pytest.approx(statistic, rel=1e-4)
     effective = 3 * 300 - 2
     assert finding.p_value == pytest.approx(

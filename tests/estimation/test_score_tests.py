@@ -5,7 +5,15 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import beta
 
-from clickharvest.estimation.score_tests import ENOUGH, RIDGE, ShareCells, fit_shares, score_test
+from clickharvest.estimation.score_tests import (
+    ENOUGH,
+    RIDGE,
+    ShareCells,
+    fit_shares,
+    score_columns,
+    score_test,
+    smallest_p,
+)
 
 
 def units_of_two(first: list[int], second: list[int], exposure: tuple[float, float] = (1.0, 1.0)) -> ShareCells:
@@ -146,3 +154,40 @@ def test_columns_that_say_the_same_are_one_direction() -> None:
     assert two is not None
     assert (two.freedom, two.statistic) == (1, pytest.approx(one.statistic))
     assert two.p_value == pytest.approx(one.p_value)
+
+
+def of_unequal_queries(random: np.random.Generator) -> ShareCells:
+    """Return one query with as many clicks as the 30 others together, half of all clicks at the second cell."""
+    totals = np.array([900, *[30] * 30])
+    second = random.binomial(totals, 0.5)
+    return units_of_two((totals - second).tolist(), second.tolist())
+
+
+def test_scores_of_a_large_query_are_not_underrated() -> None:
+    """By hand: residuals of a query with the share h of the clicks are √(1 − h) too small: the fit follows it."""
+    cells = of_unequal_queries(np.random.default_rng(0))
+    values = np.where(np.arange(31) % 2 == 0, 1.0, -1.0)
+    null = at_second(cells)
+    scores = score_columns(cells, null, at_second(cells, values))
+    plain = cells.residual(fit_shares(cells, null).shares)[1::2] * (values - values @ cells.totals / cells.totals.sum())
+    leverage = cells.totals / cells.totals.sum()
+    assert scores.apart[:, 0] == pytest.approx(plain / np.sqrt(1 - leverage), rel=1e-4)
+    assert scores.whole[0] == pytest.approx(plain.sum(), rel=1e-4)
+
+
+def test_the_smallest_p_value_of_two_questions_has_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clickharvest.estimation.score_tests.FLIPS", 499)
+    p_values = []
+    for seed in range(400):
+        scores = np.random.default_rng(seed).standard_t(3, size=(40, 3))
+        both, each = smallest_p(scores.sum(axis=0), scores, (np.diag([1.0, 0, 0]), np.diag([1.0, 1.0, 1.0])))
+        assert each.min() <= both <= 2 * each.min() + 0.01
+        p_values.append(both)
+    assert 0.025 < np.mean(np.array(p_values) < 0.05) < 0.08
+
+
+def test_one_question_asked_twice_costs_nothing() -> None:
+    scores = np.random.default_rng(1).normal(size=(30, 2)) + 0.4
+    form = np.eye(2)
+    once, twice = (smallest_p(scores.sum(axis=0), scores, [form] * n)[0] for n in (1, 2))
+    assert once == twice < 0.05

@@ -181,6 +181,7 @@ def _pivoted(interventions: Interventions, anchor: int, estimator: str) -> Prope
 
 def _pair_sums(interventions: Interventions) -> tuple[NDArray[np.int64], Array]:
     """Return the positions [K] and ĉ_{k,k'}(k) of every pair, [K, K]."""
+    interventions = interventions.undivided()
     varying = interventions.unit_kind == "query" and bool(interventions.contexts)
     if varying and interventions.exposure_kind == "design":
         raise InputError("design exposures differ by context inside a unit: harvest with --unit context")

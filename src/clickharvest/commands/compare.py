@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.options import (
+    QUERY,
+    ClusterOption,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    require_clusters,
+    with_options,
+)
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.words import clean_text, cluster_nouns, count, spell_positions
 
 if TYPE_CHECKING:
     from clickharvest.estimation.comparison import ModelComparison
@@ -61,6 +69,7 @@ def compare(
     ],
     log: OtherLog,
     units: HarvestOptions,
+    cluster: ClusterOption = QUERY,
     level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
@@ -80,10 +89,10 @@ def compare(
 
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}
     if log.source:
-        found = _score(loaded, log, units, level)
+        found = _score(loaded, log, units, cluster, level)
         _print_json(found.to_dict()) if as_json else _print_scores(found)
         return
-    if log != OtherLog() or units != HarvestOptions():
+    if log != OtherLog() or units != HarvestOptions() or cluster != QUERY:
         raise InputError("options of a log go with --log: name the log to score the models on")
     if len(loaded) < 2:
         raise InputError("one model and nothing to compare it with: name another model, or a log with --log")
@@ -104,7 +113,9 @@ def _names(paths: list[Path]) -> dict[str, Path]:
     return short if len(short) == len(paths) else {str(path): path for path in paths}
 
 
-def _score(models: Mapping[str, Propensities], log: OtherLog, units: HarvestOptions, level: float) -> ModelComparison:
+def _score(
+    models: Mapping[str, Propensities], log: OtherLog, units: HarvestOptions, cluster: str, level: float
+) -> ModelComparison:
     from clickharvest.baselines.ratios import click_rates, position_counts
     from clickharvest.estimation.comparison import compare_models
     from clickharvest.harvesting.collecting import harvest
@@ -120,9 +131,10 @@ def _score(models: Mapping[str, Propensities], log: OtherLog, units: HarvestOpti
     interventions: Interventions
     if is_interventions(log.source):
         interventions = read_interventions(log.source)
+        require_clusters(interventions, cluster, log.source)
     else:
         clicks = replace(log, context=_context(log, models)).read(show_progress)
-        interventions = harvest(clicks, **units.arguments(log))
+        interventions = harvest(clicks, **units.arguments(log), cluster=cluster)
         if rates is None:
             rates = position_counts(clicks, max_position=units.max_position)
     with show_progress("Scoring"):
@@ -153,8 +165,9 @@ def _print_scores(found: ModelComparison) -> None:
 
     console = screen()
     harvested = found.clicks + sum(found.left_out.values())
+    clusters = count(found.queries, *cluster_nouns(found.clustered_by))
     console.print(
-        f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {count(found.queries, 'query', 'queries')} "
+        f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {clusters} "
         f"(as good as {found.effective_queries:,.0f} of equal size), positions {spell_positions(found.positions)}."
     )
     for reason, clicks in found.left_out.items():

@@ -13,12 +13,15 @@ import typer
 
 from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
 from clickharvest.commands.options import (
+    QUERY,
     AnchorOption,
+    ClusterOption,
     HarvestOptions,
     JsonFlag,
     LogOptions,
     OutputPath,
     parse_words,
+    require_clusters,
     with_options,
 )
 from clickharvest.commands.progress import show_progress
@@ -150,6 +153,7 @@ def fit(
     log: LogOptions,
     units: HarvestOptions,
     model: FitOptions,
+    cluster: ClusterOption = QUERY,
     anchor: AnchorOption = 1,
     output: OutputPath = None,
     as_json: JsonFlag = False,
@@ -173,8 +177,9 @@ def fit(
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     if is_interventions(log.source):
         interventions = read_interventions(log.source)
+        require_clusters(interventions, cluster, log.source)
     else:
-        interventions = harvest(log.read(show_progress), **units.arguments(log))
+        interventions = harvest(log.read(show_progress), **units.arguments(log), cluster=cluster)
     _fit(interventions, model, output, anchor, as_json)
 
 

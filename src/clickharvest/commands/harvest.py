@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.options import (
+    QUERY,
+    ClusterOption,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    OutputPath,
+    with_options,
+)
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
@@ -18,6 +26,7 @@ from clickharvest.words import count
 def harvest(
     log: LogOptions,
     units: HarvestOptions,
+    cluster: ClusterOption = QUERY,
     output: OutputPath = None,
     emit_sql: Annotated[
         str | None,
@@ -33,7 +42,7 @@ def harvest(
 ) -> None:
     """Harvest the interventions of a log into one Parquet file.
 
-    Columns: unit, query, position, exposure, clicks, impressions, and the context columns.
+    Columns: unit, query, position, exposure, clicks, impressions, and the context columns; with --cluster one more.
 
     Examples:
 
@@ -47,13 +56,13 @@ def harvest(
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
-        print(_sql(log, units, emit_sql))
+        print(_sql(log, units, cluster, emit_sql))
         return
     if output is None:
         raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
-    rows = harvest_to_parquet(log.read(show_progress), output, **units.arguments(log))
+    rows = harvest_to_parquet(log.read(show_progress), output, **units.arguments(log), cluster=cluster)
     written = pq.read_table(output, columns=["unit", "clicks"])
     counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
     if as_json:
@@ -63,25 +72,26 @@ def harvest(
         print(f"{told}: {output}")
 
 
-def _sql(log: LogOptions, units: HarvestOptions, dialect: str) -> str:
+def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> str:
     from clickharvest.harvesting.collecting import harvest_table
     from clickharvest.harvesting.sql import to_sql, unbound_table
+    from clickharvest.logs.click_log import OPTIONAL
     from clickharvest.logs.reading import read_log
 
     if log.export is not None:
         raise InputError(
             f"--emit-sql does not go with the format {log.export[0]}: name a table of a click log's columns"
         )
-    columns = {role: role for role in ("query", "doc", "position")} | log.columns
+    columns = {role: role for role in ("query", "doc", "position", *{cluster} & set(OPTIONAL))} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"
     numbers = ("position", "click", "clicks", "impressions", "original")
     types = {column: "int64" if role in numbers else "string" for role, column in columns.items()}
-    types = dict.fromkeys(log.context_columns, "string") | types
+    types = dict.fromkeys((*log.context_columns, *{cluster} - columns.keys()), "string") | types
     table = unbound_table(log.source, types, table=log.table)
     clicks = read_log(
         table, **log.columns, context=log.context_columns, position_base=log.position_base, validate=False
     )
     ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
     rankings = unbound_table(units.rankings, ranked) if units.rankings else None
-    return to_sql(harvest_table(clicks, **units.arguments(log, rankings)), dialect)
+    return to_sql(harvest_table(clicks, **units.arguments(log, rankings), cluster=cluster), dialect)

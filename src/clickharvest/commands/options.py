@@ -25,11 +25,13 @@ from clickharvest.progress import Progress
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.designs import Design
+    from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
 
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
+QUERY = "query"
 ENGINE = "Where to run"
 
 
@@ -277,6 +279,15 @@ class HarvestOptions:
         return Swap(probabilities, rankings)
 
 
+def require_clusters(interventions: Interventions, cluster: str, source: str) -> None:
+    """Refuse clusters that a file of interventions does not have: its clicks are divided already, or not at all."""
+    if cluster not in (QUERY, interventions.cluster_kind):
+        raise InputError(
+            f"--cluster {cluster}: {source} was harvested by {interventions.cluster_kind}; harvest the log again with "
+            f"--cluster {cluster}"
+        )
+
+
 def parse_words(text: str, option: str) -> dict[str, str]:
     """Return the words of `a=x,b=y`; a comma that no name follows is part of a word.
 
@@ -342,6 +353,15 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return spread_command
 
 
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="ROLE|COLUMN",
+        help="Within what clicks depend on each other, and error bars are by: query, doc, user, page or any column.",
+        rich_help_panel=UNITS,
+    ),
+]
 AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
 

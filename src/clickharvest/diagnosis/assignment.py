@@ -4,7 +4,7 @@ A page is one impression at position 1; where the log has a page column, pages a
 that restart or repeat on a page count once. A/B tests assign users, not pages, and pages of one user are alike: where
 the log has a user column, tests sum what each user adds,
 
-    T = dᵀ V⁺ d,   d = Σ_u d_u,   V = Σ_u d_u d_uᵀ,   T ~ χ² of rank V,
+    T = dᵀ V⁺ d,   d = Σ_u d_u,   V = Σ_u d_u d_uᵀ,   T / U ~ Beta(r/2, (U − r)/2),   r = rank V, U users,
 
 d_u being linear in the user's pages n_u by ranker and level, so that V follows from Σ_u n_u n_uᵀ: one join of the
 users' counts with themselves. Without such a column pages are taken as independent, and sentences say so.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, spell_sign
-from clickharvest.diagnosis.laws import chi_square_tail
+from clickharvest.diagnosis.laws import chi_square_tail, hotelling_tail
 from clickharvest.diagnosis.overlap import level_of
 from clickharvest.diagnosis.users import with_user
 
@@ -94,7 +94,7 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
     else:
         place = np.array([[arm == other for other in counted.arms] for arm in meant], dtype=np.float64)
         linear = place - shares[:, None]
-        p_value = _robust(observed - expected, linear @ counted.moments @ linear.T)
+        p_value = _robust(observed - expected, linear @ counted.moments @ linear.T, counted.users)
     value = float(np.max(np.abs(observed - expected)) / observed.sum())
     told = f"{', '.join(f'{arm} {percent(n / observed.sum())}' for arm, n in seen.items())} of {counted.what}"
     status, how = sign_of(p_value), f"{spell_p(p_value)}, {counted.told}"
@@ -134,6 +134,7 @@ class _Counted:
         moments: Σ_u n_u n_uᵀ over users, [rankers · levels, the same]; None where counts are independent.
         what: what is counted.
         told: what is taken as independent.
+        users: number of users, where `moments` are theirs.
     """
 
     arms: list[str]
@@ -142,6 +143,7 @@ class _Counted:
     moments: Array | None
     what: str
     told: str
+    users: int = 0
 
     @classmethod
     def of(cls, pages: ir.Table, by: list[str], log: ClickLog, task: str) -> _Counted:
@@ -163,6 +165,7 @@ class _Counted:
                 arms = _names(rows, "arm")
                 table = _filled(rows, "users", arms, [""])
                 return cls(arms, table, table, None, "users", "users counted")
+        total = int(log.engine.fetch(cells.agg(users=cells._user.nunique()), task=task)["users"][0].as_py())
         counts = cells.group_by(*by).agg(pages=cells.pages.sum(), users=cells.count())
         rows = log.engine.fetch(counts.order_by(*by), task=task).to_pylist()
         arms, levels = _names(rows, "arm"), _names(rows, "level")
@@ -178,7 +181,7 @@ class _Counted:
                 for of in ("", "other_")
             )
             moments[one, two] = row["product"]
-        return cls(arms, table, users, moments, "pages", "clustered by user")
+        return cls(arms, table, users, moments, "pages", "clustered by user", total)
 
     def merged(self) -> tuple[Array, float] | None:
         """Return counts and p-value, levels with fewer than 5 expected put together; None if too few are left."""
@@ -198,7 +201,7 @@ class _Counted:
             return table, _chi_square(table, expected, (table.shape[0] - 1) * (table.shape[1] - 1))
         kept = merge @ (np.eye(len(whole)) - np.outer(np.ones(len(whole)), whole))
         linear = np.kron(np.eye(len(arms)) - arms[:, None], kept.T)
-        return table, _robust((table - expected).ravel(), linear @ self.moments @ linear.T)
+        return table, _robust((table - expected).ravel(), linear @ self.moments @ linear.T, self.users)
 
 
 def _names(rows: list[dict[str, Any]], name: str) -> list[str]:
@@ -216,10 +219,10 @@ def _chi_square(observed: Array, expected: Array, freedom: int) -> float:
     return chi_square_tail(float(((observed - expected) ** 2 / expected).sum()), freedom)
 
 
-def _robust(total: Array, variance: Array) -> float:
-    """Return the p-value of T = dᵀ V⁺ d."""
+def _robust(total: Array, variance: Array, users: int) -> float:
+    """Return the p-value of T = dᵀ V⁺ d over so many users."""
     scale = 1 / np.sqrt(np.maximum(np.diag(variance), 1e-300))
     values, vectors = np.linalg.eigh(variance * scale * scale[:, None])
     some = values > 1e-8
     along = (total * scale) @ vectors[:, some]
-    return chi_square_tail(float(np.sum(along**2 / values[some])), int(some.sum())) if some.any() else 1.0
+    return hotelling_tail(float(np.sum(along**2 / values[some])), int(some.sum()), users) if some.any() else 1.0

@@ -127,6 +127,7 @@ def diagnose(
         raise InputError(f"anchor is {anchor}: expected a position, 1 or more")
     if isinstance(source, Interventions):
         engine: Engine = DuckDBEngine()
+        source = source.undivided()
         context, findings = tuple(source.contexts), list[Finding]()
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:

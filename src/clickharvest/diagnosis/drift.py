@@ -34,8 +34,9 @@ def drift(log: ClickLog) -> list[Finding]:
     - Do all units drift one way, Σ(a − E) / √ΣV (Mantel-Haenszel)?
     - Do units drift each its own way, Σ((a − E)² − V) over its query-clustered standard error?
 
-    Displays to one user are alike: with a user column the parts c_{u'} that each user adds to a − E give the variance,
-    Σ c² of users, for a unit and position Σ c² · m / (m − 1) of its m users.
+    Displays to one user are alike, and so are those on one page: with a user column, or else a page column, the parts
+    c_{u'} that each user (or page) adds to a − E give the variance, for a unit and position Σ c² · m / (m − 1) of its m
+    users; for all of them the sum over users of (Σ c √(m / (m − 1)))².
     """
     if not log.has("time"):
         return []
@@ -46,8 +47,8 @@ def drift(log: ClickLog) -> list[Finding]:
     moves = log.engine.fetch(_moves(strata, unit), task="Testing drift").to_pylist()[0]
     told = "displays taken as independent"
     common: dict[str, float] = {}
-    if log.has("user"):
-        told = "clustered by user"
+    if log.has("user") or log.has("page"):
+        told = f"clustered by {'user' if log.has('user') else 'page'}"
         strata, common = _by_user(log, strata, _counts(halves, [*unit, "position", "_user"]), [*unit, "position"])
     s = log.engine.fetch(_sums(_informative(strata)), task="Testing drift").to_pylist()[0] | common
     if not s["units"] or not s["variance"]:
@@ -57,7 +58,11 @@ def drift(log: ClickLog) -> list[Finding]:
 
 def _halves(log: ClickLog, unit: list[str]) -> ir.Table:
     """Return the rows with `_early`, whether they are in the first half of their unit's displays."""
-    t = with_user(log, log.table) if log.has("user") else log.table
+    t = log.table
+    if log.has("user"):
+        t = with_user(log, t)
+    elif log.has("page"):
+        t = t.mutate(_user=t.page)
     order = [t.time, t.position, t.clicks]
     running = t.impressions.sum().over(ibis.window(group_by=unit, order_by=order, preceding=None, following=0))
     whole = t.impressions.sum().over(ibis.window(group_by=unit))
@@ -93,11 +98,13 @@ def _by_user(log: ClickLog, strata: ir.Table, cells: ir.Table, keys: list[str]) 
     early, rate = joined.all__early / joined.all__shown, joined.all__clicks / joined.all__shown
     part = joined._early_clicks - joined._early * rate - early * (joined._clicks - joined._shown * rate)
     parts = log.engine.materialise(joined.select(*keys, "_user", part=part), task="Testing drift")
-    users = parts.group_by("_user").agg(part=parts.part.sum())
-    total = log.engine.fetch(users.agg(total=(users.part * users.part).sum()), task="Testing drift")["total"][0].as_py()
     own = parts.group_by(*keys).agg(_squares=(parts.part * parts.part).sum(), _users=parts.count().cast("float64"))
     own = own.filter(own._users > 1)
-    own = own.mutate(_variance=own._squares * own._users / (own._users - 1)).drop("_squares", "_users")
+    own = own.mutate(_scale=own._users / (own._users - 1))
+    own = own.select(*keys, "_scale", _variance=own._squares * own._scale)
+    scaled = parts.join(own, same(parts, own, keys), rname="own_{name}")
+    users = scaled.group_by("_user").agg(part=(scaled.part * scaled._scale.sqrt()).sum())
+    total = log.engine.fetch(users.agg(total=(users.part * users.part).sum()), task="Testing drift")["total"][0].as_py()
     more = own.view()
     with_variance = strata.join(more, same(strata, more, keys), how="inner", rname="own_{name}")
     return with_variance.select(*strata.columns, "_variance"), {"common": total or 0.0}

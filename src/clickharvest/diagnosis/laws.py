@@ -43,6 +43,42 @@ def chi_square_tail(x: float, freedom: int) -> float:
     return math.fsum([math.erfc(math.sqrt(h)) * odd, *terms])
 
 
+def hotelling_tail(statistic: float, freedom: int, groups: int) -> float:
+    """Return the probability that T = Uᵀ V⁻¹ U exceeds a value, U = Σ_g u_g, V = Σ_g u_g u_gᵀ over so many groups.
+
+    T / G ~ Beta(r/2, (G − r)/2) for groups alike with normal u_g. T cannot exceed G: a χ² law, its limit for many
+    groups, would seldom reject where groups are not many times the degrees of freedom.
+
+    Example:
+        >>> round(hotelling_tail(3.84, 1, 10_000), 3), round(hotelling_tail(30.1, 19, 100), 3)
+        (0.05, 0.032)
+    """
+    share = min(max(statistic / groups, 0.0), 1.0)
+    return 1.0 - _incomplete_beta(share, freedom / 2, (groups - freedom) / 2) if groups > freedom else 1.0
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Return Pr(Beta(a, b) < x), by its continued fraction."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d, fraction = 1.0, 0.0, 1.0
+    for i in range(1_000):
+        m = i // 2
+        numerator = 1.0
+        if i:
+            over = (a + 2 * m - 1) * (a + 2 * m) if i % 2 == 0 else (a + 2 * m) * (a + 2 * m + 1)
+            numerator = (m * (b - m) if i % 2 == 0 else -(a + m) * (a + b + m)) * x / over
+        d = 1 / (1 + numerator * d or 1e-300)
+        c = 1 + numerator / c or 1e-300
+        fraction *= c * d
+        if abs(c * d - 1) < 1e-12:
+            break
+    return front * (fraction - 1.0)
+
+
 def clustered_variance(total: float, information: float, squares: float, products: float, sizes: float) -> float:
     """Return the variance of a sum of scores U = Σ_g U_g over independent groups g with information V_g.
 

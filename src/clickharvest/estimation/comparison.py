@@ -22,9 +22,9 @@ from scipy.stats import t as student
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import Sample, make_sample
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.propensities import Propensities, data_fingerprint
-from clickharvest.words import count, spell_positions
+from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
 Counts = Mapping[int, tuple[int, int]]
@@ -75,10 +75,11 @@ class ModelComparison:
         positions: the positions that all of them have an estimate for; clicks elsewhere are left out.
         clicks: clicks that were scored.
         left_out: clicks of the interventions that were not, by the reason.
-        queries: queries with such clicks.
-        effective_queries: (Σ n_q)² / Σ n_q², as many queries of equal size.
+        queries: queries, or what else clusters, with such clicks.
+        effective_queries: (Σ n_q)² / Σ n_q², as many of them of equal size.
         level: level of the intervals.
         trained_on: the models that were fitted on these very interventions: their score is not held out.
+        clustered_by: what clusters.
     """
 
     scores: Mapping[str, float]
@@ -90,6 +91,7 @@ class ModelComparison:
     effective_queries: float
     level: float
     trained_on: tuple[str, ...]
+    clustered_by: str = QUERY
 
     @property
     def findings(self) -> list[str]:
@@ -101,9 +103,10 @@ class ModelComparison:
             told.append(f"{name} {_join([_verdict(gain) for gain in naive])}.")
         told += [f"{gain.name} {_verdict(gain)}." for gain in self.gains if gain.over in models]
         if self.effective_queries < FEWEST:
+            nouns = cluster_nouns(self.clustered_by)
             told.append(
-                f"No intervals: {count(self.queries, 'query', 'queries')} with clicks, as good as "
-                f"{self.effective_queries:.1f} of equal size; score a log with more queries."
+                f"No intervals: {count(self.queries, *nouns)} with clicks, as good as "
+                f"{self.effective_queries:.1f} of equal size; score a log with more {nouns[1]}."
             )
         return told
 
@@ -128,7 +131,8 @@ def compare_models(
 
     The difference D of two scores has the interval D ± t · se, with the jackknife over queries
     se² = (Q − 1) / Q Σ_q (D_(−q) − D)², and t the Student quantile for one degree of freedom less than there are
-    effective queries. There is none with fewer than two effective queries.
+    effective queries. There is none with fewer than two effective queries. Where not queries cluster the interventions
+    but, say, users, read users for queries here.
 
     Where contexts vary inside units (`unit="query"`), a unit's clicks are compared within each context, because a
     model does not tell how much a context clicks in general.
@@ -179,7 +183,7 @@ def compare_models(
     log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     asked = clicks > 0
-    likelihood = {name: _by_query(sample, own)[asked] for name, own in log_p.items()}
+    likelihood = {name: _by_cluster(sample, own)[asked] for name, own in log_p.items()}
     clicks = clicks[asked]
     pairs = [(name, naive) for name in models for naive in (RATES, RECIPROCAL)]
     pairs += [(later, earlier) for earlier, later in combinations(models, 2)]
@@ -198,6 +202,7 @@ def compare_models(
         effective_queries=_effective(clicks),
         level=level,
         trained_on=tuple(name for name, model in models.items() if model.info.get("data") == fingerprint),
+        clustered_by=sample.clustered_by,
     )
 
 
@@ -254,7 +259,7 @@ def _log_propensity(model: Propensities, rows: Interventions, positions: tuple[i
 
 def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:
     """Return the log click rate of every row's position without the clicks and displays of its own query, [n]."""
-    cell = sample.cluster * len(sample.positions) + sample.position
+    cell = sample.query * len(sample.positions) + sample.position
     _, code = np.unique(cell, return_inverse=True)
     others = []
     for i, name in enumerate(("clicks", "impressions")):
@@ -269,8 +274,8 @@ def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:
     return rates
 
 
-def _by_query(sample: Sample, log_p: Array) -> Array:
-    """Return Σ_u Σ_k C_{u,k} log π_{u,k} of each query, [queries]."""
+def _by_cluster(sample: Sample, log_p: Array) -> Array:
+    """Return Σ_u Σ_k C_{u,k} log π_{u,k} of each query, or what else clusters, [clusters]."""
     logits = np.log(sample.exposure) + log_p
     first = np.flatnonzero(np.diff(sample.unit, prepend=-1))
     top = np.maximum.reduceat(logits, first)

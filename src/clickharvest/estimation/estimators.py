@@ -37,6 +37,7 @@ from clickharvest.model.propensities import DrawsKind, Propensities, data_finger
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.progress import Progress, silent
+from clickharvest.words import cluster_nouns, count
 
 Intervals = Literal["auto", "clustered", "bootstrap", "sandwich"]
 Array = NDArray[np.float64]
@@ -50,6 +51,8 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries."""
+FEWEST = 3
+"""Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
 ASIDE = 5
 """One in so many queries is kept aside to choose between alternatives of an objective."""
 
@@ -127,9 +130,11 @@ class _Estimator(Parameterised):
             **rests_on,
             "status": str(status),
             "log_likelihood": log_likelihood,
-            "units": sample.n_units,
+            "units": len(np.unique(sample.whole)),
             "clicks": int(sample.clicks.sum()),
-            "queries": sample.n_clusters,
+            "queries": sample.n_queries,
+            "clustered_by": sample.clustered_by,
+            "clusters": sample.n_clusters,
             "selection": [candidate.to_dict() for candidate in choice.judged],
             "seed": self.seed,
             "data": data_fingerprint(interventions),
@@ -167,8 +172,12 @@ class _Estimator(Parameterised):
         if self.intervals is None:
             return None, None, {}
         fit, penalty = choice.fit, choice.penalty
-        if fit.n_clusters < 2:
-            sentence = "error bars are by query, and all clicks are of one query: there are none to give"
+        if fit.n_clusters < FEWEST:
+            by = sample.clustered_by
+            sentence = (
+                f"error bars are by {by}, and the clicks are of {count(fit.n_clusters, *cluster_nouns(by))}: there are "
+                f"none to give with fewer than {FEWEST}"
+            )
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None, None, {}
         if choice.pooled is not None or self._can_cluster(fit.objective, len(flat)):

@@ -16,10 +16,28 @@ from scipy.sparse import csr_array
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
-from clickharvest.estimation.score_tests import ENOUGH, Columns, ScoreTest, ShareCells, beside, fit_shares, score_test
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.estimation.score_tests import (
+    ENOUGH,
+    Columns,
+    Scores,
+    ScoreTest,
+    ShareCells,
+    beside,
+    fit_shares,
+    score_columns,
+    score_test,
+    smallest_p,
+)
+from clickharvest.harvesting.interventions import Interventions, distinct
 from clickharvest.model.contexts import ContextEncoder
+from clickharvest.words import cluster_nouns
 
+TYPICAL = 0.3
+"""Standard deviation of effects of contexts on steepness that the test of single contexts is made for."""
+MOST_CONTEXTS = 60
+"""Distinct contexts that are tested one by one, and products of features that are tested in their place."""
+MOST_SCORES = 20_000_000
+"""Scores, of a query and a context each, that are held at once."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -60,12 +78,17 @@ def check_model(
 def context_matters(
     interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None
 ) -> Finding:
-    """Test whether examination depends on context: `linear`, log p_k(x) = b_k + W_k·x, against W = 0.
+    """Test whether examination depends on context, in two ways at once.
 
-    The number is the likelihood ratio 2 (ll(b, W) − ll(b)). Its χ² law holds for independent clicks only, so the
-    p-value is that of the query-clustered score test of W. Where queries are too few for that, steepness alone is
-    tested and fitted, W_k = −w log(k / anchor). Contexts that matter only together are tested too, as steepness of the
-    products x_i x_j beside W; the p-value then is twice the smaller of the two.
+    - `linear`, log p_k(x) = b_k + W_k·x, against W = 0: the query-clustered score test of W. Where queries are too few
+      for that, steepness alone is tested, W_k = −w log(k / anchor).
+    - Contexts that matter only together, or not in proportion: a steepness of its own for every distinct context (for
+      squares and products of features where contexts are many), held together by a normal prior of standard deviation
+      τ = `TYPICAL`: UᵀAU with A = (I + 1 / τ²)⁻¹. Less Σ_q s_qᵀAs_q, which random signs do not change, it is to first
+      order what this model gains in log likelihood on queries that it is not fitted to, each left out once.
+
+    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`). The number is
+    the likelihood ratio of what was more telling; its χ² law holds for independent clicks only.
 
     Raises:
         InputError: there are no context columns.
@@ -75,6 +98,7 @@ def context_matters(
         raise InputError("nothing to test: the interventions have no context columns; harvest with --context")
     sample = _sample(interventions, anchor, kinds)
     cells, name, spelled = _cells(sample), "context matters", ", ".join(interventions.contexts)
+    few = cluster_nouns(sample.clustered_by)[1]
     null = _null_columns(sample, anchor)[cells.rows]
     steepness = not _affordable(sample)
     extra = _context_columns(sample, anchor, steepness)[cells.rows]
@@ -83,18 +107,20 @@ def context_matters(
         steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
         test = score_test(cells, null, extra, flip=True)
     if test is None:
-        return Finding(name, "note", f"Too few queries with clicks to test whether examination depends on {spelled}.")
-    p_value, freedom, both = test.p_value, test.freedom, beside(null, extra)
-    together = _products(sample, anchor)
-    if together is not None and (more := score_test(cells, both, together[cells.rows], flip=True)) is not None:
-        if more.p_value < p_value:
-            freedom, both = freedom + more.freedom, beside(both, together[cells.rows])
-        p_value = min(1.0, 2 * min(p_value, more.p_value))
-    gain = 2 * (fit_shares(cells, both).value - test.null.value)
+        return Finding(name, "note", f"Too few {few} with clicks to test whether examination depends on {spelled}.")
+    p_value, freedom, how = test.p_value, test.freedom, ""
+    contexts = _single_contexts(sample, anchor)
+    if contexts is not None:
+        other = contexts[cells.rows]
+        scores = score_columns(cells, null, beside(extra, other))
+        p_value, (alone, together) = _both_ways(scores, test.directions)
+        if together < alone:
+            left = scores.information[extra.shape[1] :, extra.shape[1] :]
+            freedom, extra, how = int(np.linalg.matrix_rank(left, tol=1e-6)), other, ", taken together"
+    gain = 2 * (fit_shares(cells, beside(null, extra)).value - test.null.value)
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
-    told += " in a test of steepness alone, for few queries" if steepness else ""
+    told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
-        how = ", taken together" if freedom > test.freedom else ""
         sentence = (
             f"Examination depends on {spelled}{how} ({told}): fit a CPBM; a PBM would give every context the average."
         )
@@ -102,6 +128,17 @@ def context_matters(
     advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"
     sentence = f"{spell_sign(p_value)} that examination depends on {spelled} ({told}): {advice}."
     return Finding(name, sign_of(p_value), sentence, gain, p_value)
+
+
+def _both_ways(scores: Scores, directions: Array) -> tuple[float, Array]:
+    """Return the p-value of directions of the first columns and of steepness of contexts, and that of each."""
+    tested = len(directions)
+    linear = scores.apart[:, :tested] @ directions
+    first, second = np.zeros((2, *scores.information.shape))
+    first[:tested, :tested] = directions @ np.linalg.inv(linear.T @ linear) @ directions.T
+    prior = np.eye(len(first) - tested) / TYPICAL**2
+    second[tested:, tested:] = np.linalg.inv(scores.information[tested:, tested:] + prior)
+    return smallest_p(scores.whole, scores.apart, (first, second))
 
 
 def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None) -> Finding:
@@ -134,8 +171,9 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     test = score_test(cells, null, extra, shrink=True)
     name = "transitivity"
     if test is None:
-        return [Finding(name, "note", "Too few queries compare positions in more than one way to test transitivity.")]
-    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test)
+        what = cluster_nouns(sample.clustered_by)[1]
+        return [Finding(name, "note", f"Too few {what} compare positions in more than one way to test transitivity.")]
+    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test, sample.clustered_by)
     told, status = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}", sign_of(test.p_value)
     if status != "warning":
         how = "Ratios of position pairs agree" if status == "ok" else "Weak sign that ratios of position pairs disagree"
@@ -154,7 +192,7 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     return [Finding(name, "warning", sentence, value, test.p_value), heterogeneity]
 
 
-def _heterogeneity(test: ScoreTest) -> Finding:
+def _heterogeneity(test: ScoreTest, by: str) -> Finding:
     """Tell Cochran's Q of the pairs per degree of freedom: 1 where clicks are independent and one curve holds."""
     value = test.heterogeneity / test.freedom
     told = f"Q = {test.heterogeneity:,.1f} on {test.freedom} df"
@@ -163,8 +201,9 @@ def _heterogeneity(test: ScoreTest) -> Finding:
     )
     if value < HETEROGENEOUS:
         return Finding("heterogeneity of pairs", "ok", f"{sentence}.", value)
-    sentence += ": clicks of a query depend on each other, or curves differ between queries; trust query-clustered "
-    return Finding("heterogeneity of pairs", "note", f"{sentence}error bars only.", value)
+    one, several = cluster_nouns(by)
+    sentence += f": clicks of a {one} depend on each other, or curves differ between {several}; trust error bars by "
+    return Finding("heterogeneity of pairs", "note", f"{sentence}{by} only.", value)
 
 
 def trust_bias(
@@ -192,12 +231,13 @@ def trust_bias(
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
     fit, distance = fit_shares(cells, null[cells.rows]), _log_distance(sample, anchor)
     z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
-    half = cells.cluster * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
+    half = sample.query[cells.rows] * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
     z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
     test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     name = "trust bias"
     if test is None:
-        return Finding(name, "note", "Too few queries with clicks to test whether ratios depend on relevance.")
+        what = cluster_nouns(sample.clustered_by)[1]
+        return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
     value = float(test.shift[0])
     told = f"power of k {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
     status = sign_of(test.p_value)
@@ -259,14 +299,23 @@ def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
     return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else _by_position(x, sample, anchor)
 
 
-def _products(sample: Sample, anchor: int) -> Columns | None:
-    """Return the columns of steepness of products of features, [n, pairs]; None without any, or queries enough."""
-    one, two = np.triu_indices(sample.x.shape[1], 1)
-    products = sample.x[:, one] * sample.x[:, two]
-    products = products[:, np.ptp(products, axis=0) > 0] if products.size else products
-    if not products.size or ENOUGH * (products.shape[1] + 1) > sample.n_clusters:
+def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
+    """Return columns of steepness of distinct contexts, [n, contexts], or of squares and products of features.
+
+    None where these say no more than the features themselves, or there are more than queries, or memory, allow.
+    """
+    m, d = sample.x.shape
+    if m <= np.linalg.matrix_rank(np.column_stack([np.ones(m), sample.x])):
         return None
-    return csr_array(-products[sample.context] * _log_distance(sample, anchor)[:, None])
+    values = np.eye(m)
+    if m > MOST_CONTEXTS:
+        one, two = np.triu_indices(d)
+        values = sample.x[:, one] * sample.x[:, two]
+        values = values[:, np.ptp(values, axis=0) > 0]
+        values = (values - values.mean(axis=0)) / values.std(axis=0)
+    if not 0 < values.shape[1] <= MOST_CONTEXTS or values.shape[1] * sample.n_clusters > MOST_SCORES:
+        return None
+    return csr_array(-values[sample.context] * _log_distance(sample, anchor)[:, None])
 
 
 def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
@@ -291,7 +340,10 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
     shown = random.binomial(sample.impressions, 0.5)
     clicks = random.hypergeometric(sample.clicks, sample.impressions - sample.clicks, shown)
     shown, clicks = np.stack([shown, sample.impressions - shown]), np.stack([clicks, sample.clicks - clicks])
-    share = shown / np.maximum(sample.impressions, 1) if realised else np.ones(shown.shape)
+    _, cell = distinct(sample.whole, sample.context, sample.position)
+    of_cell = np.stack([np.bincount(cell, weights=own)[cell] for own in shown])
+    share = of_cell / np.maximum(of_cell.sum(axis=0), 1) if realised else np.ones(shown.shape)
+    n_wholes = int(sample.whole.max(initial=-1)) + 1
     return replace(
         sample,
         context=np.tile(sample.context, 2),
@@ -301,6 +353,12 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
         exposure=(sample.exposure * share).ravel(),
         clicks=clicks.ravel(),
         impressions=shown.ravel(),
+        division=sample.division
+        and replace(
+            sample.division,
+            unit=np.concatenate([sample.whole, sample.whole + n_wholes]),
+            query=np.tile(sample.query, 2),
+        ),
     )
 
 
@@ -315,8 +373,8 @@ def _within(cells: ShareCells, z: Array, group: Integers, information: Array) ->
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:
     """Return for each row the standardised, smoothed log click rate per examination of its unit's other half."""
-    clicks = np.bincount(halves.unit, weights=halves.clicks)
-    examined = np.bincount(halves.unit, weights=halves.impressions * np.exp(log_p))
+    clicks = np.bincount(halves.whole, weights=halves.clicks)
+    examined = np.bincount(halves.whole, weights=halves.impressions * np.exp(log_p))
     rate = np.log((clicks + 1) / (examined + (examined.sum() + 1) / (clicks.sum() + 1)))
     standard: Array = (rate - rate.mean()) / max(float(rate.std()), 1e-9)
-    return np.roll(standard, halves.n_units // 2)[halves.unit]
+    return np.roll(standard, len(standard) // 2)[halves.whole]

@@ -45,6 +45,11 @@ def pair_entries(sample: Sample, weighting: str) -> dict[str, Any]:
     """Return ĉ (`clicked`) and ¬ĉ (`passed`) of every query, context and ordered pair shown, [entries] each."""
     if sample.unit_kind == "query" and sample.x.shape[1]:
         raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
+    if sample.division is not None:
+        raise InputError(
+            f"AllPairs adds up the clicks of a query and cannot divide them by {sample.clustered_by}: harvest with "
+            "--cluster query, or use clickshare"
+        )
     if weighting not in WEIGHTINGS:
         raise InputError(f"no weighting {weighting!r}: expected {one_of(WEIGHTINGS)}")
     _, first, counts = np.unique(sample.unit, return_index=True, return_counts=True)

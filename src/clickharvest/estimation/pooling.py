@@ -226,8 +226,8 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
     """
     shares = linear_shares(curve, sample)
     prior = Precision(curve.log_distance(), shares)
-    tau = [BOUNDS[0] if own is None else own for own in (spread.position, spread.steepness, spread.context)]
-    return replace(_start(curve, shares, factor * prior.matrix(np.array(tau))), spread=spread)
+    tau = np.array([BOUNDS[0] if own is None else own for own in (spread.position, spread.steepness, spread.context)])
+    return replace(_start(curve, shares, factor * prior.matrix(tau)), prior=prior, log_spread=np.log(tau))
 
 
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:

@@ -2,6 +2,11 @@
 
 Positions become indices, contexts the rows of a matrix x (equal contexts once), queries cluster numbers. Only rows at
 positions linked to the anchor stay, and only units that still have two of them.
+
+Where not queries cluster but, say, users, a unit has clicks of several. Click shares of a unit are the same for all its
+clicks, so that it may be taken apart: a part for every user, with all the unit's cells and exposures and the user's own
+clicks, and one for the impressions without any. The likelihood stays the same, Σ_u Σ_k C_{u,k} log π_{u,k}, and every
+part lies in one cluster, whose score is Σ C (∇ log p_k − its mean under π_u) over its parts.
 """
 
 from __future__ import annotations
@@ -13,12 +18,29 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.harvesting.interventions import Interventions, UnitKind
+from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind, distinct
 from clickharvest.harvesting.linked import linked_positions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import spell_positions
 
 ROWS = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
+
+
+@dataclass(frozen=True)
+class Division:
+    """What units were before they were taken apart.
+
+    Attributes:
+        by: what clusters.
+        unit: number of the whole unit, [n].
+        query: query numbers from 0, [n].
+        n_queries: number of queries.
+    """
+
+    by: str
+    unit: NDArray[np.int64]
+    query: NDArray[np.int64]
+    n_queries: int
 
 
 @dataclass(frozen=True)
@@ -34,9 +56,10 @@ class Sample:
         exposure: exposures, [n].
         clicks: clicks, [n].
         impressions: impressions, [n].
-        cluster: query numbers from 0, [n].
-        n_clusters: number of queries.
+        cluster: cluster numbers from 0, [n]: of queries, or of what else clusters. A row without clicks may have any.
+        n_clusters: number of clusters.
         unit_kind: whether contexts vary inside units (`"query"`).
+        division: what units were, where they are taken apart because not queries cluster.
     """
 
     positions: tuple[int, ...]
@@ -50,17 +73,41 @@ class Sample:
     cluster: NDArray[np.int64]
     n_clusters: int
     unit_kind: UnitKind = "context"
+    division: Division | None = None
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
+        """Number of units, or parts of units."""
         return int(self.unit[-1]) + 1 if len(self.unit) else 0
 
     def take(self, rows: NDArray[np.bool_]) -> Sample:
         """Return some of the rows, their units numbered anew; contexts, positions and queries keep their numbers."""
         kept = {name: getattr(self, name)[rows] for name in ROWS}
         kept["unit"] = np.cumsum(np.diff(kept["unit"], prepend=kept["unit"][:1]) > 0)
-        return replace(self, **kept)
+        if self.division is None:
+            return replace(self, **kept)
+        division = replace(self.division, unit=self.division.unit[rows], query=self.division.query[rows])
+        return replace(self, **kept, division=division)
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """Number of the whole unit, [n]."""
+        return self.unit if self.division is None else self.division.unit
+
+    @property
+    def query(self) -> NDArray[np.int64]:
+        """Query numbers from 0, [n]."""
+        return self.cluster if self.division is None else self.division.query
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return self.n_clusters if self.division is None else self.division.n_queries
+
+    @property
+    def clustered_by(self) -> str:
+        """What clusters."""
+        return QUERY if self.division is None else self.division.by
 
 
 def supported_positions(interventions: Interventions, anchor: int) -> tuple[int, ...]:
@@ -133,9 +180,9 @@ def make_sample(
     if not len(kept):
         raise InputError(f"no unit stands at two of the positions {spell_positions(positions)}")
     _, unit = np.unique(kept.unit, return_inverse=True)
-    queries, cluster = np.unique(kept.query, return_inverse=True)
+    queries, query = np.unique(kept.query, return_inverse=True)
     x, context = _contexts(kept, unit, encoder)
-    return Sample(
+    sample = Sample(
         positions=positions,
         x=x,
         unit=unit,
@@ -144,19 +191,59 @@ def make_sample(
         exposure=kept.exposure,
         clicks=kept.clicks,
         impressions=kept.impressions,
-        cluster=cluster,
+        cluster=query,
         n_clusters=len(queries),
         unit_kind=kept.unit_kind,
+    )
+    return sample if kept.cluster is None else _taken_apart(sample, kept.cluster, kept.cluster_kind)
+
+
+def _taken_apart(sample: Sample, cluster: NDArray[np.int64], by: str) -> Sample:
+    """Return a sample with a part of every unit for each of its clusters: all its cells, with the cluster's clicks.
+
+    Args:
+        sample: rows of single cells and clusters; every row of a cell has the cell's whole exposure.
+        cluster: the cluster of each row, [n].
+        by: what clusters.
+    """
+    first, cell = distinct(sample.unit, sample.context, sample.position)
+    some, part = distinct(sample.unit, cluster)
+    size = np.bincount(sample.unit[first])
+    before = np.cumsum(size) - size
+    whole = sample.unit[some]
+    begin = np.cumsum(size[whole]) - size[whole]
+    unit = np.repeat(np.arange(len(whole)), size[whole])
+    source = first[before[whole][unit] + np.arange(len(unit)) - begin[unit]]
+    target = begin[part] + cell - before[sample.unit]
+    clicks, shown = (
+        np.bincount(target, weights=column, minlength=len(unit)).astype(np.int64)
+        for column in (sample.clicks, sample.impressions)
+    )
+    clicked = np.unique(cluster[sample.clicks > 0])
+    return replace(
+        sample,
+        unit=unit,
+        context=sample.context[source],
+        position=sample.position[source],
+        exposure=sample.exposure[source],
+        clicks=clicks,
+        impressions=shown,
+        cluster=np.minimum(np.searchsorted(clicked, cluster[some][unit]), max(len(clicked) - 1, 0)),
+        n_clusters=max(len(clicked), 1),
+        division=Division(by, sample.unit[source], sample.cluster[source], sample.n_clusters),
     )
 
 
 def _without_contexts(rows: Interventions) -> Interventions:
-    """Add up the rows that stand at one position and differ in context alone."""
-    keys = np.stack([rows.unit, rows.position])
-    _, first, code = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    """Add up the rows that stand at one position (and in one cluster) and differ in context alone."""
+    first, _ = rows.cells()
+    _, place = distinct(rows.unit, rows.position)
+    whole = np.bincount(place[first], weights=rows.exposure[first])
+    own = () if rows.cluster is None else (rows.cluster,)
+    kept, code = distinct(place, *own)
     return replace(
-        rows.take(first),
-        exposure=np.bincount(code, weights=rows.exposure).astype(np.float64),
+        rows.take(kept),
+        exposure=whole[place[kept]].astype(np.float64),
         clicks=np.bincount(code, weights=rows.clicks).astype(np.int64),
         impressions=np.bincount(code, weights=rows.impressions).astype(np.int64),
     )

@@ -13,13 +13,21 @@ For Q equal queries with normal scores this is Hotelling's test. Queries are une
 r (r + 2) / Σ_q h_q² − 2 with h_q = s_qᵀ V⁻¹ s_q: the law then has the mean and variance of T under random signs of the
 s_q. Far out, where two moments say little, the plain number of queries gives the heavier tail: the larger p-value of
 the two counts. Where few queries have most of the scores, as under a strong effect, that law is left for the random
-signs themselves: the share of `FLIPS` draws of signs with a T as large, exact where scores are symmetric. Beside T,
-Q = Uᵀ I⁻¹ U with the information I instead of V says how large scores are for independent clicks. Only the null model
-is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, not JAX.
+signs themselves: the share of `FLIPS` draws of signs with a T as large, exact where scores are symmetric.
+
+The null fit follows a query that has much of the clicks, so that its own score looks smaller than it is. At the fit
+without query q its null part is (1 − H)⁻¹ S_q^B to first order, H = I_q,BB I_BB⁻¹ being the query's leverage, and that
+exaggerates. In V, in h_q and under random signs it counts for (1 − H)^−½ S_q^B, which is right on average where clicks
+are independent (a regression's HC2 errors; the others are HC0 and HC3), and the scores of A change with it, by
+I_q,AB I_BB⁻¹ ((1 − H)^−½ − 1) H⁻¹ S_q^B. U does not change: it sums the scores at one fit.
+
+Beside T, Q = Uᵀ I⁻¹ U with the information I instead of V says how large scores are for independent clicks. Only the
+null model is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, not JAX.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,6 +48,15 @@ FLIPS = 9_999
 
 FLIPPED = 1_000
 """Queries, those with the largest scores, whose signs are drawn; the sum of all others is taken as normal."""
+
+LEFT_OUT = 200
+"""Queries, those with most clicks, whose leverage on the null fit counts; others move it too little."""
+
+AT_ONCE = 20_000_000
+"""Numbers of their columns that are held at once; where they would be more, fewer queries count."""
+
+MOST_LEVERAGE = 0.9
+"""No query counts for more than ten times itself."""
 
 RIDGE = 1e-3
 """Penalty on the null model's parameters, weak enough to matter only where a ratio would be infinite."""
@@ -120,8 +137,30 @@ def fit_shares(cells: ShareCells, columns: Columns) -> SharesFit:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """The scores of tested columns by query, less what the null fit takes from them.
+
+    Attributes:
+        whole: U, their sum, [columns].
+        apart: the scores of single queries, each at a null fit that follows it less, [queries, columns].
+        information: the information on the columns that the null fit leaves, [columns, columns].
+        own: the columns' information by themselves, [columns].
+        null: the null fit.
+    """
+
+    whole: Array
+    apart: Array
+    information: Array
+    own: Array
+    null: SharesFit
+
+
+@dataclass(frozen=True)
 class ScoreTest:
-    """T, Q and the law of T; for each tested column alone the one-step estimate U / I and z = U / √V; the null fit."""
+    """T, Q and the law of T; for each tested column alone the one-step estimate U / I and z = U / √V; the null fit.
+
+    `directions` is what makes the scores of the columns those that were tested, [columns, freedom].
+    """
 
     statistic: float
     heterogeneity: float
@@ -130,6 +169,63 @@ class ScoreTest:
     shift: Array
     z: Array
     null: SharesFit
+    directions: Array
+
+
+def score_columns(cells: ShareCells, null: Columns, extra: Columns) -> Scores:
+    """Return the scores of the columns `extra` beside `null`."""
+    fit = fit_shares(cells, null)
+    columns, size = beside(null, extra), null.shape[1]
+    information = cells.information(columns, fit.shares)
+    taken = information[size:, :size] @ np.linalg.pinv(information[:size, :size], rcond=1e-10, hermitian=True)
+    left = information[size:, size:] - taken @ information[:size, size:]
+    effective = np.vstack([-taken.T, np.eye(len(left))])
+    scores = _summed(_scaled(columns, cells.residual(fit.shares)), cells.cluster)
+    own: Array = scores @ effective
+    whole = own.sum(axis=0)
+    largest, more = _less_followed(cells, columns, size, fit.shares, information[:size, :size], scores)
+    own[largest] += more @ effective
+    return Scores(whole, own, left, np.diag(information)[size:], fit)
+
+
+def _less_followed(
+    cells: ShareCells, columns: Columns, size: int, shares: Array, information: Array, scores: Columns
+) -> tuple[Integers, Array]:
+    """Return the m queries with most clicks, and what their scores gain where the fit follows them less, [m, columns].
+
+    Args:
+        cells: the cells.
+        columns: the null's columns and, behind them, those tested.
+        size: how many are the null's.
+        shares: π of each cell.
+        information: the null's information, [size, size].
+        scores: the scores of all queries, [queries, columns].
+    """
+    _, query = np.unique(cells.cluster, return_inverse=True)
+    largest = np.argsort(-np.bincount(query, weights=cells.clicks), kind="stable")[:LEFT_OUT]
+    held = np.cumsum(np.bincount(query)[largest]) * columns.shape[1]
+    largest = np.sort(largest[held <= AT_ONCE])
+    if not len(largest):
+        return largest, np.zeros((0, columns.shape[1]))
+    # The rows of these queries, query by query and in each unit by unit.
+    rows = np.flatnonzero(np.isin(query, largest))
+    rows = rows[np.lexsort((cells.unit[rows], query[rows]))]
+    own, unit, share = columns[rows].toarray(), cells.unit[rows], shares[rows]
+    first = np.flatnonzero(np.diff(unit, prepend=-1))
+    mean, total = np.add.reduceat(own * share[:, None], first), cells.totals[unit[first]]
+    parts = np.empty((len(largest), columns.shape[1], size))
+    by_row, by_unit = (np.searchsorted(query[which], largest) for which in (rows, rows[first]))
+    for k in range(size):
+        weight = share * cells.totals[unit] * own[:, k]
+        parts[:, :, k] = np.add.reduceat(own * weight[:, None], by_row)
+        parts[:, :, k] -= np.add.reduceat(mean * (total * mean[:, k])[:, None], by_unit)
+    root = np.linalg.inv(np.linalg.cholesky(information + RIDGE * np.eye(size)))
+    leverage, vectors = np.linalg.eigh(root @ parts[:, :size] @ root.T)
+    leverage = np.clip(leverage, 1e-9, MOST_LEVERAGE)
+    grown = (1 / np.sqrt(1 - leverage) - 1) / leverage
+    along = np.einsum("qji,qj->qi", vectors, scores[largest, :size].toarray() @ root.T)
+    moved = np.einsum("qij,qj->qi", vectors, grown * along) @ root
+    return largest, np.einsum("qij,qj->qi", parts, moved)
 
 
 def score_test(
@@ -141,19 +237,22 @@ def score_test(
     of the s_q change neither information nor h_q, so the choice does not bias the test.) With `flip`, signs are drawn
     where queries are enough in number, but effectively too few.
     """
-    fit = fit_shares(cells, null)
-    columns, size = beside(null, extra), null.shape[1]
-    information = cells.information(columns, fit.shares)
-    taken = information[size:, :size] @ np.linalg.pinv(information[:size, :size], rcond=1e-10, hermitian=True)
-    left = information[size:, size:] - taken @ information[:size, size:]
-    scores = _summed(_scaled(columns, cells.residual(fit.shares)), cells.cluster)
-    own: Array = scores @ np.vstack([-taken.T, np.eye(len(left))])
+    return known_scores_test(score_columns(cells, null, extra), shrink=shrink, flip=flip)
+
+
+def known_scores_test(scores: Scores, *, shrink: bool, flip: bool) -> ScoreTest | None:
+    """Test columns whose scores are known, see `score_test`."""
+    left, own = scores.information, scores.apart
     kept = np.argsort(-np.diag(left), kind="stable")
-    kept = kept[np.diag(left)[kept] > 1e-9 * np.diag(information)[size:][kept]]
+    kept = kept[np.diag(left)[kept] > 1e-9 * scores.own[kept]]
     while len(kept):
-        some = own[:, kept] @ _directions(left[np.ix_(kept, kept)])
-        some = some @ _directions(some.T @ some)
-        freedom, whole = some.shape[1], some.sum(axis=0)
+        directions = np.zeros((len(left), len(kept)))
+        directions[kept] = np.eye(len(kept))
+        directions = directions @ _directions(left[np.ix_(kept, kept)])
+        some = own @ directions
+        directions = directions @ _directions(some.T @ some)
+        some = own @ directions
+        freedom, whole = some.shape[1], scores.whole @ directions
         inverse = np.linalg.inv(some.T @ some)
         leverage = np.einsum("qi,ij,qj->q", some, inverse, some, optimize=True)
         queries = freedom * (freedom + 2) / max(float(leverage @ leverage), 1e-300) - 2
@@ -161,17 +260,47 @@ def score_test(
         if enough or (freedom and flip and np.count_nonzero(leverage) >= ENOUGH * (freedom + 1)):
             statistic = float(whole @ inverse @ whole)
             if enough:
-                p_value = max(_tail(statistic, freedom, count) for count in (queries, scores.shape[0]))
+                p_value = max(_tail(statistic, freedom, count) for count in (queries, len(own)))
             else:
-                p_value = _flipped(statistic, some @ np.linalg.cholesky(inverse), leverage)
-            total = own[:, kept].sum(axis=0)
+                root = np.linalg.cholesky(inverse)
+                p_value = _share_above(np.sum(flipped(some @ root) ** 2, axis=1), statistic)
+            total = scores.whole[kept]
             model = np.linalg.pinv(left[np.ix_(kept, kept)], rcond=1e-10, hermitian=True)
             shift, z = np.zeros((2, len(left)))
-            shift[kept] = own[:, kept].sum(axis=0) / np.diag(left)[kept]
-            z[kept] = own[:, kept].sum(axis=0) / np.maximum(np.linalg.norm(own[:, kept], axis=0), 1e-300)
-            return ScoreTest(statistic, float(total @ model @ total), freedom, p_value, shift, z, fit)
+            shift[kept] = total / np.diag(left)[kept]
+            z[kept] = total / np.maximum(np.linalg.norm(own[:, kept], axis=0), 1e-300)
+            heterogeneity = float(total @ model @ total)
+            return ScoreTest(statistic, heterogeneity, freedom, p_value, shift, z, scores.null, directions)
         kept = kept[: len(kept) // 2] if shrink else kept[:0]
     return None
+
+
+def smallest_p(whole: Array, apart: Array, forms: Sequence[Array]) -> tuple[float, Array]:
+    """Test several quadratic forms of the same scores at once: Uᵀ A U for every A.
+
+    Under random signs of the queries' scores the smallest p-value of the forms has a law of its own. It is drawn, so
+    that asking several questions costs no more than they differ.
+
+    Args:
+        whole: U, [columns].
+        apart: scores of the queries, [queries, columns].
+        forms: the matrices A, [columns, columns] each.
+
+    Returns:
+        The p-value of all, and those of each, [forms].
+    """
+    drawn = np.concatenate([whole[None], flipped(apart)])
+    values = np.stack([np.einsum("fi,ij,fj->f", drawn, form, drawn, optimize=True) for form in forms])
+    # The observed scores are one draw among the others, the first.
+    rank = np.stack([_ranks(-own * (1 + 1e-9 * (np.arange(len(own)) == 0))) for own in values]) / values.shape[1]
+    least = rank.min(axis=0)
+    return float(np.mean(least <= least[0])), rank[:, 0]
+
+
+def _ranks(values: Array) -> Array:
+    """Return how many values are at most as large as each."""
+    ordered = np.sort(values)
+    return np.searchsorted(ordered, values, side="right").astype(np.float64)
 
 
 def _tail(statistic: float, freedom: int, queries: float) -> float:
@@ -180,16 +309,22 @@ def _tail(statistic: float, freedom: int, queries: float) -> float:
     return float(fdtrc(freedom, queries - freedom, odds * (queries - freedom) / freedom))
 
 
-def _flipped(statistic: float, scores: Array, leverage: Array) -> float:
-    """Return the share of random signs of the scores V⁻½ s_q under which T is as large; the observed ones count."""
+def flipped(scores: Array) -> Array:
+    """Return sums of the queries' scores with random signs, [FLIPS, columns]."""
     random = np.random.default_rng(0)
-    order = np.argsort(-leverage, kind="stable")
+    size = np.sum(scores**2 / np.maximum(np.sum(scores**2, axis=0), 1e-300), axis=1)
+    order = np.argsort(-size, kind="stable")
     first, rest = scores[order[:FLIPPED]], scores[order[FLIPPED:]]
-    sums = random.choice([-1.0, 1.0], (FLIPS, len(first))) @ first
+    sums: Array = random.choice([-1.0, 1.0], (FLIPS, len(first))) @ first
     if len(rest):
-        sums += random.multivariate_normal(np.zeros(rest.shape[1]), rest.T @ rest, FLIPS, method="cholesky")
-    larger = np.count_nonzero(np.sum(sums**2, axis=1) >= statistic * (1 - 1e-9))
-    return float((1 + larger) / (1 + FLIPS))
+        values, vectors = np.linalg.eigh(rest.T @ rest)
+        sums += random.normal(size=(FLIPS, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    return sums
+
+
+def _share_above(drawn: Array, statistic: float) -> float:
+    """Return the share of draws that are as large; the observed one counts as a draw."""
+    return float((1 + np.count_nonzero(drawn >= statistic * (1 - 1e-9))) / (1 + len(drawn)))
 
 
 def _directions(matrix: Array) -> Array:

@@ -61,8 +61,8 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
     moves = np.zeros((n_positions, n_positions))
     moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
     query = np.zeros(len(clicks), dtype=np.int64)
-    query[sample.unit] = sample.cluster
-    by_query = csr_array((clicks, (query, np.arange(len(clicks)))), shape=(sample.n_clusters, len(clicks)))
+    query[sample.unit] = sample.query
+    by_query = csr_array((clicks, (query, np.arange(len(clicks)))), shape=(sample.n_queries, len(clicks)))
     found: list[float | None] = []
     size = max(1, NUMBERS // max(by_query.shape))
     for begin in range(0, n_positions, size):
@@ -84,7 +84,7 @@ def _column(sample: Sample, anchor: int, log_p: Array, part: ContextColumn, bloc
     reach = None
     if part.kind == "numeric":
         told = values[sample.context, 0]
-        reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.cluster[told])
+        reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.query[told])
     return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
 
 

@@ -7,10 +7,14 @@ A unit is one (query, context, document). Its exposure at position k is
 
 Kept are the units with a positive exposure at two positions or more, the union of the interventional sets
 S_{k,k'} = {u : e_{u,k} > 0 and e_{u,k'} > 0}.
+
+Clicks of one query depend on each other, and error bars are by query. Where something else clusters, users say, a
+unit's clicks are divided among the users they come from; what makes a unit stays the same, and so does its exposure.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,21 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.files import atomic_path
 from clickharvest.harvesting.designs import Design, check_design
-from clickharvest.harvesting.interventions import COLUMNS, Interventions, UnitKind, describe, interventions_from_arrow
-from clickharvest.logs.click_log import ClickLog, same
+from clickharvest.harvesting.interventions import (
+    CLUSTERED_BY,
+    COLUMNS,
+    NOBODY,
+    QUERY,
+    Interventions,
+    UnitKind,
+    describe,
+    interventions_from_arrow,
+)
+from clickharvest.logs.click_log import ROLES, ClickLog, same
+from clickharvest.logs.sources import spell_columns
+
+OWN = "_cluster"
+"""Column of the cluster's name while a harvest runs."""
 
 
 def harvest(
@@ -30,6 +47,7 @@ def harvest(
     unit: UnitKind = "context",
     max_position: int | None = None,
     design: Design | None = None,
+    cluster: str = QUERY,
 ) -> Interventions:
     """Harvest the interventions of a log into memory.
 
@@ -40,6 +58,8 @@ def harvest(
         max_position: leave out what was shown lower.
         design: where documents could have been shown, see `clickharvest.harvesting.designs`; without it exposures are
             realised.
+        cluster: what clicks depend on each other within: `"query"`; another role of the log, such as `"doc"`, `"user"`
+            or `"page"`; or any of its columns. Where it is empty, the page clusters, or the query without pages.
 
     Raises:
         InputError: the options contradict each other or the log.
@@ -52,7 +72,7 @@ def harvest(
         >>> print(harvest(read_log(shown)))
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
-    table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
     if design is not None:
         check_design(log, design, max_position)
     rows = log.engine.fetch(table, task="Harvesting")
@@ -67,12 +87,13 @@ def harvest_to_parquet(
     unit: UnitKind = "context",
     max_position: int | None = None,
     design: Design | None = None,
+    cluster: str = QUERY,
 ) -> int:
     """Harvest a log straight into a Parquet file, however large, and return the number of rows.
 
     Arguments are those of `harvest`; `read_interventions` reads the file back.
     """
-    table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
     if design is not None:
         check_design(log, design, max_position)
     with atomic_path(Path(path)) as partial:
@@ -88,41 +109,86 @@ def harvest_table(
     unit: UnitKind = "context",
     max_position: int | None = None,
     design: Design | None = None,
+    cluster: str = QUERY,
 ) -> ir.Table:
     """Return the harvest as one Ibis expression, not yet run.
 
     Its columns are `unit, query, position, exposure, clicks, impressions` and the context columns, its rows
     sorted by unit and position. Units are numbered from 0 in the order of query, context and document, so that
-    every engine gives the same rows.
+    every engine gives the same rows. Clusters other than queries are the last column, `clustered_by_…`, numbered in the
+    order of their names as text: nobody's name leaves the log.
     """
     if unit not in ("context", "query"):
         raise InputError(f"unit is {unit!r}: expected 'context' or 'query'")
     if max_position is not None and max_position < 2:
         raise InputError(f"max_position is {max_position}: two positions or more are needed to compare")
-    rows = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
-    cells = realised_cells(rows, log.context, raw="click" in log.roles)
+    divided = cluster != QUERY
+    shown = _with_clusters(log, cluster) if divided else log.table
+    rows = shown if max_position is None else shown.filter(shown.position <= max_position)
+    cells = realised_cells(rows, log.context, raw="click" in log.roles, by=(OWN,) if divided else ())
     if design is not None:
         cells = _designed_cells(cells, design, log, max_position)
+    elif divided:
+        cells = _with_whole_exposure(cells, log.context)
     keys = ["query", *log.context, "doc"] if unit == "context" else ["query", "doc"]
-    positions = cells.count() if unit == "context" else cells.position.nunique()
+    positions = cells.count() if unit == "context" and not divided else cells.position.nunique()
     units = cells.group_by(*keys).agg(_positions=positions).filter(lambda u: u._positions >= 2)
     units = units.select(*keys, unit=ibis.row_number().over(order_by=[units[key] for key in keys]))
     joined = cells.inner_join(units, same(cells, units, keys))
     columns = {name: joined[name].cast("int64") for name in ("unit", "position", "clicks", "impressions")}
-    exposure = joined.impressions if design is None else joined.exposure
+    exposure = joined.exposure if "exposure" in cells.columns else joined.impressions
     columns |= {"query": joined.query, "exposure": exposure.cast("float64")}
-    table = joined.select(**{name: columns[name] for name in COLUMNS}, **{c: joined[c] for c in log.context})
-    return table.order_by("unit", "position", *(log.context if unit == "query" else ()))
+    kept = {name: columns[name] for name in COLUMNS} | {c: joined[c] for c in log.context}
+    order = ["unit", "position", *(log.context if unit == "query" else ())]
+    if not divided:
+        return joined.select(**kept).order_by(*order)
+    named = CLUSTERED_BY + cluster
+    return _numbered(joined.select(**kept, **{OWN: joined[OWN]}), named).order_by(*order, named)
 
 
-def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool) -> ir.Table:
-    """Return one row per query, context, document and position, with its clicks and impressions.
+def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool, by: tuple[str, ...] = ()) -> ir.Table:
+    """Return one row per query, context, document and position (and `by`), with its clicks and impressions.
 
     Raw rows are counted, not summed: DuckDB counts in 8 bytes and sums in 16, and cells are what it spills.
     """
     clicks = rows.count(where=rows.clicks == 1) if raw else rows.clicks.sum()
     impressions = rows.count() if raw else rows.impressions.sum()
-    return rows.group_by("query", *context, "doc", "position").agg(clicks=clicks, impressions=impressions)
+    return rows.group_by("query", *context, "doc", "position", *by).agg(clicks=clicks, impressions=impressions)
+
+
+def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
+    """Return the log's rows with the cluster of those that were clicked, as text: of others it does not matter."""
+    if cluster in log.columns:
+        column = log.columns[cluster]
+    elif cluster in log.source.columns:
+        column = log.source[cluster]
+    else:
+        option = f"; name it with --{cluster} COLUMN" if cluster in ROLES else ""
+        raise InputError(f"--cluster {cluster}: no such column, found {spell_columns(log.source.columns)}{option}")
+    if column.type().is_nested() or column.type().is_json():
+        raise InputError(f"--cluster {cluster}: the column is of type {column.type()}; expected one value per row")
+    if CLUSTERED_BY + cluster in log.context:
+        raise InputError(f"--cluster {cluster}: a context column is called {CLUSTERED_BY + cluster}; rename it")
+    rows = replace(log, columns=log.columns | {OWN: column.cast("string")}).table
+    rest = "page " + rows.page.cast("string") if log.has("page") else "query " + rows.query.cast("string")
+    return rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+
+
+def _with_whole_exposure(cells: ir.Table, context: tuple[str, ...]) -> ir.Table:
+    """Return cells that are divided among clusters with the impressions of all of them as their exposure."""
+    keys = ["query", *context, "doc", "position"]
+    whole = cells.group_by(*keys).agg(exposure=cells.impressions.sum())
+    joined = cells.inner_join(whole, same(cells, whole, keys), rname="whole_{name}")
+    return joined.select(*cells.columns, "exposure")
+
+
+def _numbered(rows: ir.Table, named: str) -> ir.Table:
+    """Return the rows with clusters as numbers from 0, in the order of their text, and `NOBODY` where there is none."""
+    own = rows.filter(rows[OWN].notnull()).select(_name=rows[OWN]).distinct()
+    own = own.select("_name", _number=ibis.row_number().over(order_by=own._name))
+    joined = rows.left_join(own, rows[OWN] == own._name)
+    number = joined._number.fill_null(NOBODY).cast("int64")
+    return joined.select(*(name for name in rows.columns if name != OWN), **{named: number})
 
 
 def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position: int | None) -> ir.Table:
@@ -132,7 +198,8 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
     keys = ["query", *log.context, "doc", "position"]
     joined = exposures.left_join(cells, same(exposures, cells, keys), rname="seen_{name}")
     counts = {name: joined[name].fill_null(0) for name in ("clicks", "impressions")}
-    return joined.select(*keys, **counts, exposure=exposures.exposure)
+    more = {OWN: joined[OWN]} if OWN in cells.columns else {}
+    return joined.select(*keys, **counts, **more, exposure=exposures.exposure)
 
 
 def _metadata(log: ClickLog, unit: UnitKind, design: Design | None) -> dict[str, Any]:

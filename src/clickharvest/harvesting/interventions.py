@@ -11,6 +11,10 @@ One row per unit and position it was exposed at (and per context, where contexts
 | `clicks` | clicks it got there |
 | `impressions` | times it was really shown there |
 | context columns | one column each, in the log's own values |
+| `clustered_by_user` | only where not queries cluster but, say, users: number of the one who clicked, −1 for nobody |
+
+With clusters other than queries a unit's clicks at a position are divided among the clusters that they come from, one
+row each; its impressions without a click have a row of their own. Every such row has the unit's whole exposure there.
 
 This module needs NumPy alone; Arrow is imported where a file is read or written.
 """
@@ -34,6 +38,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("unit", "query", "position", "exposure", "clicks", "impressions")
+CLUSTERED_BY = "clustered_by_"
+"""What the column of clusters begins with, where a file has one; it ends in what clusters."""
+QUERY = "query"
+"""What clusters unless something else is named."""
+NOBODY = -1
+"""Cluster of rows without clicks."""
 
 ExposureKind = Literal["realised", "design"]
 UnitKind = Literal["context", "query"]
@@ -53,6 +63,8 @@ class Interventions:
         contexts: context columns, each [n].
         exposure_kind: `"realised"` (impressions) or `"design"` (assignment probabilities).
         unit_kind: `"context"` where every unit has one context, `"query"` where contexts vary inside a unit.
+        cluster: where clicks are divided among clusters, the number of each row's, −1 in rows without clicks, [n].
+        cluster_kind: what clusters: clicks of one cluster depend on each other, those of different ones do not.
 
     Example:
         >>> interventions = Interventions(
@@ -71,6 +83,13 @@ class Interventions:
     contexts: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     exposure_kind: ExposureKind = "realised"
     unit_kind: UnitKind = "context"
+    cluster: NDArray[np.int64] | None = None
+    cluster_kind: str = QUERY
+
+    def __post_init__(self) -> None:
+        if (self.cluster is None) != (self.cluster_kind == QUERY):
+            found = "there are no clusters" if self.cluster is None else "there are clusters"
+            raise InputError(f"cluster_kind is {self.cluster_kind!r}, but {found}: give both, or neither")
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -83,6 +102,7 @@ class Interventions:
             f"{count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
             f"{self.exposure_kind} exposures, "
             + (f"context {', '.join(self.contexts)}" if self.contexts else "no context")
+            + ("" if self.cluster is None else f", clustered by {self.cluster_kind}")
         )
 
     @property
@@ -101,7 +121,33 @@ class Interventions:
             self,
             **{name: getattr(self, name)[rows] for name in COLUMNS},
             contexts={name: column[rows] for name, column in self.contexts.items()},
+            cluster=None if self.cluster is None else self.cluster[rows],
         )
+
+    def undivided(self) -> Interventions:
+        """Return the rows that queries cluster: a unit's clicks at a position, and context, added up again.
+
+        Example:
+            >>> interventions = Interventions(
+            ...     unit=np.zeros(3, int), query=np.array(["q"] * 3), position=np.array([1, 1, 2]),
+            ...     exposure=np.array([3.0, 3.0, 1.0]), clicks=np.array([1, 1, 0]), impressions=np.array([2, 1, 1]),
+            ...     cluster=np.array([0, 1, -1]), cluster_kind="user")
+            >>> interventions.undivided().clicks.tolist(), interventions.undivided().impressions.tolist()
+            ([2, 0], [3, 1])
+        """
+        if self.cluster is None:
+            return self
+        first, row = self.cells()
+        clicks, shown = (
+            np.bincount(row, weights=column).astype(np.int64) for column in (self.clicks, self.impressions)
+        )
+        return replace(replace(self, cluster=None, cluster_kind=QUERY).take(first), clicks=clicks, impressions=shown)
+
+    def cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the first row of every unit, position and context, by unit, and which of them each row is of, [n]."""
+        varying = self.contexts.values() if self.unit_kind == "query" else ()
+        codes = [np.unique(column.astype(str), return_inverse=True)[1] for column in varying]
+        return distinct(self.unit, self.position, *codes)
 
     def write(self, path: str | Path) -> None:
         """Write to one Parquet file, whole or not at all."""
@@ -115,6 +161,7 @@ class Interventions:
         import pyarrow as pa
 
         columns = {name: getattr(self, name) for name in COLUMNS} | dict(self.contexts)
+        columns |= {} if self.cluster is None else {CLUSTERED_BY + self.cluster_kind: self.cluster}
         table = pa.table({name: pa.array(column, from_pandas=True) for name, column in columns.items()})
         return table.replace_schema_metadata({"clickharvest": json.dumps(self.metadata)})
 
@@ -122,6 +169,23 @@ class Interventions:
     def metadata(self) -> dict[str, Any]:
         """What a file of interventions says about itself, in addition to its columns."""
         return describe(self.exposure_kind, self.unit_kind, tuple(self.contexts))
+
+
+def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of every combination of integers, in their order, and which of them each row has, [n].
+
+    Example:
+        >>> first, row = distinct(np.array([4, 2, 4]), np.array([0, 9, 0]))
+        >>> first.tolist(), row.tolist()
+        ([1, 0], [1, 0, 1])
+    """
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, own = np.unique(column, return_inverse=True)
+        # Numbered again after every column, so that numbers never outgrow the square of the rows.
+        _, code = np.unique(code * len(values) + own, return_inverse=True)
+    _, first, row = np.unique(code, return_index=True, return_inverse=True)
+    return first, row
 
 
 def describe(exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[str, ...]) -> dict[str, Any]:
@@ -184,22 +248,33 @@ def interventions_from_arrow(
             f"{name} lacks the columns {', '.join(missing)} of interventions: found "
             f"{', '.join(table.column_names)}; make such a file with clickharvest harvest"
         )
-    nulls = {column: table[column].null_count for column in COLUMNS if table[column].null_count}
+    if metadata is None:
+        metadata = json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
+    context = metadata.get("context", [c for c in table.column_names if c not in COLUMNS and not _of_clusters(c)])
+    clusters = [column for column in table.column_names if _of_clusters(column) and column not in context]
+    if len(clusters) > 1:
+        raise InputError(f"{name} has the columns {' and '.join(clusters)}: expected one at most; harvest again")
+    needed = (*COLUMNS, *clusters)
+    nulls = {column: table[column].null_count for column in needed if table[column].null_count}
     if nulls:
         column, count = next(iter(nulls.items()))
         raise InputError(f"{name}, column {column!r}: {count:,} rows are empty; harvest the log again")
-    if metadata is None:
-        metadata = json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
-    arrays = {column: _array(table, column, name) for column in COLUMNS}
-    context = metadata.get("context", [column for column in table.column_names if column not in COLUMNS])
-    realised = bool(np.array_equal(arrays["exposure"], arrays["impressions"]))
+    arrays: dict[str, Any] = {column: _array(table, column, name) for column in COLUMNS}
     result = Interventions(
         **arrays,
         contexts={column: table[column].to_numpy() for column in context},
-        exposure_kind=metadata.get("exposure_kind", "realised" if realised else "design"),
         unit_kind=metadata.get("unit_kind", "context"),
+        cluster=_array(table, clusters[0], name) if clusters else None,
+        cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
     )
+    whole = result.undivided()
+    realised = bool(np.array_equal(whole.exposure, whole.impressions))
+    result = replace(result, exposure_kind=metadata.get("exposure_kind", "realised" if realised else "design"))
     return _checked(result, name)
+
+
+def _of_clusters(column: str) -> bool:
+    return column.startswith(CLUSTERED_BY)
 
 
 def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
@@ -219,6 +294,8 @@ def _checked(interventions: Interventions, name: str) -> Interventions:
         "position": (i.position < 1, "are less than 1"),
         "clicks": ((i.clicks < 0) | (i.clicks > i.impressions), "are negative or more than the impressions"),
     }
+    if i.cluster is not None:
+        problems["cluster"] = ((i.clicks > 0) & (i.cluster < 0), "have clicks of nobody")
     for column, (broken, problem) in problems.items():
         if broken.any():
             values = ", ".join(str(value) for value in getattr(i, column)[broken][:3])

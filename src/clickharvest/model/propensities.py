@@ -302,7 +302,7 @@ def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
 
 
 def data_fingerprint(interventions: Interventions) -> str:
-    """Return a SHA-256 of all columns, the same however rows are ordered and units numbered.
+    """Return a SHA-256 of all columns, the same however rows are ordered, units numbered and clicks clustered.
 
     Example:
         >>> from clickharvest.harvesting.interventions import Interventions
@@ -312,6 +312,7 @@ def data_fingerprint(interventions: Interventions) -> str:
         >>> data_fingerprint(interventions) == data_fingerprint(interventions.take(np.array([1, 0])))
         True
     """
+    interventions = interventions.undivided()
     own = {name: getattr(interventions, name) for name in ("query", "position", "exposure", "clicks", "impressions")}
     columns = [*own.items(), *sorted(interventions.contexts.items())]
     digest = hashlib.sha256(json.dumps([name for name, _ in columns]).encode())

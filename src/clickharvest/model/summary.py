@@ -16,7 +16,7 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, cluster_nouns, count
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -182,7 +182,16 @@ def spell_counts(info: Mapping[str, Any]) -> list[str]:
         ['1 unit', '2,000 queries']
     """
     nouns = {"units": ("unit", "units"), "clicks": ("click", "clicks"), "queries": ("query", "queries")}
-    return [count(info[key], *noun) for key, noun in nouns.items() if isinstance(info.get(key), int)]
+    told = [count(info[key], *noun) for key, noun in nouns.items() if isinstance(info.get(key), int)]
+    if (by := clustered_by(info)) and isinstance(info.get("clusters"), int):
+        told.append(count(info["clusters"], *cluster_nouns(by)))
+    return told
+
+
+def clustered_by(info: Mapping[str, Any]) -> str | None:
+    """Return what clusters the clicks that a model was fitted on, where it is not queries."""
+    by = info.get("clustered_by", "query")
+    return by if isinstance(by, str) and by != "query" else None
 
 
 def _fitted(info: Any) -> str:
@@ -248,7 +257,9 @@ def _positions(model: _Model, prediction: Prediction) -> str:
     if model.draws is None:
         return table
     simulated = "" if model.draws_kind == "clustered" else f" {len(model.draws):,} draws,"
-    return f"{table}\n\nIntervals: {model.draws_kind},{simulated} each position on its own."
+    by = clustered_by(model.info)
+    own = f" by {clean_text(by)}," if by else ""
+    return f"{table}\n\nIntervals: {model.draws_kind},{own}{simulated} each position on its own."
 
 
 def _beside(record: dict[str, Any]) -> str:

@@ -138,6 +138,7 @@ def gather_evidence(
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design}
     if isinstance(source, Interventions):
         interventions, rates = source, None
+        source = source.undivided()
         diagnosis = diagnose(source, anchor=anchor)
         clicked = (source.contexts, source.position, source.clicks)
     else:
@@ -162,7 +163,7 @@ def gather_evidence(
         same_data=same,
         checks=checks,
         x=encode_contexts(model, interventions.contexts),
-        spread=_spread(model, interventions),
+        spread=_spread(model, interventions.undivided()),
         pbm=pbm,
         rates=rates,
         clicks=int(clicks[known].sum()),
