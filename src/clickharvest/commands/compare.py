@@ -119,7 +119,7 @@ def _score(models: Mapping[str, Propensities], log: OtherLog, units: HarvestOpti
         rates = click_rates(training, anchor=anchor, max_position=units.max_position)
     interventions: Interventions
     if is_interventions(log.source):
-        interventions = read_interventions(log.source)
+        interventions = read_interventions(log.source, unit=units.unit_kind)
     else:
         clicks = replace(log, context=_context(log, models)).read(show_progress)
         interventions = harvest(clicks, **units.arguments(log))

@@ -172,7 +172,7 @@ def fit(
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     if is_interventions(log.source):
-        interventions = read_interventions(log.source)
+        interventions = read_interventions(log.source, unit=units.unit_kind)
     else:
         interventions = harvest(log.read(show_progress), **units.arguments(log))
     _fit(interventions, model, output, anchor, as_json)

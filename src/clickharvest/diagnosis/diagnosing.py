@@ -25,6 +25,7 @@ from clickharvest.diagnosis.overlap import (
     position_overlaps,
     segments,
 )
+from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
@@ -136,7 +137,8 @@ def diagnose(
         harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = repetition(source) if unit == "context" and design is None else []
+        findings = page_findings(source)
+        findings += repetition(source) if unit == "context" and design is None else []
         findings += ranker_independence(source) + sample_ratio(source, traffic)
         findings += drift(source) + clicks_above(source)
     shown = _shown(rows, engine)

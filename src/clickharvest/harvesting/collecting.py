@@ -20,8 +20,16 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.files import atomic_path
 from clickharvest.harvesting.designs import Design, check_design
-from clickharvest.harvesting.interventions import COLUMNS, Interventions, UnitKind, describe, interventions_from_arrow
+from clickharvest.harvesting.interventions import (
+    COLUMNS,
+    ExposureKind,
+    Interventions,
+    UnitKind,
+    describe,
+    interventions_from_arrow,
+)
 from clickharvest.logs.click_log import ClickLog, same
+from clickharvest.logs.doubts import warn_of_doubts
 
 
 def harvest(
@@ -45,6 +53,9 @@ def harvest(
         InputError: the options contradict each other or the log.
         NotIdentifiedError: no unit was exposed at two positions.
 
+    Warns:
+        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubts`.
+
     Example:
         >>> from clickharvest.logs.reading import read_log
         >>> import pyarrow as pa
@@ -53,6 +64,7 @@ def harvest(
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)
     rows = log.engine.fetch(table, task="Harvesting")
@@ -73,6 +85,7 @@ def harvest_to_parquet(
     Arguments are those of `harvest`; `read_interventions` reads the file back.
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)
     with atomic_path(Path(path)) as partial:
@@ -136,7 +149,8 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
 
 
 def _metadata(log: ClickLog, unit: UnitKind, design: Design | None) -> dict[str, Any]:
-    return describe("realised" if design is None else "design", unit, log.context)
+    kind: ExposureKind = "realised" if design is None else "design"
+    return describe(kind, unit, log.context, only_clicked_pages=log.only_clicked_pages)
 
 
 def _require_rows(rows: int) -> None:

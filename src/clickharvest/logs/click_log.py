@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,8 +35,6 @@ OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
-ENOUGH_PAGES = 20
-"""Fewer pages than this may all have a click by chance."""
 WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 """Words for a click and for none."""
 
@@ -104,8 +103,23 @@ class ClickLog:
 
     @property
     def only_clicked_pages(self) -> bool:
-        """Whether the log has so many pages, each of them clicked, that those without a click must be missing."""
-        return self.facts is not None and self.facts.pages == self.facts.clicked_pages >= ENOUGH_PAGES
+        """Whether nearly every page is clicked, so that those without a click must be missing."""
+        facts = self.facts
+        return facts is not None and lack_unclicked(facts.pages, facts.clicked_pages, facts.clicks)
+
+
+def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
+    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
+
+    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
+    more must be expected, and less than a twentieth of them be there.
+
+    Example:
+        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
+        (True, False, False)
+    """
+    expected = pages * math.exp(-clicks / pages) if pages else 0.0
+    return expected >= 10 and pages - clicked < expected / 20
 
 
 def find_column(columns: Sequence[str], name: str) -> str:

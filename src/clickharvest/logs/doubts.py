@@ -68,10 +68,10 @@ def doubts(log: ClickLog) -> list[Doubt]:
         found.append(Doubt("shared positions", sentence, facts.shared_pages / facts.pages))
     if log.only_clicked_pages:
         sentence = (
-            f"Every one of the {facts.pages:,} pages has a click: pages without one seem to be left out. "
+            f"{facts.clicked_pages:,} of {facts.pages:,} pages have a click: those without one seem to be left out. "
             f"{CLICKED_PAGES}."
         )
-        found.append(Doubt("clicked pages", sentence, 1.0))
+        found.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
     return found
 
 
