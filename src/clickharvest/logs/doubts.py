@@ -14,6 +14,8 @@ from clickharvest.logs.click_log import ClickLog
 
 NEARLY_ALL = 0.95
 """Share of clicked rows from which on a log is doubted: no list of results is clicked like that, a log of clicks is."""
+ENOUGH = 20
+"""Fewer impressions than this are no ground for a doubt."""
 
 SHARED_REMEDY = (
     "where positions start again on every page of a list, count through with --page-number COLUMN --page-size N; "
@@ -54,7 +56,7 @@ def doubts(log: ClickLog) -> list[Doubt]:
     if facts is None:
         return []
     found = []
-    if facts.clicks >= NEARLY_ALL * facts.impressions:
+    if facts.impressions >= ENOUGH and facts.clicks >= NEARLY_ALL * facts.impressions:
         sentence = (
             f"{facts.clicks:,} of {facts.impressions:,} impressions are clicked, which hardly any list of results is: "
             "examination shows in what was seen and left. Log what was shown, not only what was clicked."

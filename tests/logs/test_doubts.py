@@ -1,0 +1,183 @@
+"""Logs whose every row is possible, and which are nevertheless unlike a log of all that was shown."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from clickharvest import CPBM, PBM, harvest, read_interventions, read_log
+from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
+from clickharvest.diagnosis import diagnose
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.harvesting import harvest_to_parquet
+from clickharvest.logs.click_log import lack_unclicked
+from clickharvest.logs.doubts import doubts
+from clickharvest.simulate import simulate_ab_log
+from places import SHARED_DATA
+
+
+def simulated() -> pa.Table:
+    return simulate_ab_log(pages=3_000, seed=1)[0]
+
+
+def clicked_pages(table: pa.Table) -> pa.Table:
+    clicked = table.filter(pc.equal(table["click"], 1))["page"]
+    return table.filter(pc.is_in(table["page"], clicked))
+
+
+def names(source: Any, **options: Any) -> list[str]:
+    wanted = ("clicked rows", "shared positions", "clicked pages")
+    return [found.name for found in diagnose(read_log(source, **options)).findings if found.name in wanted]
+
+
+def replaced(table: pa.Table, **columns: Any) -> pa.Table:
+    for name, values in columns.items():
+        table = table.drop_columns([name]) if name in table.column_names else table
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+def test_an_ordinary_log_is_not_doubted() -> None:
+    assert names(simulated()) == []
+    assert names(simulated(), page="") == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clicks_alone_are_refused(seed: int) -> None:
+    table = simulate_ab_log(pages=500, seed=seed)[0]
+    with pytest.raises(InputError, match=r"impressions are clicked.*log what was shown, not only what was clicked"):
+        read_log(table.filter(pc.equal(table["click"], 1)))
+
+
+def test_one_row_that_is_clicked_is_no_log_of_clicks() -> None:
+    read_log(pa.table({"query": ["q"], "doc": ["a"], "position": [1], "click": [1]}))
+
+
+@pytest.mark.parametrize(("unclicked", "doubted"), [(50, True), (51, False)])
+def test_nearly_all_clicked_is_doubted(unclicked: int, doubted: bool) -> None:
+    clicks = [0] * unclicked + [1] * (1_000 - unclicked)
+    shown = {"query": ["q"] * 1_000, "doc": ["a"] * 1_000, "position": [1, 2] * 500, "click": clicks}
+    assert names(pa.table(shown)) == (["clicked rows"] if doubted else [])
+    log = read_log(pa.table(shown))
+    if doubted:
+        with pytest.warns(HarvestWarning, match="950 of 1,000 impressions are clicked"):
+            harvest(log)
+    else:
+        harvest(log)
+
+
+def test_missing_pages_are_found() -> None:
+    table = clicked_pages(simulated())
+    assert names(table) == ["clicked pages"]
+    (doubt,) = doubts(read_log(table))
+    assert "fine for ClickShare" in doubt.sentence
+    assert "fatal for click rates and AllPairs" in doubt.sentence
+
+
+def test_missing_pages_are_suspected_by_the_clock() -> None:
+    table = clicked_pages(simulated())
+    timed = replaced(table, time=table["page"].to_pylist())
+    (suspicion,) = [f for f in diagnose(read_log(timed, page="")).findings if f.name == "clicked pages"]
+    assert "suspected" in suspicion.sentence
+    days = replaced(table, time=[int(page) // 1_000 for page in range(len(table))])
+    assert names(days, page="") == []
+
+
+ESTIMATORS: dict[str, Callable[[Any], Any]] = {
+    "allpairs": lambda log: PBM(objective="allpairs", intervals=None).fit(harvest(log)),
+    "allpairs with context": lambda log: CPBM(curve="linear", objective="allpairs", penalty=1.0, intervals=None).fit(
+        harvest(log)
+    ),
+    "click rates": click_rates,
+    "em": lambda log: em(log, iterations=3),
+    "pivot one": lambda log: pivot_one(harvest(log)),
+    "adjacent chain": lambda log: adjacent_chain(harvest(log)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::clickharvest.errors.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_what_compares_clicks_with_displays_warns(estimator: str) -> None:
+    with pytest.warns(HarvestWarning, match="pages without a click seem to be left out"):
+        ESTIMATORS[estimator](read_log(clicked_pages(simulated()), context=["device"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HarvestWarning)
+        ESTIMATORS[estimator](read_log(simulated(), context=["device"]))
+
+
+def test_click_shares_do_not_warn_and_files_remember(tmp_path: Path) -> None:
+    log = read_log(clicked_pages(simulated()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PBM(intervals=None).fit(harvest(log))
+    harvest_to_parquet(log, tmp_path / "i.parquet")
+    again = read_interventions(tmp_path / "i.parquet")
+    assert again.only_clicked_pages
+    again.write(tmp_path / "j.parquet")
+    assert read_interventions(tmp_path / "j.parquet").only_clicked_pages
+
+
+def test_click_shares_bear_missing_pages_better_than_rates() -> None:
+    """The promise of the finding, on a simulation with a known truth: the rates' curve is off several times as far."""
+    table, _ = simulate_ab_log(pages=20_000, seed=0)
+    whole, cut = (harvest(read_log(rows)) for rows in (table, clicked_pages(table)))
+    moved = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HarvestWarning)
+        for objective in ("clickshare", "allpairs"):
+            fits = [PBM(objective=objective, intervals=None).fit(own).predict().propensity[0] for own in (whole, cut)]
+            moved[objective] = float(np.abs(np.log(fits[1] / fits[0])).mean())
+    assert moved["clickshare"] < moved["allpairs"] / 2
+
+
+def test_shared_positions_are_counted_and_shown() -> None:
+    table = simulated()
+    screens = replaced(table, position=[(k - 1) % 5 + 1 for k in table["position"].to_pylist()])
+    log = read_log(screens)
+    assert log.facts is not None
+    assert log.facts.shared_pages == log.facts.pages == 3_000
+    (doubt,) = doubts(log)
+    assert "at position 1)" in doubt.sentence
+    assert "--page-number COLUMN --page-size N" in doubt.sentence
+    assert "--block COLUMN=VALUE" in doubt.sentence
+    with pytest.warns(HarvestWarning, match="several documents at one position"):
+        harvest(log)
+
+
+def test_shared_positions_are_suspected_by_the_clock() -> None:
+    table = simulated()
+    screens = replaced(table, position=[(k - 1) % 5 + 1 for k in table["position"].to_pylist()])
+    timed = replaced(screens, time=table["page"].to_pylist())
+    (suspicion,) = [f for f in diagnose(read_log(timed, page="")).findings if f.name == "shared positions"]
+    assert suspicion.sentence.startswith("100.0 % of ")
+    assert "suspected" in suspicion.sentence
+    assert names(replaced(table, time=table["page"].to_pylist()), page="") == []
+
+
+def test_coarse_times_raise_no_suspicion() -> None:
+    """A day joins many pages of a query: several documents at one position then mean nothing."""
+    table = simulated()
+    pages = {page: i for i, page in enumerate(dict.fromkeys(table["page"].to_pylist()))}
+    assert names(replaced(table, time=[pages[page] // 500 for page in table["page"].to_pylist()]), page="") == []
+
+
+@pytest.mark.parametrize(
+    ("pages", "clicked", "clicks", "missing"),
+    [(0, 0, 0, False), (10, 10, 10, False), (100, 100, 110, True), (100, 90, 100, False), (1000, 1000, 6000, False)],
+)
+def test_when_pages_are_missing(pages: int, clicked: int, clicks: int, missing: bool) -> None:
+    assert lack_unclicked(pages, clicked, clicks) is missing
+
+
+def test_the_log_of_hotels_goes_through_with_its_finding() -> None:
+    path = SHARED_DATA / "trivago_clickouts.parquet"
+    if not path.exists():
+        pytest.skip("the real log trivago_clickouts.parquet is not on this machine")
+    assert names(path) == ["clicked pages"]
