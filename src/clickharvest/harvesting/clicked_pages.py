@@ -20,9 +20,10 @@ class MayLackPages(Protocol):
 def warn_of_clicked_pages(source: MayLackPages, estimator: str, *, stacklevel: int = 3) -> None:
     """Warn if an estimator that compares clicks with what was shown is given a log of clicked pages alone.
 
-    Of what was shown without success only that is left which another click on the page has saved, so click rates come
-    out too high, most of all at positions that are rarely clicked together with others. ClickShare compares the clicks
-    of a unit with each other and needs no such rate.
+    What was shown without success is left only where another click on the page has saved it, so click rates come out
+    too high, and most of all where pages are rarely clicked. ClickShare compares the clicks of a unit with each other.
+    It suffers as well, but less: a display where the unit was likely to be clicked is more likely to be left, which
+    flattens its curve a little. Exposures by design count no displays, and with them it suffers nothing.
     """
     if source.only_clicked_pages:
         warnings.warn(

@@ -22,8 +22,8 @@ SHARED_REMEDY = (
     "where ads or other blocks have positions of their own, keep one block with --block COLUMN=VALUE"
 )
 CLICKED_PAGES = (
-    "That is fine for ClickShare, the default, which compares clicks with clicks. It is fatal for click rates and "
-    "AllPairs, which compare clicks with what was shown"
+    "ClickShare, the default, bears that: it compares clicks with clicks, and comes out a little too flat (not at all "
+    "with --rankings). It is fatal for click rates and AllPairs, which compare clicks with what was shown"
 )
 
 
