@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clickharvest.errors import InputError
 from clickharvest.logs.duckdb_files import open_duckdb_file
@@ -220,6 +219,8 @@ def _names_written(
         return list(columns)
     first = next(file for file in files if file.is_file())
     if kind == "parquet":
+        import pyarrow.parquet as pq
+
         return list(pq.read_schema(first).names)
     con = engine.backend
     if kind == "jsonl":
