@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
@@ -209,6 +211,20 @@ def test_interventions_are_diagnosed_like_their_log() -> None:
         assert asdict(ours) == pytest.approx(asdict(theirs))
     assert harvested.segments == whole.segments
     assert harvested.linked == whole.linked
+
+
+def test_a_text_file_is_diagnosed_like_its_table(tmp_path: Path) -> None:
+    """Rows of a CSV file are parsed once and kept; design and cut apply as to any log."""
+    table = simulate_ab_log(pages=200, queries=10)[0]
+    pyarrow.csv.write_csv(table, tmp_path / "log.csv")
+    text = read_log(tmp_path / "log.csv")
+    assert text.is_text
+    assert not text.parsed().is_text
+    assert not read_log(table).is_text
+    for options in ({}, {"max_position": 5}, {"unit": "query"}):
+        of_file, of_table = (diagnose(log, **options) for log in (text, read_log(table)))
+        assert [found.sentence for found in of_file.findings] == [found.sentence for found in of_table.findings]
+        assert replace(of_file, findings=()) == replace(of_table, findings=())
 
 
 def test_the_dictionary_is_json() -> None:

@@ -131,7 +131,7 @@ def diagnose(
         context, findings = tuple(source.contexts), list[Finding]()
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:
-        engine, context = source.engine, source.context
+        engine, context, source = source.engine, source.context, source.parsed()
         if design is not None:
             check_design(source, design, max_position)
         harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)

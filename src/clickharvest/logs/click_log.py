@@ -75,6 +75,7 @@ class ClickLog:
         engine: where the log lives.
         position_base: what the log's own positions count from, 1 or 0.
         facts: what the checks have counted; None where the rows were not checked.
+        is_text: whether every query parses the rows anew, as from CSV.
     """
 
     source: ir.Table
@@ -84,12 +85,20 @@ class ClickLog:
     engine: Engine
     position_base: int = 1
     facts: LogFacts | None = None
+    is_text: bool = False
 
     @cached_property
     def table(self) -> ir.Table:
         """The log as a table of `columns`, without counted rows that were never shown."""
         shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
         return shown.select(**self.columns)
+
+    def parsed(self) -> ClickLog:
+        """Return the log for several queries: rows that each query would parse anew are kept inside the engine."""
+        if not self.is_text:
+            return self
+        kept = self.engine.materialise(self.table, task="Reading")
+        return replace(self, source=kept, columns={name: kept[name] for name in self.columns}, is_text=False)
 
     def with_plain_contexts(self) -> ClickLog:
         """Return the log with context columns called `_context_0`, …, so that a query on it may use any other name."""

@@ -25,7 +25,7 @@ import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
 from clickharvest.extras import require
-from clickharvest.logs.ibis_inside import compile_on, sql_types
+from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, sql_types
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
 
@@ -131,7 +131,7 @@ class DuckDBEngine(Engine):
         temp_directory: str | Path | None = None,
         progress: Progress = silent,
     ) -> None:
-        super().__init__(ibis.duckdb.connect(), progress=progress)
+        super().__init__(connect_duckdb(), progress=progress)
         if temp_directory is None:
             temp_directory = tempfile.mkdtemp(prefix="clickharvest-")
             weakref.finalize(self, shutil.rmtree, temp_directory, ignore_errors=True)

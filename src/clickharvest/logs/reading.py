@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -23,7 +24,7 @@ from clickharvest.logs.click_log import (
 )
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.preparing import Preparation, Repeat
-from clickharvest.logs.sources import open_source, spell_columns
+from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
 from clickharvest.logs.validation import validate_log
 
 
@@ -115,6 +116,7 @@ def read_log(
         roles=roles,
         engine=engine,
         position_base=position_base,
+        is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
     )
     return replace(log, facts=validate_log(log)) if validate else log
 

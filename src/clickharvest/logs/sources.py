@@ -32,6 +32,8 @@ FORMATS = {
     ".ddb": "duckdb",
     ".db": "duckdb",
 }
+TEXT = ("csv", "tsv", "jsonl")
+"""Formats that are parsed anew by every query."""
 COMPRESSED = (".gz", ".zst")
 CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
 """What DuckDB must not guess: its guesses may skip the header line or take a query's # for a comment."""
