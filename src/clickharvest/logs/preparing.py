@@ -75,7 +75,7 @@ class Preparation:
         position = number(opened[own])
         if engine is not None:
             last = self.page_size - 1 + base
-            bad_page = ~(page >= 1) | (page > 1_000_000) | (page != page.floor())
+            bad_page = ~(page >= 1) | (page > 1_000_000) | (page % 1 != 0)
             counts = opened.agg(
                 page=bad_page.fill_null(True).ifelse(1, 0).sum(), position=(position > last).ifelse(1, 0).sum()
             )

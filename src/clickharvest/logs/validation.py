@@ -111,7 +111,7 @@ def _position_checks(position: ir.Value, role: str, base: int) -> list[Check]:
 def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
     if column.type().is_integer():
         return []
-    broken = column.isnan() | column.isinf() | (column != column.floor())
+    broken = column.isnan() | column.isinf() | (column % 1 != 0)  # floor would be an integer, too small for 1e300
     return [Check(role, broken, "are not whole numbers", remedy)]
 
 
