@@ -33,6 +33,7 @@ from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
 from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.words import spell_positions
 
@@ -116,6 +117,9 @@ def diagnose(
         anchor: the position others are compared with.
         traffic: the traffic each ranker was meant to get, for the sample-ratio test.
 
+    Raises:
+        InputError: the options contradict each other or the log, or the log holds clicks alone.
+
     Example:
         >>> import pyarrow as pa
         >>> from clickharvest.logs.reading import read_log
@@ -132,6 +136,7 @@ def diagnose(
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:
         engine, context, source = source.engine, source.context, source.parsed()
+        refuse_clicks_alone(source)
         if design is not None:
             check_design(source, design, max_position)
         harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clickharvest.diagnosis.findings import Finding, percent
 from clickharvest.logs.click_log import lack_unclicked
-from clickharvest.logs.doubts import CLICKED_PAGES, SHARED_REMEDY, doubts
+from clickharvest.logs.doubting import CLICKED_PAGES, SHARED_REMEDY, doubts
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog

@@ -29,7 +29,7 @@ from clickharvest.harvesting.interventions import (
     interventions_from_arrow,
 )
 from clickharvest.logs.click_log import ClickLog, same
-from clickharvest.logs.doubts import warn_of_doubts
+from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
 
 
 def harvest(
@@ -50,11 +50,11 @@ def harvest(
             realised.
 
     Raises:
-        InputError: the options contradict each other or the log.
+        InputError: the options contradict each other or the log, or the log holds clicks alone.
         NotIdentifiedError: no unit was exposed at two positions.
 
     Warns:
-        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubts`.
+        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubting`.
 
     Example:
         >>> from clickharvest.logs.reading import read_log
@@ -64,6 +64,7 @@ def harvest(
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    refuse_clicks_alone(log)
     warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)
@@ -85,6 +86,7 @@ def harvest_to_parquet(
     Arguments are those of `harvest`; `read_interventions` reads the file back.
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design)
+    refuse_clicks_alone(log)
     warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)

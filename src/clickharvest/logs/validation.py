@@ -64,11 +64,6 @@ def validate_log(log: ClickLog) -> LogFacts:
             f"no clicks at all in {totals['rows']:,} rows: examination cannot be estimated; "
             f"check the column {log.roles.get('click') or log.roles['clicks']!r}"
         )
-    if totals["clicks"] == totals["impressions"] > 1:
-        raise InputError(
-            f"all of {totals['impressions']:,.0f} impressions are clicked: a log of clicks alone tells nothing of "
-            "examination; log what was shown, not only what was clicked"
-        )
     facts = LogFacts(totals["rows"], int(totals["clicks"]), int(totals["impressions"]))
     return _check_pages(log, facts) if log.has("page") else facts
 

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal
 
-from clickharvest.errors import HarvestWarning
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog
 
 NEARLY_ALL = 0.95
@@ -75,6 +75,15 @@ def doubts(log: ClickLog) -> list[Doubt]:
         )
         found.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
     return found
+
+
+def refuse_clicks_alone(log: ClickLog) -> None:
+    """Raise `InputError` for a log of clicks alone, which tells nothing of examination; it may still be weighed."""
+    if log.facts is not None and log.facts.clicks == log.facts.impressions > 1:
+        raise InputError(
+            f"all of {log.facts.impressions:,} impressions are clicked: a log of clicks alone tells nothing of "
+            "examination; log what was shown, not only what was clicked"
+        )
 
 
 def warn_of_doubts(log: ClickLog, *, stacklevel: int = 3) -> None:

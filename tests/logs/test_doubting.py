@@ -18,7 +18,7 @@ from clickharvest.diagnosis import diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.logs.click_log import lack_unclicked
-from clickharvest.logs.doubts import doubts
+from clickharvest.logs.doubting import doubts
 from clickharvest.simulate import simulate_ab_log
 from places import SHARED_DATA
 
@@ -52,12 +52,14 @@ def test_an_ordinary_log_is_not_doubted() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_clicks_alone_are_refused(seed: int) -> None:
     table = simulate_ab_log(pages=500, seed=seed)[0]
-    with pytest.raises(InputError, match=r"impressions are clicked.*log what was shown, not only what was clicked"):
-        read_log(table.filter(pc.equal(table["click"], 1)))
+    log = read_log(table.filter(pc.equal(table["click"], 1)))
+    for answer in (harvest, diagnose, click_rates, em, lambda log: harvest_to_parquet(log, "out.parquet")):
+        with pytest.raises(InputError, match=r"impressions are clicked.*log what was shown, not only what was clicked"):
+            answer(log)
 
 
 def test_one_row_that_is_clicked_is_no_log_of_clicks() -> None:
-    read_log(pa.table({"query": ["q"], "doc": ["a"], "position": [1], "click": [1]}))
+    diagnose(read_log(pa.table({"query": ["q"], "doc": ["a"], "position": [1], "click": [1]})))
 
 
 @pytest.mark.parametrize(("unclicked", "doubted"), [(50, True), (51, False)])
