@@ -37,7 +37,7 @@ def rows() -> object:
 
 
 def a_log() -> object:
-    return read_log(pa.table({"query": ["q"] * 2, "doc": ["a", "b"], "position": [1, 2], "click": [1, 1]}))
+    return read_log(pa.table({"query": ["q"] * 2, "doc": ["a", "b"], "position": [1, 2], "click": [1, 0]}))
 
 
 USES: list[tuple[str, str, Callable[[], object]]] = [

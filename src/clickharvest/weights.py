@@ -384,5 +384,5 @@ def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
     for role in ("position", "original", "click", "clicks", "impressions"):
         name = log.roles.get(role)
         if name is not None and columns[name].type().is_string():
-            columns[name] = number(columns[name]).cast("int64")
+            columns[name] = number(columns[name], words=role == "click").cast("int64")
     return columns

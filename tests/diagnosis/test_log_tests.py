@@ -242,7 +242,7 @@ def repeated_log(unique: int, device: str = "p") -> ClickLog:
     rows = [("q", "a", 1 + n % 2, 1, f"s{n}") for n in range(unique)] + [("q", "a", k, 1, device) for k in (1, 2)]
     columns = zip(*rows, strict=True)
     table = dict(zip(("query", "doc", "position", "click", "session"), map(list, columns), strict=True))
-    return read_log(pa.table(table), context=["session"], engine=ENGINE)
+    return read_log(pa.table(table), context=["session"], engine=ENGINE, validate=False)
 
 
 @pytest.mark.parametrize(("unique", "status"), [(0, "ok"), (8, "ok"), (9, "warning")])

@@ -29,8 +29,8 @@ impressions = st.fixed_dictionaries(
         "length": st.sampled_from([1.5, 2.0, None]),
     }
 )
-# A unit seen at two positions, so that there is always something to harvest.
-ANCHORED = [{"query": "z", "doc": "1", "position": p, "click": 1, "device": None, "length": None} for p in (1, 2)]
+# A unit seen at two positions, so that there is always something to harvest, and not clicked at one of them.
+ANCHORED = [{"query": "z", "doc": "1", "position": p, "click": p % 2, "device": None, "length": None} for p in (1, 2)]
 logs = st.lists(impressions, max_size=40).map(lambda rows: rows + ANCHORED)
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -124,7 +124,7 @@ def test_renaming_documents_only_renumbers_units(rows: list[dict[str, Any]], nam
 
 def test_max_position_leaves_lower_positions_out() -> None:
     rows = [
-        {"query": "q", "doc": doc, "position": k, "click": 1} for doc, k in [("a", 1), ("a", 2), ("a", 3), ("b", 3)]
+        {"query": "q", "doc": doc, "position": k, "click": k % 2} for doc, k in [("a", 1), ("a", 2), ("a", 3), ("b", 3)]
     ]
     log = read_log(pa.Table.from_pylist(rows))
     assert harvest(log).position.tolist() == [1, 2, 3]
@@ -171,7 +171,10 @@ def test_the_real_log(yandex_log: Any) -> None:
 
 @pytest.mark.parametrize("name", ["positions", "weight", "shown", "level", "early", "arm", "share", "part", "rows"])
 def test_any_context_name_will_do(name: str, toy_rankings: pa.Table) -> None:
-    rows = [row | {name: 1.0, "click": 1, "original": row["position"], "time": 1} for row in toy_rankings.to_pylist()]
+    rows = [
+        row | {name: 1.0, "click": row["position"] % 2, "original": row["position"], "time": 1}
+        for row in toy_rankings.to_pylist()
+    ]
     log = read_log(pa.Table.from_pylist(rows), context=[name])
     for design in (None, Rankings(toy_rankings), Swap.uniform(3)):
         assert set(harvest(log, design=design).contexts) == {name}

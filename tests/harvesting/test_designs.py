@@ -66,7 +66,8 @@ def test_clicks_of_the_one_page_stand_where_they_happened(seen_once: ClickLog, t
 
 def test_traffic_is_counted_from_the_log(toy_rankings: pa.Table) -> None:
     f1, f2 = (
-        [row | {"click": 1} for row in toy_rankings.to_pylist() if row["ranker"] == ranker] for ranker in ("f1", "f2")
+        [row | {"click": row["position"] % 2} for row in toy_rankings.to_pylist() if row["ranker"] == ranker]
+        for ranker in ("f1", "f2")
     )
     log = read_log(pa.Table.from_pylist(f1 * 3 + f2))
     units = exposures(harvest(log, design=Rankings(toy_rankings)))
@@ -74,7 +75,7 @@ def test_traffic_is_counted_from_the_log(toy_rankings: pa.Table) -> None:
 
 
 def test_rankings_may_depend_on_the_context() -> None:
-    shown = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 1], "device": ["desk", "phone"]}
+    shown = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 0], "device": ["desk", "phone"]}
     log = read_log(pa.table(shown), context=["device"])
     ranked = {
         "query": ["q"] * 4,
@@ -104,7 +105,7 @@ def swap_by_hand(original: int, ranks: int) -> dict[int, Fraction]:
 
 def test_swap_from_the_original_column() -> None:
     rows = [
-        {"query": "q", "doc": doc, "original": original, "position": shown, "click": 1}
+        {"query": "q", "doc": doc, "original": original, "position": shown, "click": shown % 2}
         for doc, original, shown in [("a", 1, 3), ("b", 2, 2), ("c", 3, 1), ("a", 1, 1), ("b", 2, 2), ("c", 3, 3)]
     ]
     interventions = harvest(read_log(pa.Table.from_pylist(rows)), design=Swap.uniform(3))
@@ -131,7 +132,7 @@ def test_swap_exposures_are_what_a_simulation_shows() -> None:
             "doc": np.tile(np.arange(ranks), pages),
             "original": np.tile(np.arange(1, ranks + 1), pages),
             "position": shown.ravel(),
-            "click": np.ones(pages * ranks, dtype=int),
+            "click": shown.ravel() % 2,
         }
     )
     interventions = harvest(read_log(rows), design=Swap.uniform(ranks))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def test_writing_and_reading_changes_nothing(tmp_path: Path) -> None:
         clicks=np.array([0, 1]),
         impressions=np.array([0, 5]),
         contexts={"länge": np.array([1.5, np.nan]), "x": np.array([True, False])},
+        only_clicked_pages=True,
         exposure_kind="design",
         unit_kind="query",
     )
@@ -89,6 +91,55 @@ def test_clicked_keeps_whole_units() -> None:
 def test_nonsense_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_interventions(file_of(tmp_path, **changed))
+
+
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a row twice": ({"position": [2, 2, 1, 3]}, {}, "'position': 1 rows repeat a unit's position, such as unit 0"),
+    "queries": ({"query": ["q", "r", "s", "s"]}, {}, "'query': 1 rows change the query inside a unit"),
+    "contexts": ({"device": ["a", "b", "c", "c"]}, {}, "'device': 1 rows change the context inside a unit"),
+    "an empty context": ({"device": ["a", None, "c", "c"]}, {}, "'device': 1 rows change the context"),
+    "contexts that are said to be one": (
+        {"device": ["a", "b", "c", "c"]}, {"unit_kind": "context"}, "say --unit query"
+    ),
+    "exposures above 1": ({"exposure": [3.5, 1.0, 2.0, 2.0]}, {}, "'exposure': 3 rows are above 1, such as unit 0"),
+    "realised exposures": (
+        {"exposure": [0.5, 1.0, 2.0, 2.0]}, {"exposure_kind": "realised"}, "'exposure': 1 rows are not the impressions"
+    ),
+    "infinite units": ({"unit": [0, 0, float("inf"), float("inf")]}, {}, "'unit' holds infinite or huge numbers"),
+    "huge clicks": ({"clicks": [1e300, 0, 0, 0]}, {}, "'clicks' holds infinite or huge numbers"),
+    "unknown exposures": ({}, {"exposure_kind": "guessed"}, "exposure_kind 'guessed': expected realised or design"),
+    "unknown units": ({}, {"unit_kind": "page"}, "unit_kind 'page': expected context or query"),
+    "no kind at all": ({}, {"unit_kind": ["context"]}, "unit_kind"),
+    "a context that is missing": ({}, {"context": ["device", "age"]}, "lacks the context column 'age'"),
+    "a context that is no list": ({}, {"context": "device"}, "expected a list of columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_no_harvest_leaves_is_refused(tmp_path: Path, name: str) -> None:
+    changed, metadata, message = IMPOSSIBLE[name]
+    table = pq.read_table(file_of(tmp_path, **changed))
+    about = {"clickharvest": json.dumps(metadata)} if metadata else None
+    pq.write_table(table.replace_schema_metadata(about), tmp_path / "i.parquet")
+    with pytest.raises(InputError, match=message):
+        read_interventions(tmp_path / "i.parquet")
+
+
+@pytest.mark.parametrize("written", ["{", "[]", "7", '"x"'])
+def test_metadata_that_say_nothing_are_refused(tmp_path: Path, written: str) -> None:
+    table = pq.read_table(file_of(tmp_path)).replace_schema_metadata({"clickharvest": written})
+    pq.write_table(table, tmp_path / "i.parquet")
+    with pytest.raises(InputError, match="metadata that are no JSON"):
+        read_interventions(tmp_path / "i.parquet")
+
+
+def test_units_of_queries_hold_several_contexts(tmp_path: Path) -> None:
+    """As the query that `--emit-sql --unit query` prints leaves them: without our metadata."""
+    several = file_of(tmp_path, position=[1, 1, 1, 3], device=["a", None, "c", "c"])
+    assert read_interventions(several, unit="query").unit_kind == "query"
+    doubled = file_of(tmp_path, position=[1, 1, 1, 3], device=["a", "a", "c", "c"])
+    with pytest.raises(InputError, match="'position': 1 rows repeat a unit's position"):
+        read_interventions(doubled, unit="query")
 
 
 def test_other_files_are_no_interventions(tmp_path: Path) -> None:

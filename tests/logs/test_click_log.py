@@ -8,6 +8,8 @@ from typing import Any
 import ibis
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clickharvest import read_log
 from clickharvest.errors import InputError
@@ -26,7 +28,7 @@ def values(log: ClickLog, column: str) -> list[Any]:
     "clicks",
     [
         [1, 0], [True, False], [1.0, 0.0], ["1", "0"], ["True", "False"], ["TRUE", "false"], [" 1.0", "0 "],
-        [Decimal("1"), Decimal("0")],
+        [Decimal("1"), Decimal("0")], ["yes", "no"], ["Y", "N"], [" t", "F "], ["Yes", "NO"],
     ],
     ids=str,
 )  # fmt: skip
@@ -41,6 +43,33 @@ def test_clicks_may_be_numbers_booleans_or_text(clicks: list[Any]) -> None:
 def test_positions_may_be_numbers_or_text_from_0_or_1(positions: list[Any], base: int) -> None:
     log = read_log(pa.table(LOG | {"position": positions}), position_base=base)
     assert values(log, "position") == [2 - base, 3 - base]
+
+
+def test_small_integers_from_0_do_not_overflow() -> None:
+    log = read_log(pa.table(LOG | {"position": pa.array([126, 127], pa.int8())}), position_base=0)
+    assert values(log, "position") == [127, 128]
+
+
+def test_words_are_no_positions() -> None:
+    with pytest.raises(InputError, match="column 'position': 1 of 2 rows are not whole numbers"):
+        read_log(pa.table(LOG | {"position": ["y", "2"]}))
+
+
+@given(st.permutations(list(LOG)), st.lists(st.sampled_from([str.upper, str.title, str.lower]), min_size=5, max_size=5))
+@settings(deadline=None, max_examples=20)
+def test_columns_are_found_whatever_their_case(order: list[str], cases: list[Any]) -> None:
+    written = [case(name) for case, name in zip(cases, [*order, "device"], strict=True)]
+    table = pa.table([*(LOG[name] for name in order), ["a", "b"]], names=written)
+    log = read_log(table, context=["Device"])
+    assert (values(log, "doc"), values(log, "clicks"), values(log, "Device")) == (["a", "a"], [1, 0], ["a", "b"])
+    assert log.roles == dict(zip(order, written[:4], strict=True))
+
+
+def test_a_name_that_fits_two_columns_fits_none() -> None:
+    table = ibis.table({"Query": "string", "QUERY": "string", "doc": "string", "position": "int64", "click": "int64"})
+    with pytest.raises(InputError, match="missing column 'query'"):
+        read_log(table, validate=False)
+    assert read_log(table, query="QUERY", validate=False).roles["query"] == "QUERY"
 
 
 def test_positions_from_0() -> None:

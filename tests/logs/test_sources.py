@@ -195,7 +195,7 @@ def test_any_log_reads_the_same_in_every_format(
 
 def test_numbers_and_words_mix_in_json_documents(tmp_path: Path) -> None:
     docs = [7, "x", "2024-01-01"]
-    lines = [{"query": "q", "doc": doc, "position": 1, "click": True} for doc in docs]
+    lines = [{"query": "q", "doc": doc, "position": 1, "click": doc == 7} for doc in docs]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert [row[1] for row in canonical(read_log(tmp_path / "log.jsonl"))] == ["2024-01-01", "7", "x"]
 
@@ -215,13 +215,68 @@ def test_what_is_no_table_is_refused(source: Any, message: str) -> None:
         open_source(source)
 
 
-def test_columns_of_a_file_that_differ_in_case_are_told_apart(tmp_path: Path) -> None:
-    """DuckDB renames the second one, so that the first is found by its name and the other never by accident."""
-    both = TABLE.append_column("Query", pa.array(["other"] * 4))
-    pq.write_table(both, tmp_path / "log.parquet")
-    assert canonical(read_log(tmp_path / "log.parquet")) == EXPECTED
-    with pytest.raises(InputError, match="missing context column 'Query': found query, doc, position, click, Query_1"):
-        read_log(tmp_path / "log.parquet", context=["Query"])
+def test_a_column_may_look_like_a_renamed_one(tmp_path: Path) -> None:
+    """DuckDB calls the second of two columns `doc` `doc_1`; a column that is called so by its owner is no copy."""
+    more = TABLE.append_column("doc_1", pa.array(["other"] * 4))
+    for name in ("log.parquet", "log.csv", "log.tsv", "log.jsonl"):
+        (tmp_path / name).write_bytes(WRITERS[name](more))
+        assert canonical(read_log(tmp_path / name, context=["doc_1"])) == EXPECTED
+
+
+@pytest.mark.parametrize(("name", "neighbour"), [("log[1]", "log1"), ("x*", "xy"), ("q?", "qa"), ("{a,b}", "a")])
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_a_path_that_exists_is_that_file(name: str, neighbour: str, ending: str, tmp_path: Path) -> None:
+    write = WRITERS[f"log.{ending}"]
+    (tmp_path / f"{name}.{ending}").write_bytes(write(TABLE))
+    (tmp_path / f"{neighbour}.{ending}").write_bytes(write(TABLE.slice(0, 1)))
+    assert canonical(read_log(tmp_path / f"{name}.{ending}")) == EXPECTED
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("where", ["", "position=7", "position=7/log.{}", "*/log.{}"])
+def test_names_of_folders_replace_no_column(ending: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "position=7").mkdir()
+    (tmp_path / "position=7" / f"log.{ending}").write_bytes(WRITERS[f"log.{ending}"](TABLE))
+    assert canonical(read_log(tmp_path / where.format(ending))) == EXPECTED
+
+
+FORBIDDEN = {
+    "csv": "SELECT * FROM read_csv('{secret}')",
+    "name": "SELECT * FROM '{secret}'",
+    "text": "SELECT content AS query FROM read_text('{secret}')",
+    "listing": "SELECT file AS query FROM glob('{folder}/*')",
+    "macro": "SELECT * FROM peek()",
+    "other view": "SELECT * FROM csv",
+    "sniffing": "SELECT * FROM sniff_csv('{secret}')",
+}
+
+
+@pytest.mark.parametrize("view", FORBIDDEN)
+def test_a_view_reads_no_other_file(view: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_bytes(csv_text(TABLE))
+    places = {"secret": secret, "folder": tmp_path}
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as con:
+        con.execute(f"CREATE MACRO peek() AS TABLE {FORBIDDEN['csv'].format(**places)}")
+        for name in dict.fromkeys(["csv", view]):
+            con.execute(f'CREATE VIEW "{name}" AS {FORBIDDEN[name].format(**places)}')
+    with pytest.raises(InputError, match="A view may read the tables of its own file alone") as refused:
+        read_log(tmp_path / "log.duckdb", table=view)
+    assert "shoes" not in str(refused.value)
+
+
+def test_the_engine_downloads_nothing_by_itself() -> None:
+    engine = DuckDBEngine()
+    assert not engine.setting("autoinstall_known_extensions")
+    assert not engine.setting("autoload_known_extensions")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://x/log.csv", "https://x/log.parquet", "s3://b/*.parquet", "gs://b/log.jsonl"]
+)
+def test_addresses_are_refused(address: str) -> None:
+    with pytest.raises(InputError, match="is an address, and nothing is downloaded"):
+        open_source(address)
 
 
 @pytest.mark.parametrize(

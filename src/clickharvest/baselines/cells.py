@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import supported_positions
+from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import spell_positions
@@ -94,6 +95,10 @@ def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: i
         >>> cells.pair.tolist(), cells.clicks.tolist(), cells.impressions.tolist()
         ([0, 0, 1], [1, 1, 0], [2, 1, 1])
     """
+    from clickharvest.logs.doubting import refuse_clicks_alone
+
+    refuse_clicks_alone(log)
+    warn_of_clicked_pages(log, "a model of clicks and their absence", stacklevel=4)
     rows = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
     cells = rows.group_by("query", "doc", *context, position=rows.position.cast("int64")).agg(
         clicks=rows.clicks.sum().cast("int64"), impressions=rows.impressions.sum().cast("int64")

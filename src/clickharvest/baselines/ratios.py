@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.baselines.cells import Cells
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
@@ -182,6 +183,7 @@ def _pivoted(interventions: Interventions, anchor: int, estimator: str) -> Prope
 def _pair_sums(interventions: Interventions) -> tuple[NDArray[np.int64], Array]:
     """Return the positions [K] and ĉ_{k,k'}(k) of every pair, [K, K]."""
     interventions = interventions.undivided()
+    warn_of_clicked_pages(interventions, "a ratio of click rates", stacklevel=5)
     varying = interventions.unit_kind == "query" and bool(interventions.contexts)
     if varying and interventions.exposure_kind == "design":
         raise InputError("design exposures differ by context inside a unit: harvest with --unit context")
@@ -214,6 +216,10 @@ def _count_positions(log: ClickLog, max_position: int | None) -> dict[str, list[
 
 def _fetch_counts(log: ClickLog, grouped: Any) -> dict[str, list[int]]:
     """Return clicks and impressions of each group of a log, with the groups' keys."""
+    from clickharvest.logs.doubting import refuse_clicks_alone
+
+    refuse_clicks_alone(log)
+    warn_of_clicked_pages(log, "a click rate", stacklevel=5)
     counts = grouped.agg(clicks=lambda t: t.clicks.sum().cast("int64"), impressions=lambda t: t.impressions.sum())
     counts = counts.mutate(impressions=counts.impressions.cast("int64"))
     columns: dict[str, list[int]] = log.engine.fetch(counts, task="Counting clicks").to_pydict()

@@ -32,7 +32,7 @@ def check(
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
 
     if is_interventions(log.source):
-        diagnosis = diagnose(read_interventions(log.source), anchor=anchor)
+        diagnosis = diagnose(read_interventions(log.source, unit=units.unit_kind), anchor=anchor)
     else:
         diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
     if as_json:

@@ -130,7 +130,7 @@ def _score(
         rates = click_rates(training, anchor=anchor, max_position=units.max_position)
     interventions: Interventions
     if is_interventions(log.source):
-        interventions = read_interventions(log.source)
+        interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
     else:
         clicks = replace(log, context=_context(log, models)).read(show_progress)

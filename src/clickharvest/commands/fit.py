@@ -176,7 +176,7 @@ def fit(
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     if is_interventions(log.source):
-        interventions = read_interventions(log.source)
+        interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
     else:
         interventions = harvest(log.read(show_progress), **units.arguments(log), cluster=cluster)

@@ -87,10 +87,17 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         columns["click"] = "click"
     numbers = ("position", "click", "clicks", "impressions", "original")
     types = {column: "int64" if role in numbers else "string" for role, column in columns.items()}
-    types = dict.fromkeys((*log.context_columns, *{cluster} - columns.keys()), "string") | types
+    blocks = log.preparation.get("block", {})
+    types = dict.fromkeys((*log.context_columns, *blocks, *{cluster} - columns.keys()), "string") | types
+    types |= {} if log.page_number is None else {log.page_number: "int64"}
     table = unbound_table(log.source, types, table=log.table)
     clicks = read_log(
-        table, **log.columns, context=log.context_columns, position_base=log.position_base, validate=False
+        table,
+        **log.columns,
+        **log.preparation,
+        context=log.context_columns,
+        position_base=log.position_base,
+        validate=False,
     )
     ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}
     rankings = unbound_table(units.rankings, ranked) if units.rankings else None

@@ -25,7 +25,7 @@ from clickharvest.progress import Progress
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.designs import Design
-    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
 
@@ -47,6 +47,12 @@ class UnitName(StrEnum):
 
     context = "context"
     query = "query"
+
+
+class RepeatName(StrEnum):
+    """What becomes of a document that a page shows twice."""
+
+    first = "first"
 
 
 def _column(flag: str, help: str) -> Any:
@@ -95,6 +101,39 @@ class LogOptions:
     position_base: Annotated[
         int, typer.Option("--position-base", help="0 where positions start at 0.", rich_help_panel=COLUMNS)
     ] = 1
+    block: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--block",
+            metavar="COLUMN=VALUE",
+            help="Keep these rows alone, such as kind=organic where ads share positions.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    page_number: Annotated[
+        str | None,
+        _column("--page-number", "Number of the page in its list, from 1, where positions start again on each."),
+    ] = None
+    page_size: Annotated[
+        int | None,
+        typer.Option(
+            "--page-size",
+            metavar="N",
+            help="Results of such a page: position becomes (page number − 1) · N + position.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    repeat: Annotated[
+        RepeatName | None,
+        typer.Option(
+            "--repeat",
+            help="A document that a page shows twice keeps its first place, clicked if either was.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
     table: Annotated[
         str | None,
         typer.Option("--table", help="Table of a DuckDB file.", rich_help_panel=COLUMNS, show_default=False),
@@ -155,6 +194,17 @@ class LogOptions:
         return {role: column for role in ROLES if (column := getattr(self, role)) is not None}
 
     @property
+    def preparation(self) -> dict[str, Any]:
+        """What must be done to the rows first, as `read_log` takes it; nothing where nothing is asked for."""
+        asked = {
+            "block": parse_words(",".join(self.block), "--block") if self.block else None,
+            "page_number": self.page_number,
+            "page_size": self.page_size,
+            "repeat": None if self.repeat is None else self.repeat.value,
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+    @property
     def context_columns(self) -> tuple[str, ...]:
         """The context columns, however they were split over options and commas."""
         return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
@@ -181,9 +231,9 @@ class LogOptions:
             "engine": engine,
         }
         if self.export is None:
-            return read_log(self.source, table=self.table, **self.columns, **shared)
+            return read_log(self.source, table=self.table, **self.columns, **self.preparation, **shared)
         name, inputs = self.export
-        named = self.columns | ({} if self.table is None else {"table": self.table})
+        named = self.columns | self.preparation | ({} if self.table is None else {"table": self.table})
         return read_format(name, self.source, columns=named, inputs=inputs, **shared)
 
     @property
@@ -253,6 +303,11 @@ class HarvestOptions:
     ] = None
 
     @property
+    def unit_kind(self) -> UnitKind:
+        """What makes a unit, as `harvest` takes it."""
+        return "query" if self.unit is UnitName.query else "context"
+
+    @property
     def shares(self) -> Mapping[str, float] | None:
         """The traffic meant for each ranker, if given."""
         return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
@@ -260,7 +315,7 @@ class HarvestOptions:
     def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
         """Return the keyword arguments that `harvest` and its kin take."""
         design = self.design(log.position_base, rankings_source)
-        return {"unit": self.unit.value, "max_position": self.max_position, "design": design}
+        return {"unit": self.unit_kind, "max_position": self.max_position, "design": design}
 
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
         """Return the design the options describe, if any; `rankings_source` stands in for the file named."""

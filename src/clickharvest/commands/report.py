@@ -126,7 +126,9 @@ def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions)
 
     name = Path(log.source).name or log.source
     if is_interventions(log.source):
-        return gather_evidence(read_interventions(log.source), model, name=name, progress=show_progress)
+        return gather_evidence(
+            read_interventions(log.source, unit=units.unit_kind), model, name=name, progress=show_progress
+        )
     options = units.arguments(log)
     return gather_evidence(
         log.read(show_progress), model, name=name, traffic=units.shares, progress=show_progress, **options

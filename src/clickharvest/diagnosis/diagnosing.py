@@ -25,6 +25,7 @@ from clickharvest.diagnosis.overlap import (
     position_overlaps,
     segments,
 )
+from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
@@ -32,6 +33,7 @@ from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
 from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.words import spell_positions
 
@@ -115,6 +117,9 @@ def diagnose(
         anchor: the position others are compared with.
         traffic: the traffic each ranker was meant to get, for the sample-ratio test.
 
+    Raises:
+        InputError: the options contradict each other or the log, or the log holds clicks alone.
+
     Example:
         >>> import pyarrow as pa
         >>> from clickharvest.logs.reading import read_log
@@ -132,12 +137,14 @@ def diagnose(
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:
         engine, context, source = source.engine, source.context, source.parsed()
+        refuse_clicks_alone(source)
         if design is not None:
             check_design(source, design, max_position)
         harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = repetition(source) if unit == "context" and design is None else []
+        findings = page_findings(source)
+        findings += repetition(source) if unit == "context" and design is None else []
         findings += ranker_independence(source) + sample_ratio(source, traffic)
         findings += drift(source) + clicks_above(source)
     shown = _shown(rows, engine)

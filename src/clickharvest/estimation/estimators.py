@@ -29,6 +29,7 @@ from clickharvest.estimation.selection import Candidate, cross_validate, fold_we
 from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
+from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, flatten_params, make_curve, unflatten_params
@@ -109,6 +110,8 @@ class _Estimator(Parameterised):
         choice: _Choice,
     ) -> None:
         """Fit what was chosen on everything, add intervals, and keep the result."""
+        if OBJECTIVES.find(self.objective).against_shown:
+            warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=4)
         fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
         told: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:

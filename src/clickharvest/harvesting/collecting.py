@@ -29,12 +29,14 @@ from clickharvest.harvesting.interventions import (
     COLUMNS,
     NOBODY,
     QUERY,
+    ExposureKind,
     Interventions,
     UnitKind,
     describe,
     interventions_from_arrow,
 )
 from clickharvest.logs.click_log import ROLES, ClickLog, same
+from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
 from clickharvest.logs.sources import spell_columns
 
 OWN = "_cluster"
@@ -62,8 +64,11 @@ def harvest(
             or `"page"`; or any of its columns. Where it is empty, the page clusters, or the query without pages.
 
     Raises:
-        InputError: the options contradict each other or the log.
+        InputError: the options contradict each other or the log, or the log holds clicks alone.
         NotIdentifiedError: no unit was exposed at two positions.
+
+    Warns:
+        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubting`.
 
     Example:
         >>> from clickharvest.logs.reading import read_log
@@ -73,6 +78,8 @@ def harvest(
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
+    refuse_clicks_alone(log)
+    warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)
     rows = log.engine.fetch(table, task="Harvesting")
@@ -94,6 +101,8 @@ def harvest_to_parquet(
     Arguments are those of `harvest`; `read_interventions` reads the file back.
     """
     table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
+    refuse_clicks_alone(log)
+    warn_of_doubts(log)
     if design is not None:
         check_design(log, design, max_position)
     with atomic_path(Path(path)) as partial:
@@ -203,7 +212,8 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
 
 
 def _metadata(log: ClickLog, unit: UnitKind, design: Design | None) -> dict[str, Any]:
-    return describe("realised" if design is None else "design", unit, log.context)
+    kind: ExposureKind = "realised" if design is None else "design"
+    return describe(kind, unit, log.context, only_clicked_pages=log.only_clicked_pages)
 
 
 def _require_rows(rows: int) -> None:

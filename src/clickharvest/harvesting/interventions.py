@@ -22,10 +22,10 @@ This module needs NumPy alone; Arrow is imported where a file is read or written
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ NOBODY = -1
 
 ExposureKind = Literal["realised", "design"]
 UnitKind = Literal["context", "query"]
+ROUNDING = 1e-6
+"""Sums of probabilities may exceed 1 by this much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,7 @@ class Interventions:
         unit_kind: `"context"` where every unit has one context, `"query"` where contexts vary inside a unit.
         cluster: where clicks are divided among clusters, the number of each row's, −1 in rows without clicks, [n].
         cluster_kind: what clusters: clicks of one cluster depend on each other, those of different ones do not.
+        only_clicked_pages: whether pages without a click are missing from the log, see `warn_of_clicked_pages`.
 
     Example:
         >>> interventions = Interventions(
@@ -85,6 +88,7 @@ class Interventions:
     unit_kind: UnitKind = "context"
     cluster: NDArray[np.int64] | None = None
     cluster_kind: str = QUERY
+    only_clicked_pages: bool = False
 
     def __post_init__(self) -> None:
         if (self.cluster is None) != (self.cluster_kind == QUERY):
@@ -168,7 +172,9 @@ class Interventions:
     @property
     def metadata(self) -> dict[str, Any]:
         """What a file of interventions says about itself, in addition to its columns."""
-        return describe(self.exposure_kind, self.unit_kind, tuple(self.contexts))
+        return describe(
+            self.exposure_kind, self.unit_kind, tuple(self.contexts), only_clicked_pages=self.only_clicked_pages
+        )
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -188,14 +194,17 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     return first, row
 
 
-def describe(exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[str, ...]) -> dict[str, Any]:
+def describe(
+    exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[str, ...], *, only_clicked_pages: bool = False
+) -> dict[str, Any]:
     """Return the metadata of a file of interventions."""
-    return {
+    about = {
         "what": "interventions",
         "exposure_kind": exposure_kind,
         "unit_kind": unit_kind,
         "context": list(context),
     }
+    return about | ({"only_clicked_pages": True} if only_clicked_pages else {})
 
 
 def is_interventions(path: str | Path) -> bool:
@@ -212,11 +221,15 @@ def is_interventions(path: str | Path) -> bool:
         return False
 
 
-def read_interventions(path: str | Path) -> Interventions:
+def read_interventions(path: str | Path, *, unit: UnitKind = "context") -> Interventions:
     """Read a file of interventions, ours or one made by any tool with the same columns.
 
     Without our metadata every further column counts as context, and exposures as realised where they equal the
     impressions.
+
+    Args:
+        path: the file.
+        unit: what makes a unit, where the file does not say so itself.
 
     Raises:
         InputError: the file is not Parquet, lacks columns, or holds values that no harvest could have left.
@@ -231,13 +244,17 @@ def read_interventions(path: str | Path) -> Interventions:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}") from error
-    return interventions_from_arrow(table, name=str(path))
+    return interventions_from_arrow(table, name=str(path), unit=unit)
 
 
 def interventions_from_arrow(
-    table: pa.Table, *, metadata: Mapping[str, Any] | None = None, name: str = "the table"
+    table: pa.Table,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    name: str = "the table",
+    unit: UnitKind = "context",
 ) -> Interventions:
-    """Return the interventions in an Arrow table, checked.
+    """Return the interventions in an Arrow table, checked; with `metadata`, as a harvest of our own.
 
     Raises:
         InputError: columns are missing or hold values that no harvest could have left.
@@ -248,8 +265,9 @@ def interventions_from_arrow(
             f"{name} lacks the columns {', '.join(missing)} of interventions: found "
             f"{', '.join(table.column_names)}; make such a file with clickharvest harvest"
         )
+    foreign = metadata is None
     if metadata is None:
-        metadata = json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
+        metadata = _checked_metadata(_written_metadata(table, name), table.column_names, name)
     context = metadata.get("context", [c for c in table.column_names if c not in COLUMNS and not _of_clusters(c)])
     clusters = [column for column in table.column_names if _of_clusters(column) and column not in context]
     if len(clusters) > 1:
@@ -263,14 +281,25 @@ def interventions_from_arrow(
     result = Interventions(
         **arrays,
         contexts={column: table[column].to_numpy() for column in context},
-        unit_kind=metadata.get("unit_kind", "context"),
+        unit_kind=metadata.get("unit_kind", unit),
         cluster=_array(table, clusters[0], name) if clusters else None,
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
+        only_clicked_pages=metadata.get("only_clicked_pages") is True,
     )
     whole = result.undivided()
     realised = bool(np.array_equal(whole.exposure, whole.impressions))
     result = replace(result, exposure_kind=metadata.get("exposure_kind", "realised" if realised else "design"))
-    return _checked(result, name)
+    result = _checked(result, name)
+    if foreign:
+        _refuse_impossible(result, name)
+    return result
+
+
+def _written_metadata(table: pa.Table, name: str) -> Any:
+    try:
+        return json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
+    except ValueError as error:
+        raise InputError(f"{name} has metadata that are no JSON: harvest the log again") from error
 
 
 def _of_clusters(column: str) -> bool:
@@ -284,6 +313,8 @@ def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
     kind: type[np.generic] = np.float64 if column == "exposure" else np.int64
     if not np.issubdtype(values.dtype, np.number) or (kind is np.int64 and np.any(values != np.floor(values))):
         raise InputError(f"{name}, column {column!r} holds {values.dtype}: expected {kind.__name__}; harvest again")
+    if kind is np.int64 and values.dtype != np.int64 and np.any((values < -(2.0**63)) | (values >= 2.0**63)):
+        raise InputError(f"{name}, column {column!r} holds infinite or huge numbers: expected int64; harvest again")
     return values.astype(kind)
 
 
@@ -304,3 +335,73 @@ def _checked(interventions: Interventions, name: str) -> Interventions:
             )
     order = np.lexsort((i.position, i.unit))
     return i if np.array_equal(order, np.arange(len(i))) else i.take(order)
+
+
+def _checked_metadata(metadata: Any, columns: Sequence[str], name: str) -> Mapping[str, Any]:
+    """Return what a file says about itself, unless no harvest would say it or its context columns are missing."""
+    if not isinstance(metadata, dict):
+        raise InputError(f"{name} has metadata that are no JSON object: harvest the log again")
+    for key, known in (("exposure_kind", get_args(ExposureKind)), ("unit_kind", get_args(UnitKind))):
+        if metadata.get(key, known[0]) not in known:
+            raise InputError(f"{name} has the {key} {metadata[key]!r}: expected {' or '.join(known)}; harvest again")
+    context = metadata.get("context", [])
+    if not isinstance(context, list) or not all(isinstance(column, str) for column in context):
+        raise InputError(f"{name} has context {context!r} in its metadata: expected a list of columns; harvest again")
+    if missing := [column for column in context if column not in columns]:
+        raise InputError(
+            f"{name} lacks the context column {', '.join(map(repr, missing))} that its metadata name: found "
+            f"{', '.join(columns)}; harvest the log again"
+        )
+    return metadata
+
+
+def _refuse_impossible(i: Interventions, name: str) -> None:
+    """Raise `InputError` for interventions, sorted by unit and position, that no harvest could have left."""
+    same_unit = i.unit[1:] == i.unit[:-1]
+    _refuse(i, same_unit & _differs(i.query), name, "query", "change the query inside a unit", "a unit has one query")
+    again = same_unit & (i.position[1:] == i.position[:-1])
+    for column, values in i.contexts.items():
+        changes = same_unit & _differs(values)
+        if i.unit_kind == "context":
+            advice = "a unit has one context; say --unit query where a unit is a query and document alone"
+            _refuse(i, changes, name, column, "change the context inside a unit", advice)
+        again &= ~changes
+    if i.cluster is not None or (i.unit_kind == "query" and i.contexts):
+        again = _doubled(i)
+    _refuse(i, again, name, "position", "repeat a unit's position", "expected one row per unit and position")
+    i = i.undivided()
+    if i.exposure_kind == "realised":
+        wrong = i.exposure != i.impressions
+        advice = "realised exposures are the impressions"
+        _refuse(i, wrong, name, "exposure", "are not the impressions", advice)
+    else:
+        advice = "a probability by design, or else the impressions"
+        _refuse(i, i.exposure > 1 + ROUNDING, name, "exposure", "are above 1", advice)
+
+
+def _refuse(i: Interventions, broken: NDArray[np.bool_], name: str, column: str, problem: str, expected: str) -> None:
+    if broken.any():
+        row = int(np.flatnonzero(broken)[0]) + len(i) - len(broken)
+        where = f"unit {i.unit[row]} at position {i.position[row]}"
+        raise InputError(
+            f"{name}, column {column!r}: {np.count_nonzero(broken):,} rows {problem}, such as {where}; expected "
+            f"{expected}; harvest the log again"
+        )
+
+
+def _differs(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether each value but the first differs from the one before; empty values are equal."""
+    after, before = values[1:], values[:-1]
+    differs = np.asarray(after != before, dtype=bool)
+    unlike_itself = np.asarray(values != values, dtype=bool)  # NaN and NaT
+    changes: NDArray[np.bool_] = differs & ~(unlike_itself[1:] & unlike_itself[:-1])
+    return changes
+
+
+def _doubled(i: Interventions) -> NDArray[np.bool_]:
+    """Return which rows have the unit, position, contexts and cluster of one before, whatever their order."""
+    codes = [np.unique(values.astype(str), return_inverse=True)[1] for values in i.contexts.values()]
+    first, _ = distinct(i.unit, i.position, *codes, *([] if i.cluster is None else [i.cluster]))
+    doubled = np.ones(len(i), dtype=bool)
+    doubled[first] = False
+    return doubled

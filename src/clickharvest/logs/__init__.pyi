@@ -1,4 +1,7 @@
 from .click_log import ClickLog as ClickLog
+from .click_log import LogFacts as LogFacts
+from .doubting import Doubt as Doubt
+from .doubting import doubts as doubts
 from .engines import DuckDBEngine as DuckDBEngine
 from .engines import Engine as Engine
 from .engines import SparkEngine as SparkEngine

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,31 @@ OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
+WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
+"""Words for a click and for none."""
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What the checks of a log's rows have counted on their way.
+
+    Attributes:
+        rows: rows of the log.
+        clicks: clicks.
+        impressions: impressions.
+        pages: result pages, 0 where the log has no page column.
+        clicked_pages: pages with a click.
+        shared_pages: pages that show several documents at one position.
+        shared_example: such a page and position.
+    """
+
+    rows: int
+    clicks: int
+    impressions: int
+    pages: int = 0
+    clicked_pages: int = 0
+    shared_pages: int = 0
+    shared_example: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +74,7 @@ class ClickLog:
         roles: the log's own column name of each role.
         engine: where the log lives.
         position_base: what the log's own positions count from, 1 or 0.
+        facts: what the checks have counted; None where the rows were not checked.
         is_text: whether every query parses the rows anew, as from CSV.
     """
 
@@ -57,6 +84,7 @@ class ClickLog:
     roles: dict[str, str]
     engine: Engine
     position_base: int = 1
+    facts: LogFacts | None = None
     is_text: bool = False
 
     @cached_property
@@ -82,6 +110,39 @@ class ClickLog:
         """Whether the log has a column in this optional role."""
         return role in self.columns
 
+    @property
+    def only_clicked_pages(self) -> bool:
+        """Whether nearly every page is clicked, so that those without a click must be missing."""
+        facts = self.facts
+        return facts is not None and lack_unclicked(facts.pages, facts.clicked_pages, facts.clicks)
+
+
+def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
+    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
+
+    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
+    more must be expected, and less than a twentieth of them be there.
+
+    Example:
+        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
+        (True, False, False)
+    """
+    expected = pages * math.exp(-clicks / pages) if pages else 0.0
+    return expected >= 10 and pages - clicked < expected / 20
+
+
+def find_column(columns: Sequence[str], name: str) -> str:
+    """Return the column of this name, or the only one that differs in upper and lower case alone.
+
+    What matches nothing, or several columns, is returned as it is.
+
+    Example:
+        >>> find_column(["Query", "doc"], "query"), find_column(["Query", "QUERY"], "query")
+        ('Query', 'query')
+    """
+    alike = [column for column in columns if column.lower() == name.lower()]
+    return alike[0] if name not in columns and len(alike) == 1 else name
+
 
 def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
     """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text."""
@@ -95,20 +156,21 @@ def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.Boolea
     return [left[key] == right[key] if key in plain else left[key].identical_to(right[key]) for key in keys]
 
 
-def number(column: ir.Value) -> ir.Value:
-    """Return a column as a number; text is read as one, true/false count as 1/0, what is neither becomes NaN."""
+def number(column: ir.Value, *, words: bool = False) -> ir.Value:
+    """Return a column as a number; text is read as one, true/false count as 1/0, what is neither becomes NaN.
+
+    Args:
+        column: numbers, text or true/false.
+        words: whether yes/no and their like count as 1/0, too.
+    """
     kind = column.type()
     if kind.is_boolean():
         return column.cast("int64")
     if kind.is_string():
         text = column.strip().lower()
         parsed = text.try_cast("float64").coalesce(float("nan"))
-        return ibis.cases(
-            (column.isnull(), ibis.null("float64")),
-            (text == "true", 1.0),
-            (text == "false", 0.0),
-            else_=parsed,
-        )
+        known = [(text == word, value) for word, value in WORDS.items() if words or word in ("true", "false")]
+        return ibis.cases((column.isnull(), ibis.null("float64")), *known, else_=parsed)
     if kind.is_numeric():
-        return column.cast("float64") if kind.is_decimal() else column
+        return column.cast("float64") if kind.is_decimal() or kind.is_uint64() else column
     raise InputError(f"column {column.get_name()!r} is of type {kind}: expected numbers")

@@ -135,7 +135,13 @@ class DuckDBEngine(Engine):
         if temp_directory is None:
             temp_directory = tempfile.mkdtemp(prefix="clickharvest-")
             weakref.finalize(self, shutil.rmtree, temp_directory, ignore_errors=True)
-        settings = {"temp_directory": str(temp_directory), "enable_progress_bar": True}
+        settings = {
+            "temp_directory": str(temp_directory),
+            "enable_progress_bar": True,
+            # Nothing downloads by itself.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
         try:
@@ -147,6 +153,10 @@ class DuckDBEngine(Engine):
                 "Expected a size such as 2GB or 800MB."
             ) from error
         self.backend.con.execute("SET enable_progress_bar_print = false")
+
+    def setting(self, name: str) -> Any:
+        """Return the value of one of DuckDB's settings."""
+        return self.backend.con.execute(f"SELECT current_setting({sql_literal(name)})").fetchall()[0][0]
 
     def fraction(self) -> float | None:
         """How much of the running query is done, in [0, 1]; None where DuckDB cannot tell."""

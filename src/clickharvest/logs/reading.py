@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,19 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import COUNTS, OPTIONAL, REQUIRED, RESERVED, ROLES, ClickLog, identifier, number
+from clickharvest.logs.click_log import (
+    COUNTS,
+    OPTIONAL,
+    REQUIRED,
+    RESERVED,
+    ROLES,
+    ClickLog,
+    find_column,
+    identifier,
+    number,
+)
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.preparing import Preparation, Repeat
 from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
 from clickharvest.logs.validation import validate_log
 
@@ -32,6 +44,10 @@ def read_log(
     original: str | None = None,
     context: Sequence[str] = (),
     position_base: int = 1,
+    block: Mapping[str, str] | None = None,
+    page_number: str | None = None,
+    page_size: int | None = None,
+    repeat: Repeat | None = None,
     table: str | None = None,
     engine: Engine | None = None,
     validate: bool = True,
@@ -41,6 +57,7 @@ def read_log(
     Each keyword names the log's column for that role; by default it is the column with the name of the role,
     if there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
     no such column, although one has the name of the role: `page=""` if `page` only numbers the pages of a query.
+    Upper and lower case do not matter where only one column can be meant.
 
     Args:
         source: a path or a table, see `open_source`.
@@ -57,6 +74,10 @@ def read_log(
         original: column of the position before an explicit swap.
         context: columns that examination may depend on.
         position_base: 0 where the log counts positions from 0.
+        block: keep the rows whose columns have these values, such as `{"block": "organic"}`.
+        page_number: column that numbers the pages of a list from 1, where positions start again on each of them.
+        page_size: results of such a page: positions become (page number − 1) · page size + position.
+        repeat: `"first"` lets a document that a page shows twice keep its first place, clicked if either was.
         table: the table to read of a DuckDB file.
         engine: where to run; an embedded DuckDB by default.
         validate: check the rows (one pass, inside the engine).
@@ -78,25 +99,26 @@ def read_log(
     if position_base not in (0, 1):
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
     wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c is not None}
+    preparation = Preparation(block or {}, page_number, page_size, repeat)
     as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
     roles = resolve_roles(opened.columns, wanted)
-    if user is None and "user" in roles and not _is_plain(opened["user"]):
+    if user is None and "user" in roles and not _is_plain(opened[roles["user"]]):
         del roles["user"]  # a record of the user, not who it is
+    own = {name: find_column(opened.columns, name) for name in context}
     _check_context(opened.columns, context)
-    _check_plain(opened, [*roles.values(), *context])
+    _check_plain(opened, [*roles.values(), *own.values()])
+    opened = preparation.apply(opened, roles, list(own.values()), position_base, engine if validate else None)
     log = ClickLog(
         source=opened,
-        columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[c]) for c in context},
+        columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[own[c]]) for c in context},
         context=tuple(context),
         roles=roles,
         engine=engine,
         position_base=position_base,
         is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
     )
-    if validate:
-        validate_log(log)
-    return log
+    return replace(log, facts=validate_log(log)) if validate else log
 
 
 def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, str]:
@@ -109,7 +131,8 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
     Raises:
         InputError: a named column is missing, or the click columns are missing or contradict each other.
     """
-    roles = {role: role for role in COUNTS + OPTIONAL if role in columns} | wanted
+    there = {role: column for role in COUNTS + OPTIONAL if (column := find_column(columns, role)) in columns}
+    roles = there | {role: find_column(columns, column) for role, column in wanted.items()}
     if "click" in wanted:
         roles = {role: c for role, c in roles.items() if role not in ("clicks", "impressions") or role in wanted}
     elif {"clicks", "impressions"} & wanted.keys():
@@ -136,7 +159,7 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
 
 
 def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
-    missing = [column for column in context if column not in columns]
+    missing = [column for column in context if find_column(columns, column) not in columns]
     if missing:
         raise InputError(f"missing context column {', '.join(map(repr, missing))}: found {spell_columns(columns)}")
     lower = [column.lower() for column in context]
@@ -169,7 +192,7 @@ def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, 
         "position": _shifted(number(opened[roles["position"]]), base),
     }
     if "click" in roles:
-        columns |= {"clicks": number(opened[roles["click"]]), "impressions": ibis.literal(1, "int64")}
+        columns |= {"clicks": number(opened[roles["click"]], words=True), "impressions": ibis.literal(1, "int64")}
     else:
         columns |= {role: number(opened[roles[role]]) for role in ("clicks", "impressions")}
     columns |= {role: opened[roles[role]] for role in ("ranker", "page", "user", "time") if role in roles}
@@ -179,7 +202,11 @@ def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, 
 
 
 def _shifted(position: ir.Value, base: int) -> ir.Value:
-    return position if base == 1 else position + 1
+    if base == 1:
+        return position
+    if not position.type().is_integer():
+        return position + 1
+    return position.cast("int64").clip(upper=2**62) + 1  # so that no position is too large to be told so
 
 
 def _context_value(column: ir.Value) -> ir.Value:

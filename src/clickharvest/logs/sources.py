@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-import uuid
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from clickharvest.errors import InputError
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine, sql_literal
+from clickharvest.logs.duckdb_files import open_duckdb_file
+from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
 from clickharvest.logs.ibis_inside import sql_types
 from clickharvest.words import first_line
 
@@ -39,6 +40,9 @@ CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
 JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
 """Look at every record, so that attributes which few events have still become columns."""
 
+NO_PARTITIONS: dict[bool, dict[str, Any]] = {False: {"hive_partitioning": False}, True: {"recursiveFileLookup": True}}
+"""What tells DuckDB, and Spark, that names of folders such as `position=7` are no columns."""
+
 
 def open_source(
     source: Any, engine: Engine | None = None, *, table: str | None = None, text: Collection[str] = ()
@@ -48,7 +52,8 @@ def open_source(
     Args:
         source: a path (Parquet, CSV, TSV, JSONL, each plain or compressed; a folder; a glob; a DuckDB file), a
             pandas or Polars DataFrame, anything else that speaks Arrow, or an Ibis table.
-        engine: where to read it; an embedded DuckDB by default. An Ibis table brings its own.
+        engine: where to read it; an embedded DuckDB by default, which downloads nothing. An Ibis table brings its
+            own; Spark also reads the addresses that it is set up for, such as `hdfs://…`.
         table: the table of a DuckDB file that holds more than one.
         text: columns that CSV and TSV must keep as text, so that document `007` stays `007`.
 
@@ -62,8 +67,10 @@ def open_source(
             return source, engine or DuckDBEngine()
     engine = engine or DuckDBEngine()
     if isinstance(source, str | Path):
-        return _open_path(str(source), engine, table, set(text)), engine
-    return ibis.memtable(_distinct(_to_arrow(source))), engine
+        return _open_path(str(source), engine, table, {name.lower() for name in text}), engine
+    arrow = _to_arrow(source)
+    check_names(arrow.column_names)
+    return ibis.memtable(arrow), engine
 
 
 def spell_columns(columns: Sequence[str], *, most: int = 12) -> str:
@@ -107,21 +114,23 @@ def _to_arrow(source: Any) -> pa.Table:
         ) from error
 
 
-def _distinct(table: pa.Table) -> pa.Table:
+def check_names(names: Sequence[str]) -> None:
+    """Raise `InputError` if two columns have one name but for upper and lower case."""
     seen: dict[str, str] = {}
-    for name in table.column_names:
+    for name in names:
         if name.lower() in seen:
             raise InputError(
                 f"the columns {seen[name.lower()]!r} and {name!r} differ at most in upper and lower case, which "
                 "engines do not tell apart: rename one"
             )
         seen[name.lower()] = name
-    return table
 
 
 def _open_path(path: str, engine: Engine, table: str | None, text: set[str]) -> ir.Table:
-    local = "://" not in path
     spark = isinstance(engine, SparkEngine)
+    local = "://" not in path or Path(path).exists()
+    if not local and not spark:
+        raise InputError(f"{path} is an address, and nothing is downloaded: copy the file here and name its path")
     files = _files(path) if local else []
     if local and not files:
         if isinstance(engine, SparkEngine) and file_format(path) is None:
@@ -129,27 +138,37 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str]) -> 
         raise InputError(
             f"no file matches {path or repr(path)}: check the path, and quote a glob so that the shell keeps it"
         )
-    location, kind = path, file_format(path)
+    # A path that exists is that file: engines would take its brackets, stars and question marks for a glob.
+    location, kind = glob.escape(path) if Path(path).exists() else path, file_format(path)
     if local and Path(path).is_dir():
         ending = _folder_ending(path)
         kind = file_format(f"x{ending}")
-        location = path if spark else str(Path(glob.escape(path), "**", f"*{ending}"))
+        files = [file for file in Path(path).rglob("*") if file.is_file()]
+        location = location if spark else str(Path(location, "**", f"*{ending}"))
     if kind is None:
         raise InputError(
             f"cannot tell the format of {path} from its name: expected one of {', '.join(FORMATS)}, "
             f"CSV and JSONL also with {' or '.join(COMPRESSED)}"
         )
     if kind == "duckdb":
-        return _duckdb_table(path, engine, table)
+        if not isinstance(engine, DuckDBEngine):
+            raise InputError(f"{path} is a DuckDB file, which the {engine.name} engine cannot read; use DuckDB")
+        return open_duckdb_file(path, engine, table)
     if table is not None:
         raise InputError(f"a table name ({table}) goes with a DuckDB file; {path} is {kind}")
     if files and not any(file.is_dir() or file.stat().st_size for file in files):
         raise InputError(f"{path} is empty: expected a click log of at least one row")
     reader = _read_spark if spark else _read_duckdb
     try:
-        return reader(location, kind, engine, text)
+        keys = _partition_keys(files)
+        opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys else {})
+        if keys and not keys & {name.lower() for name in opened.columns}:
+            # Names of folders are columns, unless they would replace what the file itself says.
+            opened = reader(location, kind, engine, text, {})
+        check_names(opened.columns if spark else _names_written(opened.columns, location, kind, files, engine))
+        return opened
     except InputError as error:
-        raise InputError(f"{path} {error}") from error
+        raise InputError(f"{path}: {error}" if str(error).startswith("the ") else f"{path} {error}") from error
     except Exception as error:
         called = "Parquet" if kind == "parquet" else kind.upper()
         raise InputError(f"{path} cannot be read as {called}: {_without_folder(error, path)}") from error
@@ -188,15 +207,41 @@ def _ending(name: str) -> str:
     return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
 
 
-def _read_duckdb(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+def _partition_keys(files: Sequence[Path]) -> set[str]:
+    """Return the names that folders such as `day=7` give to columns, in lower case."""
+    return {part.partition("=")[0].lower() for file in files for part in file.parts[:-1] if "=" in part}
+
+
+def _names_written(
+    columns: Sequence[str], location: str, kind: str, files: Sequence[Path], engine: Engine
+) -> list[str]:
+    """Return the columns as the file writes them: where two have one name, DuckDB calls the second `click_1`."""
+    lower = {column.lower() for column in columns}
+    if not any((alike := re.fullmatch(r"(.+)_\d+", name)) and alike[1] in lower for name in lower):
+        return list(columns)
+    first = next(file for file in files if file.is_file())
     if kind == "parquet":
-        return engine.backend.read_parquet(path)
-    return (_read_jsonl if kind == "jsonl" else _read_csv)(path, kind, engine, text)
+        import pyarrow.parquet as pq
 
-
-def _read_csv(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+        return list(pq.read_schema(first).names)
     con = engine.backend
-    options: dict[str, Any] = CSV | ({"delim": "\t"} if kind == "tsv" else {})
+    if kind == "jsonl":
+        text = con.con.execute("SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects(?)", [location])
+        return [name for (name,) in text.fetchall()]
+    options: dict[str, Any] = CSV | {"header": False, "all_varchar": True} | ({"delim": "\t"} if kind == "tsv" else {})
+    header = con.read_csv(location, **options).limit(1)
+    return [str(name) for name in con.con.sql(str(con.compile(header))).fetchall()[0]]
+
+
+def _read_duckdb(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
+    if kind == "parquet":
+        return engine.backend.read_parquet(path, **options)
+    return (_read_jsonl if kind == "jsonl" else _read_csv)(path, kind, engine, text, options)
+
+
+def _read_csv(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
+    con = engine.backend
+    options = CSV | ({"delim": "\t"} if kind == "tsv" else {}) | options
     columns = con.read_csv(path, **options).columns
     if columns == ("column0",):
         raise InputError("has no header line: expected column names, then one row a line")
@@ -205,61 +250,39 @@ def _read_csv(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
         names = columns[0].split(delimiters[0])
         options |= {"delim": delimiters[0], "columns": dict.fromkeys(names, "VARCHAR")}
         return con.read_csv(path, **options)
-    return con.read_csv(path, types={name: "VARCHAR" for name in columns if name in text}, **options)
+    return con.read_csv(path, types={name: "VARCHAR" for name in columns if name.lower() in text}, **options)
 
 
-def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
     con = engine.backend
-    opened = con.read_json(path, **JSONL)
+    opened = con.read_json(path, **JSONL, **options)
     if opened.columns == ("json",):
         raise InputError('holds no records: expected one JSON object a line, such as {"query": …, "doc": …}')
     types = opened.schema()
-    guessed = [name for name in text & set(types) if not (types[name].is_numeric() or types[name].is_nested())]
+    named = [name for name in types if name.lower() in text]
+    guessed = [name for name in named if not (types[name].is_numeric() or types[name].is_nested())]
     if all(types[name].is_string() or types[name].is_boolean() for name in guessed):
         return opened
     # Texts that look like dates, or mix with numbers, stay as they are written.
     kinds = sql_types(con, types)
-    return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"))
+    return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"), **options)
 
 
-def _read_spark(path: str, kind: str, engine: Engine, text: set[str]) -> ir.Table:
+def _read_spark(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
     con = engine.backend
     if kind == "parquet":
-        return con.read_parquet(path)
+        return con.read_parquet(path, **options)
     if kind == "jsonl":
-        return con.read_json(path)
+        return con.read_json(path, **options)
     from pyspark.sql.types import StringType, StructField, StructType
 
-    options = {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"'}
+    options = {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"'} | options
     inferred = engine.session.read.csv(path, inferSchema=True, **options).schema  # type: ignore[attr-defined]
-    schema = StructType([StructField(f.name, StringType() if f.name in text else f.dataType) for f in inferred.fields])
-    return con.read_csv(path, schema=schema, **options)
+    fields = [StructField(f.name, StringType() if f.name.lower() in text else f.dataType) for f in inferred.fields]
+    return con.read_csv(path, schema=StructType(fields), **options)
 
 
 def _spark_table(name: str, engine: SparkEngine) -> ir.Table:
     if not name or not engine.session.catalog.tableExists(name):
         raise InputError(f"{name or repr(name)} is neither a file nor a table that Spark knows")
     return engine.backend.table(name)
-
-
-def _duckdb_table(path: str, engine: Engine, table: str | None) -> ir.Table:
-    if not isinstance(engine, DuckDBEngine):
-        raise InputError(f"{path} is a DuckDB file, which the {engine.name} engine cannot read; use DuckDB")
-    con = engine.backend
-    catalog = f"log_{uuid.uuid4().hex}"
-    try:
-        con.con.execute(f"ATTACH {sql_literal(path)} AS {catalog} (TYPE duckdb, READ_ONLY)")
-    except Exception as error:
-        raise InputError(f"{path} cannot be opened as a DuckDB file: {_without_folder(error, path)}") from error
-    found = con.con.execute(
-        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ? ORDER BY ALL", [catalog]
-    ).fetchall()
-    wanted = [pair for pair in found if table is None or table in (pair[1], ".".join(pair))]
-    if len(wanted) == 1:
-        schema, name = wanted[0]
-        return con.table(name, database=(catalog, schema))
-    if not found:
-        raise InputError(f"{path} holds no table: expected one with the log's rows")
-    names = ", ".join(name if schema == "main" else f"{schema}.{name}" for schema, name in found)
-    problem = f"{len(wanted)} tables" if wanted else f"no table {table!r}"
-    raise InputError(f"{path} holds {problem}: found {names}; name one with --table")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import COUNTS, ClickLog
+from clickharvest.logs.click_log import COUNTS, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
+
+LARGEST_POSITION = 1_000_000
+LARGEST_COUNT = 10**12
 
 
 @dataclass(frozen=True)
@@ -35,17 +38,19 @@ class Check:
         return self.broken.ifelse(1, 0).sum()
 
 
-def validate_log(log: ClickLog) -> None:
-    """Raise `InputError` if rows cannot be what their roles say.
+def validate_log(log: ClickLog) -> LogFacts:
+    """Raise `InputError` if rows cannot be what their roles say; return what was counted on the way.
 
     The message names the column, how many rows are broken, and shows up to three of them.
     """
     checks = row_checks(log)
     counts = {f"check_{i}": check.count(log.source) for i, check in enumerate(checks)}
-    answer = log.source.agg(rows=log.source.count(), clicks=log.columns["clicks"].sum(), **counts)
+    rows = log.source.count()
+    impressions = rows if "click" in log.roles else log.columns["impressions"].sum()
+    answer = log.source.agg(rows=rows, clicks=log.columns["clicks"].sum(), impressions=impressions, **counts)
     totals = log.engine.fetch(answer, task="Checking the log").to_pylist()[0]
     if not totals["rows"]:
-        raise InputError("the log is empty: expected at least one row")
+        raise InputError("the log is empty: expected at least one row (of the block, where --block names one)")
     broken = [(check, totals[f"check_{i}"]) for i, check in enumerate(checks) if totals[f"check_{i}"]]
     if broken:
         check, rows = broken[0]
@@ -59,8 +64,8 @@ def validate_log(log: ClickLog) -> None:
             f"no clicks at all in {totals['rows']:,} rows: examination cannot be estimated; "
             f"check the column {log.roles.get('click') or log.roles['clicks']!r}"
         )
-    if log.has("page"):
-        _check_pages(log, totals["rows"])
+    facts = LogFacts(totals["rows"], int(totals["clicks"]), int(totals["impressions"]))
+    return _check_pages(log, facts) if log.has("page") else facts
 
 
 def row_checks(log: ClickLog) -> list[Check]:
@@ -76,27 +81,32 @@ def row_checks(log: ClickLog) -> list[Check]:
             checks += _position_checks(columns[role], role, log.position_base)
     clicks, impressions = columns["clicks"], columns["impressions"]
     if "click" in log.roles:
-        remedy = "a click is 0 or 1 (or false, true); pass counts with --clicks and --impressions"
+        remedy = "a click is 0 or 1 (or no/yes, false/true); pass counts with --clicks and --impressions"
         return [*checks, Check("click", ~clicks.isin([0, 1]), "are neither 0 nor 1", remedy)]
     for role in ("clicks", "impressions"):
         remedy = "counts are whole numbers, 0 or more"
         checks += _whole_check(columns[role], role, remedy)
         checks.append(Check(role, columns[role] < 0, "are negative", remedy))
+        checks.append(Check(role, columns[role] > LARGEST_COUNT, f"are above {LARGEST_COUNT:,}", remedy))
     remedy = "expected at most one click per impression: count the impressions that were clicked"
     return [*checks, Check("clicks", clicks > impressions, "have more clicks than impressions", remedy)]
 
 
 def _position_checks(position: ir.Value, role: str, base: int) -> list[Check]:
-    counting = f"positions count {base}, {base + 1}, {base + 2} …"
+    counting = f"positions count {base}, {base + 1}, {base + 2} …: leave out rows without one, or name another column "
+    counting += f"with --{role}"
     remedy = "0-based? pass --position-base 0" if base == 1 else counting
-    above = Check(role, position < 1, f"are less than {base}", remedy)
-    return [*_whole_check(position, role, counting), above]
+    return [
+        *_whole_check(position, role, counting),
+        Check(role, position < 1, f"are less than {base}", remedy),
+        Check(role, position > LARGEST_POSITION, f"are beyond {LARGEST_POSITION:,}", counting),
+    ]
 
 
 def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
     if column.type().is_integer():
         return []
-    broken = column.isnan() | column.isinf() | (column != column.floor())
+    broken = column.isnan() | column.isinf() | (column % 1 != 0)  # floor would be an integer, too small for 1e300
     return [Check(role, broken, "are not whole numbers", remedy)]
 
 
@@ -115,16 +125,38 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _check_pages(log: ClickLog, rows: int) -> None:
+def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
     t = log.table
     doubled = t.group_by("page", "doc").agg(rows=t.count()).filter(lambda pair: pair.rows > 1)
-    answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum())
+    places = t.group_by("page", "position").agg(rows=t.count(), clicks=t.clicks.sum())
+    pages = places.group_by("page").agg(rows=places.rows.max(), clicks=places.clicks.sum())
+    counted = pages.agg(
+        pages=pages.count(), clicked=pages.count(where=pages.clicks > 0), shared=pages.count(where=pages.rows > 1)
+    )
+    answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum()).cross_join(counted)
     totals = log.engine.fetch(answer, task="Checking the pages").to_pylist()[0]
     if totals["pairs"]:
         named = doubled.select(doubled.page.name(log.roles["page"]), doubled.doc.name(log.roles["doc"]))
         examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
         raise InputError(
-            f"column {log.roles['page']!r}: {totals['rows']:,} of {rows:,} rows show a document twice on one page, "
-            f"such as {_show(examples)}; expected one row per page and document: remove the copies, or name the "
-            "column that tells pages apart with --page (--page '' if there is none)"
+            f"column {log.roles['page']!r}: {totals['rows']:,} of {facts.rows:,} rows show a document twice on one "
+            f"page, such as {_show(examples)}; expected one row per page and document: keep the first place of each "
+            "with --repeat first, or name the column that tells pages apart with --page (--page '' if there is none)"
         )
+    example = _shared_example(log) if totals["shared"] else ""
+    return replace(
+        facts,
+        pages=totals["pages"],
+        clicked_pages=totals["clicked"],
+        shared_pages=totals["shared"],
+        shared_example=example,
+    )
+
+
+def _shared_example(log: ClickLog) -> str:
+    t = log.table
+    places = t.group_by("page", "position").agg(rows=t.count(), one=t.doc.min(), other=t.doc.max())
+    shared = places.filter(places.rows > 1).order_by("page", "position").limit(1)
+    (row,) = log.engine.fetch(shared, task="Checking the pages").to_pylist()
+    docs = " and ".join(_short(row[name]) for name in ("one", "other"))
+    return f"page {_short(row['page'])} has {docs} at position {row['position']:.0f}"

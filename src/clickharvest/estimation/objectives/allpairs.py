@@ -43,6 +43,7 @@ class AllPairs(Objective):
     """
 
     name = "allpairs"
+    against_shown = True
 
     def __init__(
         self, sample: Sample, *, relevance: str = "constant", weighting: str = "paper", width: int = 12

@@ -38,9 +38,11 @@ class Objective(ABC):
         data: arrays made from the sample, passed to every call: a dict of columns, one of them `cluster`, or a list of
             such dicts.
         size: the number of clicks it rests on.
+        against_shown: whether it compares clicks with what was shown, and so needs the pages without a click.
     """
 
     name: ClassVar[str]
+    against_shown: ClassVar[bool] = False
     data: Any
     size: float
 

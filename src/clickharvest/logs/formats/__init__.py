@@ -68,7 +68,7 @@ def read_format(
     _, *parameters = inspect.signature(reader).parameters.values()
     takes = [parameter.name for parameter in parameters]
     if fixed := [column for column in columns if column not in takes]:
-        raise InputError(f"--{fixed[0]} does not go with the format {name}: it fixes its columns")
+        raise InputError(f"--{fixed[0].replace('_', '-')} does not go with the format {name}: it fixes its columns")
     own = [parameter for parameter in parameters if parameter.name not in (*ROLES, "table", *always)]
     if foreign := [given for given in inputs if given not in [parameter.name for parameter in own]]:
         known = ", ".join(parameter.name for parameter in own) or "none"
