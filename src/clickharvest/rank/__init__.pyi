@@ -4,6 +4,7 @@ from .comparison import compare_rankers as compare_rankers
 from .comparison import split_lists as split_lists
 from .comparison import take_lists as take_lists
 from .data import RankingData as RankingData
+from .data import at_face_value as at_face_value
 from .data import ranking_data as ranking_data
 from .estimates import Estimate as Estimate
 from .estimates import off_policy as off_policy
@@ -13,6 +14,7 @@ from .learners import BoostSettings as BoostSettings
 from .learners import TrainedRanker as TrainedRanker
 from .learners import train_ranker as train_ranker
 from .metrics import ranking_metrics as ranking_metrics
+from .shown import ShownRanking as ShownRanking
 from .svm.crossvalidation import PropensitySVMRankCV as PropensitySVMRankCV
 from .svm.crossvalidation import RankCandidate as RankCandidate
 from .svm.svm_rank import PropensitySVMRank as PropensitySVMRank

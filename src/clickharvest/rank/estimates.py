@@ -13,6 +13,7 @@ pages that did not show the document as well (see `data`),
 
     IPS   = Σ_i λ(r_i)/ρ_i / N       N impressions: the metric of an average impression
     SNIPS = Σ_i λ(r_i)/ρ_i / Σ_i 1/ρ_i      the λ of an average relevant document
+    DR    = Σ_d λ(r_d) (n r̂_d + (C_d − E_d r̂_d) / max(ρ_d, clip)) / N      a regression, corrected by the clicks
 
 Dividing by the propensity of the position alone would call a document that one page in ten showed nine tenths worse
 than it is. Documents that were never shown have no estimate: `unseen` and `highest` of an `Estimate` tell what they
@@ -44,7 +45,7 @@ from clickharvest.rank.features import Array, Index
 from clickharvest.rank.shown import ShownRanking
 from clickharvest.words import count
 
-Estimator = Literal["ips", "snips"]
+Estimator = Literal["ips", "snips", "dr"]
 METRICS = "relevant_rank, dcg, dcg@k or precision@k"
 
 
@@ -54,7 +55,7 @@ class Estimate:
 
     Attributes:
         metric: the metric's name.
-        estimator: `"ips"` or `"snips"`.
+        estimator: `"ips"`, `"snips"` or `"dr"`.
         value: the estimate; with a baseline, the difference to it.
         std_error: its standard error, clustered by query.
         lower: lower end of the interval.
@@ -95,6 +96,7 @@ def off_policy(
     estimator: Estimator = "snips",
     clip: float = 0.0,
     baseline: ArrayLike | ShownRanking | None = None,
+    relevance: ArrayLike | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> Estimate:
@@ -105,9 +107,11 @@ def off_policy(
         scores: the ranker's score of every document, higher ranks first, [n_docs]; or a ranking as it was shown, which
             leaves out the queries that it was never shown for.
         metric: `relevant_rank`, `dcg`, `dcg@k` or `precision@k`.
-        estimator: `"ips"` (needs impressions) or `"snips"`.
+        estimator: `"ips"` (needs impressions), `"snips"`, or `"dr"` (needs impressions, exposure and `relevance`).
         clip: least propensity; smaller ones count as this.
         baseline: another ranker; the estimate is then of the difference, with its own (paired) interval.
+        relevance: r̂ of every document for the doubly robust estimate, in units of clicks per display at the anchor, such
+            as a regression of C / E on the features, learned from other queries, [n_docs].
         level: coverage of the interval.
         seed: seed of how documents with equal scores are ordered.
 
@@ -126,40 +130,56 @@ def off_policy(
     gain = metric_of_rank(metric)
     if clip < 0 or not 0 < level < 1:
         raise InputError(f"clip={clip}, level={level}: expected a clip of 0 or more, a level between 0 and 1")
-    by_document = _gains(scores, gain, data.starts, seed)
-    unseen = _unseen(data, by_document)
+    gains = _gains(scores, gain, data.starts, seed)
+    unseen = _unseen(data, gains)
     if baseline is not None:
-        by_document = by_document - _gains(baseline, gain, data.starts, seed)
-    gains = by_document[data.clicked]
+        gains = gains - _gains(baseline, gain, data.starts, seed)
+    of_list = np.repeat(np.arange(len(data)), np.diff(data.starts))
     ranked = ~np.isnan(gains)
-    weights = np.where(ranked, data.weights(clip), 0.0)
-    gains = np.where(ranked, gains, 0.0)
+    lists = np.bincount(of_list, ~ranked, len(data)) == 0
+    weights = np.where(lists[data.clicked_list], data.weights(clip), 0.0)
     if not weights.any():
         raise NotIdentifiedError("there is no click to estimate from: evaluate on a log with clicks")
+    worth = np.bincount(data.clicked, weights, len(gains)).astype(np.float64)
+    if estimator == "dr":
+        worth = np.where(ranked, _doubly_robust(data, relevance, clip), 0.0)
     n_queries = int(data.query.max()) + 1
-    query = data.query[data.clicked_list]
-    numerator = _sums(query, weights * gains, n_queries)
+    numerator = _sums(data.query[of_list], worth * np.where(ranked, gains, 0.0), n_queries)
     if estimator == "snips":
-        denominator = _sums(query, weights, n_queries)
-    elif estimator == "ips":
+        denominator = _sums(data.query[of_list], worth, n_queries)
+    elif estimator in ("ips", "dr"):
         if data.impressions is None:
             raise InputError("IPS needs the impressions of each list: give them to the ranking data, or use SNIPS")
-        lists = ~np.isnan(by_document[np.minimum(data.starts[:-1], len(by_document) - 1)])
         denominator = _sums(data.query, np.where(lists, data.impressions, 0.0), n_queries)
         if not denominator.any():
             raise InputError("the lists have no impressions: IPS divides by their number; count them, or use SNIPS")
     else:
-        raise InputError(f"no estimator {estimator!r}: expected ips or snips")
+        raise InputError(f"no estimator {estimator!r}: expected ips, snips or dr")
     value, error, used = clustered_ratio(numerator, denominator)
     reach = error * float(stdtrit(max(used - 1, 1), (1 + level) / 2))
     effective = weights.sum() ** 2 / (weights**2 / np.maximum(data.clicks, 1e-300)).sum()
     highest = None
     if estimator == "ips" and baseline is None and data.exposure is not None and data.impressions is not None:
-        liked = np.where(data.exposure > 0, 0.0, np.nan_to_num(by_document))
-        highest = value + float((liked * np.repeat(data.impressions, np.diff(data.starts))).sum() / denominator.sum())
+        liked = np.where((data.exposure == 0) & ranked, gains, 0.0) * data.impressions[of_list]
+        highest = value + float(liked.sum() / denominator.sum())
     return Estimate(
         metric, estimator, value, error, value - reach, value + reach, level, float(effective), used, unseen, highest
     )
+
+
+def _doubly_robust(data: RankingData, relevance: ArrayLike | None, clip: float) -> Array:
+    """Return n r̂ + (C − E r̂) / max(ρ, clip) of every document; n r̂ where it was never shown, [n_docs]."""
+    if data.exposure is None or data.impressions is None or relevance is None:
+        raise InputError(
+            "a doubly robust estimate needs relevance= of every document, and ranking data with impressions and exposure"
+        )
+    r = np.asarray(relevance, np.float64)
+    if r.shape != data.exposure.shape or not np.isfinite(r).all():
+        raise InputError(f"relevance has shape {r.shape}: expected a finite number for each of {len(data.exposure):,}")
+    n = np.repeat(data.impressions, np.diff(data.starts))
+    surprise = data.clicks_by_document - data.exposure * r
+    rate = np.maximum(np.divide(data.exposure, n, out=np.zeros_like(r), where=n > 0), clip)
+    return n * r + np.divide(surprise, rate, out=np.zeros_like(r), where=data.exposure > 0)
 
 
 def _gains(ranker: ArrayLike | ShownRanking, gain: Callable[[Array], Array], starts: Index, seed: int) -> Array:
