@@ -177,9 +177,8 @@ def main() -> None:
         for name in ("ips", "snips", "dr", "as shown, ips", "click / p"):
             error, covered, width = np.array([run[name] for run in runs], dtype=np.float64).T
             bias, noise = error.mean(), error.std(ddof=1) / np.sqrt(len(error))
-            lines.append(
-                f"| {cell.name} | {name} | {bias:+.4f} | {bias / noise:+.1f} | {covered.mean():.1%} | {width.mean():.3f} |"
-            )
+            told = f"{bias:+.4f} | {bias / noise:+.1f} | {covered.mean():.1%} | {width.mean():.3f}"
+            lines.append(f"| {cell.name} | {name} | {told} |")
             print(lines[-1], flush=True)
     from accuracy import write_between_markers
 

@@ -110,8 +110,8 @@ def off_policy(
         estimator: `"ips"` (needs impressions), `"snips"`, or `"dr"` (needs impressions, exposure and `relevance`).
         clip: least propensity; smaller ones count as this.
         baseline: another ranker; the estimate is then of the difference, with its own (paired) interval.
-        relevance: r̂ of every document for the doubly robust estimate, in units of clicks per display at the anchor, such
-            as a regression of C / E on the features, learned from other queries, [n_docs].
+        relevance: r̂ of every document for the doubly robust estimate, in clicks per display at the anchor, such as a
+            regression of C / E on the features, learned from other queries, [n_docs].
         level: coverage of the interval.
         seed: seed of how documents with equal scores are ordered.
 
@@ -171,7 +171,7 @@ def _doubly_robust(data: RankingData, relevance: ArrayLike | None, clip: float) 
     """Return n r̂ + (C − E r̂) / max(ρ, clip) of every document; n r̂ where it was never shown, [n_docs]."""
     if data.exposure is None or data.impressions is None or relevance is None:
         raise InputError(
-            "a doubly robust estimate needs relevance= of every document, and ranking data with impressions and exposure"
+            "a doubly robust estimate needs relevance= of every document, and data with impressions and exposure"
         )
     r = np.asarray(relevance, np.float64)
     if r.shape != data.exposure.shape or not np.isfinite(r).all():
