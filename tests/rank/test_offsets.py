@@ -46,7 +46,7 @@ def test_the_truth_is_found_whatever_was_shown_how_often(
         x, np.arange(queries + 1) * size, clicked, clicks=clicks[clicked], impressions=np.full(queries, 30.0),
         exposure=exposure,
     )  # fmt: skip
-    assert fit_offset(data, objective, penalty=0.1) == pytest.approx(truth, abs=tolerance)
+    assert fit_offset(data, objective, penalty=0.1)[0] == pytest.approx(truth, abs=tolerance)
 
 
 def test_offsets_make_the_mean_right() -> None:

@@ -174,11 +174,11 @@ def _fit_linear(data: RankingData, objective: OffsetObjective, seed: int) -> tup
     offset = log_offset(test)
 
     def held_out(penalty: float) -> float:
-        scores = test.features.times(fit_offset(train, objective, penalty=penalty)) + offset
-        return objective.loss(scores, test.clicks_by_document, test.starts)
+        weights, constant = fit_offset(train, objective, penalty=penalty)
+        return objective.loss(test.features.times(weights) + constant + offset, test.clicks_by_document, test.starts)
 
     penalty = min(PENALTIES, key=held_out)
-    return fit_offset(data, objective, penalty=penalty), penalty
+    return fit_offset(data, objective, penalty=penalty)[0], penalty
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,8 +141,8 @@ class PoissonObjective(OffsetObjective):
         return float((np.exp(np.minimum(s, 50.0)) - clicks * s).sum())
 
 
-def fit_offset(data: RankingData, objective: OffsetObjective, *, penalty: float) -> Array:
-    """Return the weights of a linear f that minimises L + ½ λ |w|², [F].
+def fit_offset(data: RankingData, objective: OffsetObjective, *, penalty: float) -> tuple[Array, float]:
+    """Return w [F] and c of the linear f = w x + c that minimises L + ½ λ |w|².
 
     Args:
         data: lists and clicks, with exposures.
@@ -152,15 +152,15 @@ def fit_offset(data: RankingData, objective: OffsetObjective, *, penalty: float)
     offset, clicks, x = log_offset(data), data.clicks_by_document, data.features
 
     def value_and_slope(point: Array) -> tuple[float, Array]:
-        w, level = point[:-1], point[-1]  # f = w x + level: the mean of e^f need not be 1
-        s = x.times(w) + level + offset
+        w, c = point[:-1], point[-1]
+        s = x.times(w) + c + offset
         slope, _ = objective.gradients(s, clicks, data.starts)
         value = objective.loss(s, clicks, data.starts) + 0.5 * penalty * float(w @ w)
         return value, np.append(x.sums(slope) + penalty * w, slope.sum())
 
     start = np.zeros(x.shape[1] + 1)
     found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return np.asarray(found.x[:-1], np.float64)
+    return np.asarray(found.x[:-1], np.float64), float(found.x[-1])
 
 
 def _shares(s: Array, clicks: Array, starts: Index) -> tuple[Array, Array]:
