@@ -19,7 +19,7 @@ from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.rank import RankingData, learners, off_policy, ranking_data
-from clickharvest.rank.comparison import LOGGED, compare_rankers, split_lists, take_lists
+from clickharvest.rank.comparison import compare_rankers, split_lists, take_lists
 from clickharvest.rank.learners import BoostSettings, click_labels, train_ranker
 from clickharvest.rank.tables import read_clicks, read_grades
 from command_line import run
@@ -50,6 +50,7 @@ def simulated(seed: int = 0) -> tuple[pa.Table, pa.Table, pa.Table]:
     return pa.table(log), features, pa.table(keys | {"grade": relevant.ravel().astype(int)})
 
 
+SHOWN_ORDER = "all traffic, as shown"
 ROLES = ("--query", "q", "--doc", "item", "--position", "rank")
 QUICK = ("--C", 1, "--clip", 0.1)
 
@@ -92,16 +93,17 @@ def test_a_better_ranker_from_files(folder: Path, capsys: pytest.CaptureFixture[
     assert (written["C"], written["clip"]) == (answer["C"], answer["clip"])
     assert list(written["weights"]) == ["good", "bad", "constant"]
     assert written["weights"]["good"] > 100 * abs(written["weights"]["bad"])
-    gain = value(answer, "relevant_rank", to=LOGGED)
+    gain = value(answer, "relevant_rank", to=SHOWN_ORDER)
     assert gain["value"] < gain["upper"] < 0
-    assert value(answer, "dcg@10", to=LOGGED)["lower"] > 0
+    assert value(answer, "dcg@10", to=SHOWN_ORDER)["lower"] > 0
     assert value(answer, "relevant_rank", to="naive clicks")["value"] < gain["value"] / -2
     judged = answer["judged"]["rankers"]
-    assert judged["new ranker"]["ndcg@10"] > judged[LOGGED]["ndcg@10"] + 0.1
+    assert judged["new ranker"]["ndcg@10"] > judged[SHOWN_ORDER]["ndcg@10"] + 0.1
     assert answer["test"]["queries"] + answer["train"]["queries"] == QUERIES
 
 
-def test_the_logged_order_is_that_of_mean_positions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_shown_is_judged_page_by_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean over pages of what each position is worth, not the worth of a mean position that nobody saw."""
     capsys.readouterr()
     share = ("--test-share", 0.5, "--seed", 3)
     assert run("rank", folder / "w.parquet", folder / "features.parquet", *ROLES, *QUICK, *share,
@@ -109,15 +111,17 @@ def test_the_logged_order_is_that_of_mean_positions(folder: Path, capsys: pytest
     answer = told(capsys)
     log = read_log(folder / "w.parquet", query="q", doc="item", position="rank")
     clicks = read_clicks(log, str(folder / "features.parquet"))
-    positions: dict[str, list[int]] = {}
+    worth: dict[str, list[float]] = {}
     for row in pq.read_table(folder / "log.parquet").to_pylist():
-        positions.setdefault(row["item"], []).append(row["rank"])
-    means = [-np.mean(positions[item]) for item in clicks.keys["doc"].to_pylist()]
-    assert clicks.logged == pytest.approx(means)
+        worth.setdefault(row["item"], []).append(1 / np.log2(1 + row["rank"]))
+    means = np.array([np.mean(worth[item]) for item in clicks.keys["doc"].to_pylist()])
     held = split_lists(clicks.data, 0.5, seed=3)
-    scores = clicks.logged[np.repeat(held, np.diff(clicks.data.starts))]
-    expected = off_policy(take_lists(clicks.data, held), scores, clip=0.01, seed=3)
-    assert value(answer, "relevant_rank", ranker=LOGGED)["value"] == pytest.approx(expected.value)
+    test = take_lists(clicks.data, held)
+    weights = test.weights()
+    expected = (weights * means[np.repeat(held, np.diff(clicks.data.starts))][test.clicked]).sum() / weights.sum()
+    assert value(answer, "dcg@10", ranker=SHOWN_ORDER)["value"] == pytest.approx(expected)
+    assert answer["best_shown"] == SHOWN_ORDER
+    assert SHOWN_ORDER in answer["verdict"]
 
 
 def test_relevant_rank_means_the_same_by_clicks_and_by_judgements(
@@ -135,9 +139,11 @@ def test_relevant_rank_means_the_same_by_clicks_and_by_judgements(
     relevant = np.flatnonzero(read_grades(clicks, str(folder / "grades.parquet"))[of_documents])
     test = take_lists(clicks.data, held)
     seen = ranking_data(test.features.matrix, test.starts, relevant, np.ones(len(relevant)))
-    counted = answer["judged"]["rankers"][LOGGED]["relevant_rank"]
-    assert counted == pytest.approx(off_policy(seen, clicks.logged[of_documents], "relevant_rank").value)
-    estimate = value(answer, "relevant_rank", ranker=LOGGED)
+    ranker = json.loads((folder / "r.json").read_text())["weights"]
+    scores = test.features.matrix @ np.array([ranker[name] for name in clicks.features])
+    counted = answer["judged"]["rankers"]["new ranker"]["relevant_rank"]
+    assert counted == pytest.approx(off_policy(seen, scores, "relevant_rank").value)
+    estimate = value(answer, "relevant_rank", ranker="new ranker")
     assert estimate["lower"] < counted < estimate["upper"]
     assert "avg_rank" not in json.dumps(answer)
 
@@ -181,7 +187,7 @@ def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixt
     files = (folder / "w.parquet", folder / "features.parquet", *ROLES, "--judgements", folder / "grades.parquet")
     assert run("rank", *files, *QUICK, "-o", folder / "r.json") == 0
     printed = capsys.readouterr().out
-    assert "minus logged order" in printed
+    assert "minus best shown" in printed
     assert "judged queries" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if str(folder) not in line)
 
@@ -241,7 +247,45 @@ class TestClicks:
         assert clicks.data.propensity.tolist() == [1, 1, 0.5]
         assert clicks.data.clicked.tolist() == [0, 2, 3]
         assert clicks.data.features.matrix[:, 0].tolist() == [1, 2, 4, 5]
-        assert clicks.logged.tolist() == [-1, -2, -1, -2]
+        (shown,) = clicks.arms.values()
+        assert shown.position.tolist() == [1, 2, 1, 2]
+        assert shown.share.tolist() == [1, 1, 1, 1]
+        assert clicks.data.exposure is not None
+        assert clicks.data.exposure.tolist() == [9, 4.5, 4, 2]
+
+    def test_arms_that_show_different_documents(self) -> None:
+        """Query 1: arm a showed 7 on nine pages, b showed 8 on one; both first. ρ is .9 and .1, whatever p."""
+        log = {
+            "query": [1, 1], "doc": [7, 8], "position": [1, 1], "propensity": [1.0, 1.0], "ranker": ["a", "b"],
+            "clicks": [3, 1], "impressions": [9, 1],
+        }  # fmt: skip
+        clicks = read_clicks(read_log(pa.table(log)), FEATURES)
+        assert clicks.data.propensity == pytest.approx([0.9, 0.1])
+        assert clicks.data.impressions is not None
+        assert clicks.data.impressions.tolist() == [10]
+        a, b = (off_policy(clicks.data, clicks.arms[name], "precision@1", estimator="ips").value for name in "ab")
+        assert (a, b) == pytest.approx((3 / 9, 1 / 1))
+
+    def test_pages_are_counted_where_there_is_a_page_column(self) -> None:
+        """Three pages, one of which does not show position 1."""
+        log = {
+            "query": [1] * 4, "doc": [7, 8, 7, 8], "position": [1, 2, 1, 2], "propensity": [1.0, 0.5, 1.0, 0.5],
+            "page": [1, 1, 2, 3], "click": [1, 0, 0, 1],
+        }  # fmt: skip
+        data = read_clicks(read_log(pa.table(log)), FEATURES).data
+        assert data.impressions is not None
+        assert data.impressions.tolist() == [3]
+        assert data.propensity == pytest.approx([2 / 3, 1 / 3])
+
+    def test_an_arm_is_judged_on_the_queries_that_it_served(self) -> None:
+        log = {
+            "query": [1, 1, 2], "doc": [7, 8, 7], "position": [1, 2, 1], "propensity": [1.0, 0.5, 1.0],
+            "ranker": ["a", "a", "b"], "click": [1, 0, 1],
+        }  # fmt: skip
+        clicks = read_clicks(read_log(pa.table(log)), FEATURES)
+        assert clicks.arms["a"].served.tolist() == [True, False]
+        found = off_policy(clicks.data, clicks.arms["a"], "precision@1", estimator="ips")
+        assert (found.value, found.queries) == (1.0, 1)
 
     def test_no_click(self) -> None:
         with pytest.raises(NotIdentifiedError, match="no click"):

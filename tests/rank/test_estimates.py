@@ -270,7 +270,8 @@ def test_from_tables(kind: str, tmp_path: Path) -> None:
     assert keys.to_pylist() == [{"query": q, "doc": d} for q, d in [("a", 1), ("a", 2), ("b", 1), ("b", 3)]]
     assert_allclose(data.features.matrix, [[0.0, 1], [0.2, 0], [0.1, 1], [0.3, 1]])
     assert data.starts.tolist() == [0, 2, 4]
-    assert sorted(zip(data.clicked.tolist(), data.propensity.tolist(), strict=True)) == [(1, 0.4), (1, 0.5), (2, 1.0)]
+    assert data.clicked.tolist() == [1, 2]
+    assert data.propensity == pytest.approx([0.45, 1.0])
     assert data.impressions is not None
     assert data.impressions.tolist() == [2, 1]
     assert PropensitySVMRank().fit(data).coef_.shape == (2,)
@@ -282,6 +283,8 @@ def test_counted_rows_and_other_names() -> None:
     roles = {"query": "q", "doc": "sku", "click": "n", "propensity": "p", "position": "k", "impressions": "shown"}
     data, _ = ranking_data_from_log(log, docs, **roles, features=["price"])
     assert (data.clicked.tolist(), data.clicks.tolist()) == ([0], [3])
+    assert data.exposure is not None
+    assert data.exposure.tolist() == [4.5, 1.75, 0]
     assert data.impressions is not None
     assert data.impressions.tolist() == [9, 0]
     with pytest.raises(InputError, match="'name' holds string"):
@@ -291,10 +294,10 @@ def test_counted_rows_and_other_names() -> None:
 @pytest.mark.parametrize(
     ("log", "docs", "message"),
     [
-        ({"doc": [9, 1, 2, 2, 3]}, {}, "1 clicked documents are not in the table"),
+        ({"doc": [9, 1, 2, 2, 3]}, {}, "1 clicked document is not in the table"),
         ({"propensity": [None, 1.0, 0.5, 0.4, 0.5]}, {}, "'propensity': 1 rows are empty"),
         ({"doc": list("11223")}, {}, "cannot be compared: string, string in one table, string, int64"),
-        ({}, {"doc": [1, 1, 1, 1]}, "some query and doc twice"),
+        ({}, {"doc": [1, 1, 1, 1]}, "some query and document twice"),
         ({}, {"x": [None, 1.0, 1.0, 1.0]}, "'x': 1 rows are empty"),
         ({}, {"query": [None, "a", "b", "a"]}, "'query': 1 rows are empty"),
     ],
@@ -311,3 +314,20 @@ def test_missing_columns_and_files(tmp_path: Path) -> None:
         ranking_data_from_log(LOG, {name: DOCS[name] for name in ("query", "doc")})
     with pytest.raises(InputError, match="cannot be read as a table"):
         ranking_data_from_log(tmp_path / "none.parquet", DOCS)
+
+
+def test_documents_never_shown_are_told_and_bounded() -> None:
+    """Rank 1 of two goes to a document that nobody saw: λ = 1 of 1 + 1 / log2(3)."""
+    data = ranking_data(np.zeros((2, 1)), [0, 2], [1], [0.5], clicks=[4], impressions=[10], exposure=[0.0, 5.0])
+    found = off_policy(data, [2.0, 1.0], "dcg", estimator="ips")
+    second = 1 / np.log2(3)
+    assert found.value == pytest.approx(second * 4 / 0.5 / 10)
+    assert found.unseen == pytest.approx(1 / (1 + second))
+    assert found.highest == pytest.approx(found.value + 1)
+    assert "never shown" in str(found)
+
+
+@pytest.mark.parametrize(("exposure", "message"), [([1.0, -1.0], "negative"), ([1.0, 0.0], "with exposure 0")])
+def test_exposures_that_make_no_sense(exposure: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ranking_data(np.zeros((2, 1)), [0, 2], [1], impressions=[1], exposure=exposure)

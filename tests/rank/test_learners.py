@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from scipy.sparse import csr_array
 
 from clickharvest.errors import InputError
 from clickharvest.rank import BoostSettings, PropensitySVMRankCV, RankingData, ranking_data, train_ranker
-from clickharvest.rank.learners import click_labels, train_lightgbm, train_xgboost
+from clickharvest.rank.endings import LOSSES
+from clickharvest.rank.learners import click_labels
 
 QUICK = BoostSettings(rounds=8, leaves=4)
 
@@ -21,61 +23,81 @@ def simulated(seed: int = 0, lists: int = 60, size: int = 5) -> RankingData:
     x = random.normal(size=(lists * size, 3))
     starts = np.arange(lists + 1) * size
     clicked = (2 * x[:, 0] + random.gumbel(size=len(x))).reshape(lists, size).argmax(axis=1) + starts[:-1]
-    return ranking_data(x, starts, clicked, random.choice([1.0, 0.5, 0.1], lists))
+    return ranking_data(x, starts, clicked, random.choice([1.0, 0.5, 0.1], lists), exposure=np.ones(len(x)))
 
 
 def test_one_click_has_a_label_of_one_whatever_its_propensity() -> None:
     labels, clip = click_labels(ranking_data([[0.0], [1.0]], [0, 2], clicked=[1], propensity=[0.2]))
     assert labels.tolist() == pytest.approx([0.0, 1.0])
-    assert clip == 0.0
+    assert clip == 1.0
 
 
 def test_no_clicks_have_no_labels() -> None:
     assert click_labels(ranking_data([[0.0], [1.0]], [0, 2], clicked=[1], clicks=[0]))[0].tolist() == [0.0, 0.0]
 
 
-def test_the_clip_is_the_one_that_keeps_enough_clicks() -> None:
-    data = ranking_data(np.zeros((4, 1)), [0, 4], clicked=[0, 1, 2], propensity=[1.0, 0.5, 0.05], clicks=[7, 2, 1])
+def test_the_clip_vanishes_as_clicks_grow_in_number() -> None:
+    data = ranking_data(np.zeros((4, 1)), [0, 4], clicked=[0, 1, 2], propensity=[1.0, 0.5, 0.05], clicks=[7, 8, 1])
     labels, clip = click_labels(data)
-    assert clip == 0.5
-    assert labels == pytest.approx(np.array([7.0, 4.0, 2.0, 0.0]) * 10 / 13)
+    assert clip == 0.25
+    assert labels == pytest.approx(np.array([7.0, 16.0, 4.0, 0.0]) * 16 / 27)
+    assert click_labels(replace(data, clicks=100 * data.clicks))[1] == pytest.approx(0.025)
 
 
-@pytest.mark.parametrize("learner", ["lightgbm", "xgboost"])
-def test_boosters_learn_the_same_by_either_way_in(learner: str) -> None:
-    pytest.importorskip(learner, reason="the boost extra is not installed")
+@pytest.mark.parametrize(("learner", "loss"), [(learner, loss) for learner in LOSSES for loss in LOSSES[learner]])
+def test_every_learner_and_loss_learns_what_matters(learner: str, loss: str) -> None:
+    if learner in ("lightgbm", "xgboost"):
+        pytest.importorskip(learner, reason="the boost extra is not installed")
     data = simulated()
-    train: Any = {"lightgbm": train_lightgbm, "xgboost": train_xgboost}[learner]
-    ranker = train_ranker(data, learner, clip=0.3, settings=QUICK)
-    booster, clip = train(data, clip=0.3, settings=QUICK, names=ranker.features)
-    assert (ranker.settings, clip) == ({"clip": 0.3}, 0.3)
+    ranker = train_ranker(data, learner, loss=loss, settings=QUICK)
+    assert ranker.settings["loss"] == loss
     assert ranker.features == ("f1", "f2", "f3")
     scores = ranker.predict(data.features)
     assert np.corrcoef(scores, np.asarray(data.features.matrix)[:, 0])[0, 1] > 0.7
-    again = ranker.__class__(learner, ranker.features, {}, booster)
-    assert again.predict(data.features).tolist() == scores.tolist()
 
 
 @pytest.mark.parametrize("learner", ["lightgbm", "xgboost"])
 def test_boosters_stop_when_held_out_clicks_no_longer_gain(learner: str) -> None:
     """Features that mean nothing are of no use to lists held out: few of the 300 trees are grown."""
-    library = pytest.importorskip(learner, reason="the boost extra is not installed")
+    pytest.importorskip(learner, reason="the boost extra is not installed")
     random = np.random.default_rng(0)
     data = ranking_data(random.normal(size=(200, 2)), np.arange(41) * 5, np.arange(40) * 5 + random.integers(0, 5, 40))
-    train: Any = {"lightgbm": train_lightgbm, "xgboost": train_xgboost}[learner]
-    booster, _ = train(data)
+    booster = train_ranker(data, learner).model
     grown = booster.best_iteration if learner == "lightgbm" else booster.num_boosted_rounds()
     assert 0 < grown < 60
-    assert library is not None
 
 
 def test_lightgbm_gets_names_it_takes() -> None:
     pytest.importorskip("lightgbm", reason="the boost extra is not installed")
     data = simulated()
-    booster, _ = train_lightgbm(data, names=["a b", "c.d", "e-f_g"], settings=QUICK)
-    assert booster.feature_name() == ["a_b", "c.d", "e-f_g"]
-    booster, _ = train_lightgbm(data, names=["a b", "a,b", "c"], settings=QUICK)
-    assert booster.feature_name() == ["a_b_1", "a_b_2", "c_3"]
+    for given, taken in (
+        (["a b", "c.d", "e-f_g"], ["a_b", "c.d", "e-f_g"]),
+        (["a b", "a,b", "c"], ["a_b_1", "a_b_2", "c_3"]),
+    ):
+        assert train_ranker(data, "lightgbm", names=given, settings=QUICK).model.feature_name() == taken
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learner": "linear", "loss": "pairwise"}, "no loss 'pairwise' of linear: expected one of softmax, poisson"),
+        ({"learner": "lightgbm", "loss": "softmax", "clip": 0.1}, "softmax does not"),
+        ({"learner": "linear", "C": 1.0}, "goes with the learner svm"),
+        ({"learner": "forest"}, "no learner 'forest'"),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_ranker(simulated(), **options)
+
+
+def test_offsets_need_exposures() -> None:
+    data = replace(simulated(), exposure=None)
+    with pytest.raises(InputError, match="needs the exposure"):
+        train_ranker(data, "linear")
+    hidden = replace(data, exposure=np.zeros(data.features.shape[0]))
+    with pytest.raises(InputError, match="exposure 0"):
+        train_ranker(hidden, "linear")
 
 
 def test_the_svm_file_has_a_line_for_every_weight(tmp_path: Path) -> None:
@@ -83,7 +105,9 @@ def test_the_svm_file_has_a_line_for_every_weight(tmp_path: Path) -> None:
     ranker.save(tmp_path / "ranker.json")
     text = (tmp_path / "ranker.json").read_text(encoding="utf-8")
     written = json.loads(text)
-    assert written == {"what": "ranker", "learner": "svm", "C": 1.0, "clip": 0.1, "weights": written["weights"]}
+    assert written == {"what": "ranker", "learner": "svm", "loss": "hinge", "C": 1.0, "clip": 0.1} | {
+        "weights": written["weights"]
+    }
     assert list(written["weights"].values()) == ranker.model.tolist()
     assert sum('"prix €"' in line or '"b"' in line or '"c"' in line for line in text.splitlines()) == 3
 
@@ -124,7 +148,7 @@ def test_c_and_clip_are_chosen_where_they_are_not_given(monkeypatch: pytest.Monk
     assert {one.C for one in search.candidates_} == {0.1, 1.0, 10.0, 100.0}
     assert {one.clip for one in search.candidates_} == {0.01, 0.03, 0.1, 0.3}
     assert (search.folds, search.seed) == (3, 3)
-    assert ranker.settings == {"C": search.C_, "clip": search.clip_}
+    assert ranker.settings == {"loss": "hinge", "C": search.C_, "clip": search.clip_}
 
 
 def test_more_costs_are_tried_by_the_search_itself() -> None:

@@ -17,9 +17,12 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.rank.endings import LEARNERS
-from clickharvest.words import count
+from clickharvest.words import clean_text, count
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
     from clickharvest.rank.comparison import Comparison
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
 
 RANKER = "The ranker"
 BY_QUERY = ("ndcg@10", "map")
-TEST_CLIP = 0.01
-"""Least propensity of held-out clicks, whatever the ranker was trained with."""
+TEST_CLIP = 0.0
+"""Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
+VERDICT = "dcg@10"
+"""The metric that the verdict goes by."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +141,9 @@ def rank(
 ) -> None:
     """Train a ranker from clicks with propensities, and judge it on held-out queries.
 
-    Compares it by SNIPS with the logged order and with a ranker that takes clicks at face value, on the documents that
-    LOG showed for each query. Writes the ranker that was judged: svm as JSON with a weight for each feature, lightgbm
-    as .txt and xgboost as .json of their own.
+    Compares it by SNIPS with each ranker that LOG names (--ranker) as it was shown, and with a ranker that takes clicks
+    at face value, on the documents that LOG showed for each query. Writes the ranker that was judged: svm as JSON with
+    a weight for each feature, lightgbm as .txt and xgboost as .json of their own.
 
     Examples:
 
@@ -148,7 +153,8 @@ def rank(
     """
     import numpy as np
 
-    from clickharvest.rank.comparison import LOGGED, NAIVE, NEW, compare_rankers, split_lists, take_lists
+    from clickharvest.rank.comparison import NAIVE, NEW, best_shown, compare_rankers, split_lists, take_lists
+    from clickharvest.rank.data import at_face_value
     from clickharvest.rank.learners import train_ranker
     from clickharvest.rank.tables import read_clicks, read_grades
 
@@ -160,17 +166,22 @@ def rank(
     train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
     documents_held = np.repeat(held, np.diff(clicks.data.starts))
     rankers: dict[str, TrainedRanker] = {}
-    for name, part in ((NEW, train), (NAIVE, replace(train, propensity=np.ones_like(train.propensity)))):
+    for name, part in ((NEW, train), (NAIVE, at_face_value(train))):
         with show_progress(f"Training, {name}"):
             rankers[name] = train_ranker(
                 part, ranker.learner, names=clicks.features, C=cost, clip=clip, seed=ranker.seed, progress=show_progress
             )
-    scores = {name: one.predict(test.features) for name, one in rankers.items()}
-    scores[LOGGED] = clicks.logged[documents_held]
-    found = compare_rankers(test, scores, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
+    scores: dict[str, Array] = {name: one.predict(test.features) for name, one in rankers.items()}
+    arms = {f"{name}, as shown": shown.take(held, clicks.data.starts) for name, shown in clicks.arms.items()}
+    found = compare_rankers(test, {**scores, **arms}, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
+    (deciding,) = (row for row in found if row.metric == VERDICT)
+    best = best_shown(deciding, arms)
     judged = None
     if ranker.judgements is not None:
-        judged = _judge(scores, read_grades(clicks, ranker.judgements)[documents_held], test, ranker.seed)
+        served = np.all([shown.served for shown in arms.values()], axis=0)
+        order = {name: np.nan_to_num(shown.gains(np.reciprocal, test.starts)) for name, shown in arms.items()}
+        grades = read_grades(clicks, ranker.judgements)[documents_held]
+        judged = _judge({**scores, **order}, grades, test, served, ranker.seed)
     rankers[NEW].save(target)
     told = {
         "file": str(target),
@@ -181,12 +192,14 @@ def rank(
         "test": _size(test),
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
         "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
+        "best_shown": best,
+        "verdict": _verdict(best, deciding.differences[best]),
         "judged": judged,
     }
     if as_json:
         print(json.dumps(_finite(told), indent=2))
     else:
-        _print(told, found, judged, ranker.level)
+        _print(told, found, best, judged, ranker.level)
 
 
 def _open(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
@@ -200,8 +213,10 @@ def _open(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities |
     return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
 
 
-def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: int) -> dict[str, Any]:
-    """Return the metrics of every ranker on the held-out queries with a relevant document.
+def _judge(
+    scores: Mapping[str, Array], grades: Array, test: RankingData, served: NDArray[np.bool_], seed: int
+) -> dict[str, Any]:
+    """Return the metrics of every ranker on the held-out queries with a relevant document that all arms served.
 
     `relevant_rank` is what the clicks estimate under this name, the mean rank of a relevant document; the others are
     means over queries.
@@ -212,22 +227,39 @@ def _judge(scores: Mapping[str, Array], grades: Array, test: RankingData, seed: 
     from clickharvest.rank.metrics import ranking_metrics
 
     relevant = grades >= 1
-    some = np.add.reduceat(relevant, test.starts[:-1]) > 0
+    some = served & (np.add.reduceat(relevant, test.starts[:-1]) > 0)
     if not some.any():
         raise InputError("no held-out query has a judged document of grade 1 or more: judge more queries")
     found = {}
     for name, own in scores.items():
         by_query = ranking_metrics(own, grades, test.starts, BY_QUERY, seed=seed)
         means = {metric: float(values[some].mean()) for metric, values in by_query.items()}
-        found[name] = {"relevant_rank": float(ranks(own, test.starts, seed=seed)[relevant].mean()), **means}
+        counted = relevant & np.repeat(some, np.diff(test.starts))
+        found[name] = {"relevant_rank": float(ranks(own, test.starts, seed=seed)[counted].mean()), **means}
     return {"queries": int(some.sum()), "rankers": found}
 
 
-def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str, Any] | None, level: float) -> None:
+def _verdict(shown: str, gap: Estimate) -> str:
+    """Return one sentence: does the ranker beat the best that was shown, by the metric of `VERDICT`?"""
+    told = f"{VERDICT} {gap.value:+.3f}, from {gap.lower:+.3f} to {gap.upper:+.3f}"
+    if gap.lower > 0:
+        return f"The new ranker beats the best that was shown ({shown}) on held-out queries: {told}."
+    if gap.upper < 0:
+        return f"Keep the best that was shown ({shown}): the new ranker is worse on held-out queries, {told}."
+    return f"Keep the best that was shown ({shown}), or test both: held-out clicks cannot tell them apart, {told}."
+
+
+def _print(
+    told: Mapping[str, Any],
+    found: list[Comparison],
+    best: str,
+    judged: Mapping[str, Any] | None,
+    level: float,
+) -> None:
     from rich.table import Table
 
     from clickharvest.commands.terminal import screen
-    from clickharvest.rank.comparison import LOGGED, NAIVE, NEW
+    from clickharvest.rank.comparison import NAIVE, NEW
 
     console = screen()
     chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
@@ -239,15 +271,16 @@ def _print(told: Mapping[str, Any], found: list[Comparison], judged: Mapping[str
     console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in (NEW, f"minus {LOGGED}", f"minus {NAIVE}"):
+    for name in (NEW, "minus best shown", f"minus {NAIVE}"):
         table.add_column(name, justify="right")
     for row in found:
-        cells = (row.estimates[NEW], row.differences[LOGGED], row.differences[NAIVE])
+        cells = (row.estimates[NEW], row.differences[best], row.differences[NAIVE])
         table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
     console.print(table)
     console.print(
         "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
     )
+    console.print(f"\n{clean_text(told['verdict'])}")
     if judged is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(count(judged["queries"], "judged query", "judged queries"))

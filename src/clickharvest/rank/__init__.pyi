@@ -1,9 +1,12 @@
 from . import boosting as boosting
+from .choosing import Choice as Choice
+from .choosing import choose_ranker as choose_ranker
 from .comparison import Comparison as Comparison
 from .comparison import compare_rankers as compare_rankers
 from .comparison import split_lists as split_lists
 from .comparison import take_lists as take_lists
 from .data import RankingData as RankingData
+from .data import at_face_value as at_face_value
 from .data import ranking_data as ranking_data
 from .estimates import Estimate as Estimate
 from .estimates import off_policy as off_policy
@@ -13,6 +16,12 @@ from .learners import BoostSettings as BoostSettings
 from .learners import TrainedRanker as TrainedRanker
 from .learners import train_ranker as train_ranker
 from .metrics import ranking_metrics as ranking_metrics
+from .offsets import OffsetObjective as OffsetObjective
+from .offsets import PoissonObjective as PoissonObjective
+from .offsets import SoftmaxObjective as SoftmaxObjective
+from .offsets import fit_offset as fit_offset
+from .offsets import log_offset as log_offset
+from .shown import ShownRanking as ShownRanking
 from .svm.crossvalidation import PropensitySVMRankCV as PropensitySVMRankCV
 from .svm.crossvalidation import RankCandidate as RankCandidate
 from .svm.svm_rank import PropensitySVMRank as PropensitySVMRank

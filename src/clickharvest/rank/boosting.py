@@ -65,7 +65,7 @@ class ClickObjective(ABC):
 
     def __call__(self, scores: Any, data: TrainingData) -> tuple[Array, Array]:
         """Return first and second derivatives, as `lgb.train` and `xgb.train` ask for them."""
-        return self.gradients(scores, *_read(data))
+        return self.gradients(scores, *read_labels(data))
 
     def ranker(self, labels: Any, scores: Any, weights: Any, sizes: Any) -> tuple[Array, Array]:
         """Return the same as `lgb.LGBMRanker(objective=PairwiseObjective().ranker, metric="None")` asks for it."""
@@ -76,7 +76,7 @@ class ClickObjective(ABC):
 
         Less is better. LightGBM is told so; XGBoost takes it for granted.
         """
-        labels, starts = _read(data)
+        labels, starts = read_labels(data)
         value = self.loss(scores, labels, starts) / max(float(labels.sum()), np.finfo(np.float64).tiny)
         return (self.name, value) if hasattr(data, "num_row") else (self.name, value, False)
 
@@ -255,7 +255,8 @@ def _blocks(y: Array, starts: Index) -> Iterator[Block]:
             yield Block(docs, row, column, np.flatnonzero(np.diff(row, prepend=-1)))
 
 
-def _read(data: TrainingData) -> tuple[Array, Index]:
+def read_labels(data: TrainingData) -> tuple[Array, Index]:
+    """Return the labels and the bounds of the lists of a data set of either library."""
     return _labels_and_starts(data.get_label(), data.get_weight(), data.get_group())
 
 

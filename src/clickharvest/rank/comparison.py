@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from clickharvest.errors import InputError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
+from clickharvest.rank.shown import ShownRanking
 
 METRICS = ("relevant_rank", "dcg@10", "precision@5")
-NEW, NAIVE, LOGGED = "new ranker", "naive clicks", "logged order"
+NEW, NAIVE = "new ranker", "naive clicks"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Comparison:
 
 def compare_rankers(
     data: RankingData,
-    scores: Mapping[str, Array],
+    scores: Mapping[str, Array | ShownRanking],
     *,
     metrics: tuple[str, ...] = METRICS,
     clip: float = 0.0,
@@ -46,7 +47,8 @@ def compare_rankers(
 
     Args:
         data: held-out lists and clicks with propensities.
-        scores: scores of all documents by the name of the ranker, [n_docs] each; the first is the new one.
+        scores: scores of all documents by the name of the ranker, [n_docs] each, or rankings as they were shown; the
+            first is the new one.
         metrics: as in `off_policy`.
         clip: least propensity.
         level: coverage of the intervals.
@@ -71,6 +73,12 @@ def compare_rankers(
         }
         found.append(Comparison(metric, estimates, gaps))
     return found
+
+
+def best_shown(found: Comparison, names: Iterable[str]) -> str:
+    """Return the name of the best of some rankers by the estimates of a comparison."""
+    sign = 1 if found.metric == "relevant_rank" else -1
+    return min(names, key=lambda name: sign * found.estimates[name].value)
 
 
 def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
@@ -113,4 +121,5 @@ def take_lists(data: RankingData, lists: NDArray[np.bool_]) -> RankingData:
         clicks=data.clicks[records],
         query=np.unique(data.query[lists], return_inverse=True)[1].astype(np.int64),
         impressions=None if data.impressions is None else data.impressions[lists],
+        exposure=None if data.exposure is None else data.exposure[documents],
     )

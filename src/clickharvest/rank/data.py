@@ -2,11 +2,19 @@
 
 A *list* holds the documents that compete for one query, all that could have been shown. Clicks of the same query
 may share one list, however often its page was shown, or every impression may bring its own.
+
+A document that one ranker of several showed was absent from the pages of the others, which says nothing against it. So
+where lists are shared, the propensity of a document's clicks is *policy-aware*: with E_d = Σ p_k(x) over the pages that
+showed document d, and n all pages of the query,
+
+    ρ_d = E_d / n      clicks / ρ_d = n · clicks / E_d
+
+`ranking_data_from_log` and `read_clicks` make it so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +33,11 @@ class RankingData:
         features: document features, those of one list together, [n_docs, F].
         starts: where each list starts, and the end of the last, [n_lists + 1].
         clicked: rows of clicked documents, one per record; a row may have several records, [m].
-        propensity: propensity of each record's clicks, relative to the anchor position, [m].
+        propensity: propensity of each record's clicks, relative to the anchor position: ρ where lists are shared, [m].
         clicks: number of clicks of each record, [m].
         query: number of the query of each list; lists of one query are dependent, [n_lists].
         impressions: how often each list's query was shown, [n_lists], or None where nobody knows.
+        exposure: E of every document, 0 where it was never shown, [n_docs], or None where nobody knows.
 
     Example:
         >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 1], propensity=[1.0, 0.25])
@@ -45,6 +54,7 @@ class RankingData:
     clicks: Array
     query: Index
     impressions: Array | None = None
+    exposure: Array | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -65,6 +75,11 @@ class RankingData:
         """The list of each record, [m]."""
         return np.asarray(np.searchsorted(self.starts, self.clicked, side="right") - 1, np.int64)
 
+    @property
+    def clicks_by_document(self) -> Array:
+        """Clicks of every document, [n_docs]."""
+        return np.asarray(np.bincount(self.clicked, self.clicks, self.features.shape[0]), np.float64)
+
     def weights(self, clip: float = 0.0) -> Array:
         """Return clicks / max(propensity, clip) of each record, [m]."""
         return self.clicks / np.maximum(self.propensity, clip)
@@ -79,6 +94,7 @@ def ranking_data(
     clicks: ArrayLike | None = None,
     query: ArrayLike | None = None,
     impressions: ArrayLike | None = None,
+    exposure: ArrayLike | None = None,
 ) -> RankingData:
     """Make ranking data from arrays, checked.
 
@@ -90,6 +106,7 @@ def ranking_data(
         clicks: number of clicks of each record, 1 by default, [m].
         query: the query of each list, in any type; by default every list is a query of its own, [n_lists].
         impressions: how often each list's query was shown, [n_lists]; only `off_policy` with IPS needs it.
+        exposure: E of every document, 0 where it was never shown, [n_docs]; learners with an offset need it.
 
     Raises:
         InputError: sizes do not fit, rows are out of range, or propensities are not positive numbers.
@@ -117,7 +134,24 @@ def ranking_data(
         shown = _numbers(impressions, len(bounds) - 1, "impressions", "lists")
         if np.any(shown < 0):
             raise InputError(f"impressions must not be negative: found {shown.min():g}")
-    return RankingData(x, bounds, rows, p, counts, np.unique(names, return_inverse=True)[1].astype(np.int64), shown)
+    numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
+    return RankingData(x, bounds, rows, p, counts, numbers, shown, _exposures(exposure, x.shape[0], rows, counts))
+
+
+def at_face_value(data: RankingData) -> RankingData:
+    """Return the data with every click counted once, whatever it was worth: what naive learners learn from."""
+    return replace(data, propensity=np.ones_like(data.propensity))
+
+
+def _exposures(exposure: ArrayLike | None, n_docs: int, clicked: Index, clicks: Array) -> Array | None:
+    if exposure is None:
+        return None
+    array = _numbers(exposure, n_docs, "exposure", "documents")
+    if np.any(array < 0):
+        raise InputError(f"exposure must not be negative: found {array.min():g}")
+    if hidden := int(np.count_nonzero((array[clicked] == 0) & (clicks > 0))):
+        raise InputError(f"{count(hidden, 'record')} of clicks on documents with exposure 0: they were shown")
+    return array
 
 
 def _whole(values: ArrayLike, name: str) -> Index:

@@ -8,10 +8,16 @@ An additive metric gives every relevant document λ of its rank r, and sums over
 | `dcg@k` | 1 / log₂(1 + r) if r ≤ k, else 0; `dcg` has no cut |
 | `precision@k` | 1/k if r ≤ k, else 0 |
 
-With click i on a document that the new ranker puts at rank r_i, and p_i the propensity of where it was clicked,
+With click i on a document that the new ranker puts at rank r_i, and ρ_i the propensity of its clicks, which counts the
+pages that did not show the document as well (see `data`),
 
-    IPS   = Σ_i λ(r_i)/p_i / N       N impressions: the metric of an average impression
-    SNIPS = Σ_i λ(r_i)/p_i / Σ_i 1/p_i      the λ of an average relevant document
+    IPS   = Σ_i λ(r_i)/ρ_i / N       N impressions: the metric of an average impression
+    SNIPS = Σ_i λ(r_i)/ρ_i / Σ_i 1/ρ_i      the λ of an average relevant document
+    DR    = Σ_d λ(r_d) (n r̂_d + (C_d − E_d r̂_d) / max(ρ_d, clip)) / N      a regression, corrected by the clicks
+
+Dividing by the propensity of the position alone would call a document that one page in ten showed nine tenths worse
+than it is. Documents that were never shown have no estimate: `unseen` and `highest` of an `Estimate` tell what they
+could change.
 
 So the SNIPS estimate of `relevant_rank` is the mean rank of a relevant document. Its IPS estimate is the sum of the
 ranks of an impression's relevant documents, which the paper, and `ranking_metrics`, call AvgRank.
@@ -36,9 +42,10 @@ from scipy.special import stdtrit
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Index
+from clickharvest.rank.shown import ShownRanking
 from clickharvest.words import count
 
-Estimator = Literal["ips", "snips"]
+Estimator = Literal["ips", "snips", "dr"]
 METRICS = "relevant_rank, dcg, dcg@k or precision@k"
 
 
@@ -48,7 +55,7 @@ class Estimate:
 
     Attributes:
         metric: the metric's name.
-        estimator: `"ips"` or `"snips"`.
+        estimator: `"ips"`, `"snips"` or `"dr"`.
         value: the estimate; with a baseline, the difference to it.
         std_error: its standard error, clustered by query.
         lower: lower end of the interval.
@@ -56,6 +63,10 @@ class Estimate:
         level: how often such intervals cover the truth.
         effective_clicks: (Σw)² / Σw² over the clicks: as many clicks of equal weight would tell as much.
         queries: number of queries it rests on.
+        unseen: share of Σ λ(rank), over the documents of the lists, of those that were never shown and that clicks can
+            tell nothing about; of the new ranker where there is a baseline, 0 where the data do not tell.
+        highest: what an IPS estimate would be if every one of them were clicked whenever seen at the anchor; the
+            estimate itself is what it would be if none ever were. None with SNIPS or a baseline.
     """
 
     metric: str
@@ -67,21 +78,25 @@ class Estimate:
     level: float
     effective_clicks: float
     queries: int
+    unseen: float = 0.0
+    highest: float | None = None
 
     def __str__(self) -> str:
         interval = f"{self.level:.0%} interval {self.lower:.4g} to {self.upper:.4g}"
         rests = f"{count(self.effective_clicks, 'effective click')}, {count(self.queries, 'query', 'queries')}"
-        return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests})"
+        never = f"; {self.unseen:.1%} of it rests with documents never shown" if self.unseen else ""
+        return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests}{never})"
 
 
 def off_policy(
     data: RankingData,
-    scores: ArrayLike,
+    scores: ArrayLike | ShownRanking,
     metric: str = "relevant_rank",
     *,
     estimator: Estimator = "snips",
     clip: float = 0.0,
-    baseline: ArrayLike | None = None,
+    baseline: ArrayLike | ShownRanking | None = None,
+    relevance: ArrayLike | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> Estimate:
@@ -89,11 +104,14 @@ def off_policy(
 
     Args:
         data: lists and clicks with propensities.
-        scores: the ranker's score of every document, higher ranks first, [n_docs].
+        scores: the ranker's score of every document, higher ranks first, [n_docs]; or a ranking as it was shown, which
+            leaves out the queries that it was never shown for.
         metric: `relevant_rank`, `dcg`, `dcg@k` or `precision@k`.
-        estimator: `"ips"` (needs impressions) or `"snips"`.
+        estimator: `"ips"` (needs impressions), `"snips"`, or `"dr"` (needs impressions, exposure and `relevance`).
         clip: least propensity; smaller ones count as this.
-        baseline: scores of another ranker; the estimate is then of the difference, with its own (paired) interval.
+        baseline: another ranker; the estimate is then of the difference, with its own (paired) interval.
+        relevance: r̂ of every document for the doubly robust estimate, in clicks per display at the anchor, such as a
+            regression of C / E on the features, learned from other queries, [n_docs].
         level: coverage of the interval.
         seed: seed of how documents with equal scores are ordered.
 
@@ -112,29 +130,72 @@ def off_policy(
     gain = metric_of_rank(metric)
     if clip < 0 or not 0 < level < 1:
         raise InputError(f"clip={clip}, level={level}: expected a clip of 0 or more, a level between 0 and 1")
-    gains = gain(ranks(scores, data.starts, seed=seed)[data.clicked])
+    gains = _gains(scores, gain, data.starts, seed)
+    unseen = _unseen(data, gains)
     if baseline is not None:
-        gains = gains - gain(ranks(baseline, data.starts, seed=seed)[data.clicked])
-    weights = data.weights(clip)
+        gains = gains - _gains(baseline, gain, data.starts, seed)
+    of_list = np.repeat(np.arange(len(data)), np.diff(data.starts))
+    ranked = ~np.isnan(gains)
+    lists = np.bincount(of_list, ~ranked, len(data)) == 0
+    weights = np.where(lists[data.clicked_list], data.weights(clip), 0.0)
     if not weights.any():
         raise NotIdentifiedError("there is no click to estimate from: evaluate on a log with clicks")
+    worth = np.bincount(data.clicked, weights, len(gains)).astype(np.float64)
+    if estimator == "dr":
+        worth = np.where(ranked, _doubly_robust(data, relevance, clip), 0.0)
     n_queries = int(data.query.max()) + 1
-    query = data.query[data.clicked_list]
-    numerator = _sums(query, weights * gains, n_queries)
+    numerator = _sums(data.query[of_list], worth * np.where(ranked, gains, 0.0), n_queries)
     if estimator == "snips":
-        denominator = _sums(query, weights, n_queries)
-    elif estimator == "ips":
+        denominator = _sums(data.query[of_list], worth, n_queries)
+    elif estimator in ("ips", "dr"):
         if data.impressions is None:
             raise InputError("IPS needs the impressions of each list: give them to the ranking data, or use SNIPS")
-        denominator = _sums(data.query, data.impressions, n_queries)
+        denominator = _sums(data.query, np.where(lists, data.impressions, 0.0), n_queries)
         if not denominator.any():
             raise InputError("the lists have no impressions: IPS divides by their number; count them, or use SNIPS")
     else:
-        raise InputError(f"no estimator {estimator!r}: expected ips or snips")
+        raise InputError(f"no estimator {estimator!r}: expected ips, snips or dr")
     value, error, used = clustered_ratio(numerator, denominator)
     reach = error * float(stdtrit(max(used - 1, 1), (1 + level) / 2))
     effective = weights.sum() ** 2 / (weights**2 / np.maximum(data.clicks, 1e-300)).sum()
-    return Estimate(metric, estimator, value, error, value - reach, value + reach, level, float(effective), used)
+    highest = None
+    if estimator == "ips" and baseline is None and data.exposure is not None and data.impressions is not None:
+        liked = np.where((data.exposure == 0) & ranked, gains, 0.0) * data.impressions[of_list]
+        highest = value + float(liked.sum() / denominator.sum())
+    return Estimate(
+        metric, estimator, value, error, value - reach, value + reach, level, float(effective), used, unseen, highest
+    )
+
+
+def _doubly_robust(data: RankingData, relevance: ArrayLike | None, clip: float) -> Array:
+    """Return n r̂ + (C − E r̂) / max(ρ, clip) of every document; n r̂ where it was never shown, [n_docs]."""
+    if data.exposure is None or data.impressions is None or relevance is None:
+        raise InputError(
+            "a doubly robust estimate needs relevance= of every document, and data with impressions and exposure"
+        )
+    r = np.asarray(relevance, np.float64)
+    if r.shape != data.exposure.shape or not np.isfinite(r).all():
+        raise InputError(f"relevance has shape {r.shape}: expected a finite number for each of {len(data.exposure):,}")
+    n = np.repeat(data.impressions, np.diff(data.starts))
+    surprise = data.clicks_by_document - data.exposure * r
+    rate = np.maximum(np.divide(data.exposure, n, out=np.zeros_like(r), where=n > 0), clip)
+    return n * r + np.divide(surprise, rate, out=np.zeros_like(r), where=data.exposure > 0)
+
+
+def _gains(ranker: ArrayLike | ShownRanking, gain: Callable[[Array], Array], starts: Index, seed: int) -> Array:
+    """Return λ of the rank of every document, NaN in lists that the ranker was never shown for, [n_docs]."""
+    if isinstance(ranker, ShownRanking):
+        return ranker.gains(gain, starts)
+    return gain(ranks(ranker, starts, seed=seed))
+
+
+def _unseen(data: RankingData, gains: Array) -> float:
+    """Return the share of the gains that goes to documents never shown, each list as often as it was shown."""
+    if data.exposure is None or data.impressions is None:
+        return 0.0
+    worth = np.nan_to_num(gains) * np.repeat(data.impressions, np.diff(data.starts))
+    total = float(worth.sum())
+    return float(worth[data.exposure == 0].sum()) / total if total else 0.0
 
 
 def metric_of_rank(metric: str) -> Callable[[Array], Array]:

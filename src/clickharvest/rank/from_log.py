@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.features import Index
-from clickharvest.words import first_line
+from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +27,14 @@ def ranking_data_from_log(
     click: str = "click",
     propensity: str = "propensity",
     position: str | None = None,
+    page: str | None = None,
     impressions: str | None = None,
     features: Sequence[str] | None = None,
 ) -> tuple[RankingData, pa.Table]:
     """Make ranking data from a log with propensities, as `clickharvest weigh` writes it, and a table of documents.
 
-    A query's list is all its documents in the table of documents. Tables are Arrow tables, data frames, mappings of
+    A query's list is all its documents in the table of documents. The propensity of a document's clicks is ρ, which
+    counts the pages of its query that did not show it, see `data`. Tables are Arrow tables, data frames, mappings of
     columns, or paths of Parquet files.
 
     Args:
@@ -42,7 +44,9 @@ def ranking_data_from_log(
         doc: column of documents, in both tables.
         click: column of clicks, 0/1 or counts.
         propensity: column of propensities.
-        position: column of positions; with it, a query was shown as often as its most shown position.
+        position: column of positions; with it, and without pages, a query was shown as often as its most shown
+            position; with neither, as often as its most shown document.
+        page: column of pages; with it, a query was shown as often as it has pages.
         impressions: column of impressions, where rows of the log are counts; one each by default.
         features: columns of the features; by default all further columns of the documents.
 
@@ -57,44 +61,94 @@ def ranking_data_from_log(
         >>> data, keys = ranking_data_from_log(log, {"query": ["q", "q"], "doc": ["b", "a"], "x": [0.7, 0.2]})
         >>> print(data)
         RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click
-        >>> keys["doc"].to_pylist(), data.clicked.tolist(), data.propensity.tolist()
-        (['a', 'b'], [1], [0.5])
+        >>> keys["doc"].to_pylist(), data.clicked.tolist(), data.propensity.tolist(), data.exposure.tolist()
+        (['a', 'b'], [1], [0.5], [1.0, 0.5])
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    roles = [name for name in (query, doc, click, propensity, position, impressions) if name is not None]
+    roles = [name for name in (query, doc, click, propensity, position, page, impressions) if name is not None]
     log = _table(weighted, "the log", roles)
     docs = _table(documents, "the table of documents", [query, doc, *(features or ())])
-    docs = docs.sort_by([(query, "ascending"), (doc, "ascending")])
-    _refuse_nulls(docs, (query, doc), "the table of documents")
-    names = list(features) if features else [name for name in docs.column_names if name not in (query, doc)]
+    _refuse_nulls(log, (query, doc, propensity), "the log")
+    clicks = log[click].cast(pa.int64()) if pa.types.is_boolean(log[click].type) else log[click]
+    shown = pa.array(np.ones(log.num_rows, np.int64)) if impressions is None else log[impressions]
+    rows = pa.table(
+        {
+            "query": log[query],
+            "doc": log[doc],
+            "clicks": clicks,
+            "exposure": pc.multiply(log[propensity].cast(pa.float64()), shown.cast(pa.float64())),
+            "n": shown,
+            "place": log[position] if position is not None else log[doc],
+        }
+        | ({} if page is None else {"page": log[page]})
+    )
+    counts = rows.group_by(["query", "doc"]).aggregate([("clicks", "sum"), ("exposure", "sum")])
+    if page is None:
+        places = rows.group_by(["query", "place"]).aggregate([("n", "sum")])
+        pages = places.group_by("query").aggregate([("n_sum", "max")])
+    else:
+        pages = rows.group_by("query").aggregate([("page", "count_distinct")])
+    return ranking_data_from_counts(
+        counts.rename_columns(["query", "doc", "clicks", "exposure"]),
+        pages.rename_columns(["query", "pages"]),
+        docs.rename_columns([{query: "query", doc: "doc"}.get(name, name) for name in docs.column_names]),
+        features=features,
+    )
+
+
+def ranking_data_from_counts(
+    counts: pa.Table, pages: pa.Table, docs: pa.Table, *, features: Sequence[str] | None = None
+) -> tuple[RankingData, pa.Table]:
+    """Make ranking data from what a log counted.
+
+    Args:
+        counts: `query`, `doc`, their clicks C and exposure E; documents without a click too.
+        pages: `query`, and how many `pages` it had, n.
+        docs: `query`, `doc`, and their features.
+        features: columns of the features; by default all further columns of `docs`.
+
+    Returns:
+        The data, propensities being ρ = E / n, and a table of query and document in the order of its rows.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    docs = docs.sort_by([("query", "ascending"), ("doc", "ascending")])
+    _refuse_nulls(docs, ("query", "doc"), "the table of documents")
+    names = list(features) if features else [name for name in docs.column_names if name not in ("query", "doc")]
     if not names:
-        raise InputError(f"the table of documents has no column other than {query} and {doc}: add features")
-    keys = docs.select([query, doc])
-    if keys.group_by([query, doc]).aggregate([]).num_rows < keys.num_rows:
-        raise InputError(f"the table of documents holds some {query} and {doc} twice: expected one row for each")
-    starts = _starts(keys[query])
-    counts = log[click].cast(pa.int64()) if pa.types.is_boolean(log[click].type) else log[click]
-    log = log.set_column(log.column_names.index(click), click, counts)
-    clicked = log.filter(pc.greater(log[click], 0))
-    _refuse_nulls(clicked, (query, doc, propensity), "the log")
-    records = clicked.group_by([query, doc, propensity]).aggregate([(click, "sum")])
+        raise InputError("the table of documents has no column other than query and document: add features")
+    keys = docs.select(["query", "doc"])
+    if keys.group_by(["query", "doc"]).aggregate([]).num_rows < keys.num_rows:
+        raise InputError("the table of documents holds some query and document twice: expected one row for each")
+    starts = _starts(keys["query"])
     numbered = keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
-    records = _joined(records, numbered, [query, doc]).sort_by([("row_of_document", "ascending")])
-    rows = records["row_of_document"]
-    if rows.null_count:
+    found = _joined(counts, numbered, ["query", "doc"])
+    unknown = found.filter(pc.and_(pc.is_null(found["row_of_document"]), pc.greater(found["clicks"], 0)))
+    if unknown.num_rows:
         raise InputError(
-            f"{rows.null_count:,} clicked documents are not in the table of documents: add them, or drop their clicks"
+            f"{count(unknown.num_rows, 'clicked document is', 'clicked documents are')} not in the table of documents: "
+            "add them, or drop their clicks"
         )
-    shown = None if position is None else _shown(log, keys.take(starts[:-1]), query, position, impressions)
+    found = found.filter(pc.is_valid(found["row_of_document"])).sort_by("row_of_document")
+    row, clicks, exposed = (np.asarray(found[name]) for name in ("row_of_document", "clicks", "exposure"))
+    exposure = np.zeros(keys.num_rows)
+    exposure[row] = exposed
+    lists = pa.table({"query": keys["query"].take(pa.array(starts[:-1])), "list": np.arange(len(starts) - 1)})
+    shown = _joined(lists, pages, ["query"]).sort_by("list")["pages"].fill_null(0).to_numpy().astype(np.float64)
+    clicked = clicks > 0
+    rows = row[clicked]
+    per_page = exposure[rows] / shown[np.searchsorted(starts, rows, side="right") - 1]
     data = ranking_data(
         np.stack([_feature(docs, name) for name in names], axis=1),
         starts,
-        rows.to_numpy(),
-        records[propensity].to_numpy(),
-        clicks=records[f"{click}_sum"].to_numpy(),
+        rows,
+        per_page,
+        clicks=clicks[clicked],
         impressions=shown,
+        exposure=exposure,
     )
     return data, keys
 
@@ -143,19 +197,6 @@ def _joined(left: pa.Table, right: pa.Table, on: Sequence[str]) -> pa.Table:
         raise InputError(
             f"{', '.join(on)} cannot be compared: {kinds[0]} in one table, {kinds[1]} in the other; use the same types"
         ) from error
-
-
-def _shown(log: pa.Table, firsts: pa.Table, query: str, position: str, impressions: str | None) -> NDArray[np.float64]:
-    """Return how often each query was shown: at its most shown position."""
-    import pyarrow as pa
-
-    counts = pa.array(np.ones(log.num_rows, np.int64)) if impressions is None else log[impressions]
-    places = pa.table({"query": log[query], "position": log[position], "n": counts})
-    pages = places.group_by(["query", "position"]).aggregate([("n", "sum")])
-    pages = pages.group_by("query").aggregate([("n_sum", "max")])
-    lists = pa.table({"query": firsts[query], "list": np.arange(firsts.num_rows)})
-    joined = _joined(lists, pages, ["query"]).sort_by([("list", "ascending")])
-    return np.asarray(joined["n_sum_max"].fill_null(0).to_numpy(), np.float64)
 
 
 def _feature(docs: pa.Table, name: str) -> NDArray[np.float64]:

@@ -1,10 +1,14 @@
 """Rankers by name: trained from the same clicks, asked for scores the same way, written to files.
 
-| learner | what it is | its file |
-|---|---|---|
-| `svm` | `PropensitySVMRank`, C and clip by cross-validation | JSON: a weight for every feature |
-| `lightgbm` | LightGBM with `PairwiseObjective` | LightGBM's own text |
-| `xgboost` | XGBoost with `PairwiseObjective` | XGBoost's own JSON |
+| learner | what it is | losses | its file |
+|---|---|---|---|
+| `linear` | weights by our own solver | softmax, poisson | JSON: a weight for every feature |
+| `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge | JSON: a weight for every feature |
+| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson | LightGBM's own text |
+| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson | XGBoost's own JSON |
+
+Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
+offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
 """
 
 from __future__ import annotations
@@ -22,16 +26,20 @@ from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.files import atomic_path
 from clickharvest.progress import Progress, Update, silent
-from clickharvest.rank.boosting import PairwiseObjective
+from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
 from clickharvest.rank.data import RankingData
-from clickharvest.rank.endings import LEARNERS
+from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.rank.features import Array, Features
+from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, fit_offset, log_offset
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
-from clickharvest.weights import choose_clip
 
+OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
+WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
 COSTS = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 3
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Penalties of a linear ranker that held-out clicks choose from."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,8 @@ class TrainedRanker:
     Attributes:
         learner: one of `LEARNERS`.
         features: names of the features, in the order of columns.
-        settings: what was given or chosen: C, clip.
-        model: weights [F] of `svm`, the library's own booster otherwise.
+        settings: what was given or chosen: loss, C, clip, penalty, rounds.
+        model: weights [F] of `linear` and `svm`, the library's own booster otherwise.
     """
 
     learner: str
@@ -76,7 +84,7 @@ class TrainedRanker:
         x = features if isinstance(features, Features) else Features.of(features)
         if x.shape[1] != len(self.features):
             raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {len(self.features):,}")
-        if self.learner == "svm":
+        if self.learner in ("linear", "svm"):
             return x.times(self.model)
         if self.learner == "xgboost":
             xgboost = require("xgboost", "boost", "the learner xgboost")
@@ -100,6 +108,7 @@ def train_ranker(
     data: RankingData,
     learner: str = "svm",
     *,
+    loss: str | None = None,
     names: Sequence[str] | None = None,
     C: float | None = None,
     clip: float | None = None,
@@ -112,11 +121,12 @@ def train_ranker(
     Args:
         data: lists and clicks.
         learner: one of `LEARNERS`. `svm` scales dense features by their standard deviation first; its weights are those
-            of the features as they came.
+            of the features as they came; so does `linear`.
+        loss: one of `LOSSES` of the learner; its first by default.
         names: names of the features; `f1`, `f2` … by default.
         C: cost of errors of `svm`; chosen by cross-validation if None.
-        clip: least propensity. If None, `svm` chooses it by cross-validation, the others take the least that keeps the
-            effective sample size at half of the clicks (`choose_clip`).
+        clip: least propensity of losses that divide by it. If None, `svm` chooses it by cross-validation, the others
+            take 1 / √clicks, see `vanishing_clip`.
         settings: how trees are grown.
         seed: seed of folds and of libraries.
         progress: shows what is being done, see `clickharvest.progress`; nothing by default.
@@ -130,109 +140,147 @@ def train_ranker(
         >>> data = ranking_data([[1.0, 0.0], [0.0, 1.0]], [0, 2], clicked=[0, 0, 1], propensity=[0.5, 1.0, 1.0])
         >>> ranker = train_ranker(data, names=["price", "stars"], C=0.3, clip=0.1)
         >>> ranker.predict([[1.0, 0.0], [0.0, 1.0]]).round(3).tolist(), ranker.settings
-        ([0.5, -0.5], {'C': 0.3, 'clip': 0.1})
+        ([0.5, -0.5], {'loss': 'hinge', 'C': 0.3, 'clip': 0.1})
     """
     if learner not in LEARNERS:
         raise InputError(f"no learner {learner!r}: expected one of {', '.join(LEARNERS)}")
+    loss = LOSSES[learner][0] if loss is None else loss
+    if loss not in LOSSES[learner]:
+        raise InputError(f"no loss {loss!r} of {learner}: expected one of {', '.join(LOSSES[learner])}")
+    if C is not None and learner != "svm":
+        raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
     columns = tuple(names) if names is not None else tuple(f"f{j}" for j in range(1, data.features.shape[1] + 1))
-    if learner == "svm":
+    told: dict[str, Any] = {"loss": loss}
+    if learner in ("linear", "svm"):
         scaled, scale = _scaled(data.features)
+        whole = replace(data, features=scaled)
+        if learner == "linear":
+            weights, penalty = _fit_linear(whole, OFFSETS[loss], seed)
+            return TrainedRanker(learner, columns, told | {"penalty": penalty}, weights / scale)
         costs, clips = COSTS if C is None else (C,), CLIPS if clip is None else (clip,)
         search = PropensitySVMRankCV(costs=costs, clips=clips, folds=FOLDS, seed=seed, progress=progress)
-        search.fit(replace(data, features=scaled))
-        return TrainedRanker(learner, columns, {"C": search.C_, "clip": search.clip_}, search.coef_ / scale)
-    if C is not None:
-        raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
+        search.fit(whole)
+        return TrainedRanker(learner, columns, told | {"C": search.C_, "clip": search.clip_}, search.coef_ / scale)
     grow = settings or BoostSettings(seed=seed)
-    train = train_lightgbm if learner == "lightgbm" else train_xgboost
-    model, used = train(data, names=columns, clip=clip, settings=grow, progress=progress)
-    return TrainedRanker(learner, columns, {"clip": used}, model)
+    target = _Target.of(data, loss, clip)
+    train = _grow_lightgbm if learner == "lightgbm" else _grow_xgboost
+    return TrainedRanker(learner, columns, told | target.told, train(data, target, columns, grow, progress))
 
 
-def train_lightgbm(
-    data: RankingData,
-    *,
-    names: Sequence[str] | None = None,
-    clip: float | None = None,
-    settings: BoostSettings | None = None,
-    progress: Progress = silent,
-) -> tuple[Any, float]:
-    """Grow trees with LightGBM on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
+def _fit_linear(data: RankingData, objective: OffsetObjective, seed: int) -> tuple[Array, float]:
+    """Return the weights, and the penalty that explains the clicks of held-out queries best."""
+    held = split_lists(data, 1 / FOLDS, seed=seed)
+    train, test = take_lists(data, ~held), take_lists(data, held)
+    offset = log_offset(test)
+
+    def held_out(penalty: float) -> float:
+        weights, constant = fit_offset(train, objective, penalty=penalty)
+        return objective.loss(test.features.times(weights) + constant + offset, test.clicks_by_document, test.starts)
+
+    penalty = min(PENALTIES, key=held_out)
+    return fit_offset(data, objective, penalty=penalty)[0], penalty
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """What trees are grown for.
+
+    Attributes:
+        objective: what libraries call.
+        labels: of every document, [n_docs].
+        offset: scores to start from, [n_docs], None for 0.
+        told: what was chosen.
+    """
+
+    objective: ClickObjective | OffsetObjective
+    labels: Array
+    offset: Array | None
+    told: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: RankingData, loss: str, clip: float | None) -> _Target:
+        if loss in OFFSETS:
+            if clip is not None:
+                raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
+            return cls(OFFSETS[loss], data.clicks_by_document, log_offset(data), {})
+        labels, used = click_labels(data, clip)
+        return cls(WEIGHTED[loss], labels, None, {"clip": used})
+
+    def sides(self, data: RankingData, settings: BoostSettings) -> list[tuple[RankingData, Array, Array | None]]:
+        """Return the lists to learn from and those held out to stop early, each with their labels and offsets."""
+        held = split_lists(data, settings.held_out, seed=settings.seed)
+        documents = np.repeat(held, np.diff(data.starts))
+        return [
+            (take_lists(data, which), self.labels[rows], None if self.offset is None else self.offset[rows])
+            for which, rows in ((~held, ~documents), (held, documents))
+        ]
+
+
+def _grow_lightgbm(
+    data: RankingData, target: _Target, names: Sequence[str], settings: BoostSettings, progress: Progress
+) -> Any:
     lightgbm = require("lightgbm", "boost", "the learner lightgbm")
-    grow = settings or BoostSettings()
-    objective = PairwiseObjective()
-    parts, used = _parts(data, clip, grow)
     parameters = {
-        "objective": objective,
+        "objective": target.objective,
         "metric": "None",
-        "num_leaves": grow.leaves,
-        "learning_rate": grow.rate,
-        "seed": grow.seed,
+        "num_leaves": settings.leaves,
+        "learning_rate": settings.rate,
+        "seed": settings.seed,
         "deterministic": True,
         "force_col_wise": True,
         "verbosity": -1,
     }
-    given = "auto" if names is None else _plain_names(names)
     sets: list[Any] = []
-    for part, labels in parts:
-        sizes = np.diff(part.starts)
-        sets.append(
-            lightgbm.Dataset(
-                part.features.matrix, labels, group=sizes, feature_name=given, reference=sets[0] if sets else None
-            )
-        )
+    for part, labels, offset in target.sides(data, settings):
+        own = {"group": np.diff(part.starts), "init_score": offset, "reference": sets[0] if sets else None}
+        sets.append(lightgbm.Dataset(part.features.matrix, labels, feature_name=_plain_names(names), **own))
     with progress("Growing trees") as update:
-        booster = lightgbm.train(
+        return lightgbm.train(
             parameters,
             sets[0],
-            num_boost_round=grow.rounds,
+            num_boost_round=settings.rounds,
             valid_sets=sets[1:],
-            feval=_counted(objective.metric, grow.rounds, update),
-            callbacks=[lightgbm.early_stopping(grow.patience, verbose=False)],
+            feval=_counted(target.objective.metric, settings.rounds, update),
+            callbacks=[lightgbm.early_stopping(settings.patience, verbose=False)],
         )
-    return booster, used
 
 
-def train_xgboost(
-    data: RankingData,
-    *,
-    names: Sequence[str] | None = None,
-    clip: float | None = None,
-    settings: BoostSettings | None = None,
-    progress: Progress = silent,
-) -> tuple[Any, float]:
-    """Grow trees with XGBoost on the counterfactual loss; return its booster and the clip, see `train_ranker`."""
+def _grow_xgboost(
+    data: RankingData, target: _Target, names: Sequence[str], settings: BoostSettings, progress: Progress
+) -> Any:
     xgboost = require("xgboost", "boost", "the learner xgboost")
-    grow = settings or BoostSettings()
-    objective = PairwiseObjective()
-    parts, used = _parts(data, clip, grow)
     parameters = {
-        "max_leaves": grow.leaves,
+        "max_leaves": settings.leaves,
         "max_depth": 0,
         "grow_policy": "lossguide",
         "tree_method": "hist",
-        "learning_rate": grow.rate,
-        "seed": grow.seed,
+        "learning_rate": settings.rate,
+        "seed": settings.seed,
         "base_score": 0.0,
         "disable_default_eval_metric": True,
     }
-    given = None if names is None else list(names)
     sets = [
-        xgboost.DMatrix(part.features.matrix, labels, group=np.diff(part.starts), feature_names=given)
-        for part, labels in parts
+        xgboost.DMatrix(
+            part.features.matrix,
+            labels,
+            group=np.diff(part.starts),
+            base_margin=offset,
+            feature_names=list(names),
+        )
+        for part, labels, offset in target.sides(data, settings)
     ]
     with progress("Growing trees") as update:
         booster = xgboost.train(
             parameters,
             sets[0],
-            num_boost_round=grow.rounds,
-            obj=objective,
+            num_boost_round=settings.rounds,
+            obj=target.objective,
             evals=[(sets[1], "held_out")],
-            custom_metric=_counted(objective.metric, grow.rounds, update),
-            early_stopping_rounds=grow.patience,
+            custom_metric=_counted(target.objective.metric, settings.rounds, update),
+            early_stopping_rounds=settings.patience,
             verbose_eval=False,
         )
-    return booster[: booster.best_iteration + 1], used
+    return booster[: booster.best_iteration + 1]
 
 
 def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callable[..., Any]:
@@ -248,14 +296,12 @@ def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callabl
     return counted
 
 
-def _parts(
-    data: RankingData, clip: float | None, settings: BoostSettings
-) -> tuple[list[tuple[RankingData, Array]], float]:
-    """Return the lists to learn from and those held out, each with their labels, and the clip."""
-    labels, used = click_labels(data, clip)
-    held = split_lists(data, settings.held_out, seed=settings.seed)
-    documents = np.repeat(held, np.diff(data.starts))
-    return [(take_lists(data, which), labels[rows]) for which, rows in ((~held, ~documents), (held, documents))], used
+def vanishing_clip(data: RankingData) -> float:
+    """Return 1 / √clicks: a clip whose bias vanishes as clicks grow in number, and whose weights stay below √clicks.
+
+    Ionides (2008) shows that truncating weights at √n loses nothing in the limit.
+    """
+    return float(1 / np.sqrt(max(data.clicks.sum(), 1.0)))
 
 
 def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, float]:
@@ -269,7 +315,7 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
         >>> click_labels(data, clip=0.25)[0].tolist()
         [0.5, 0.0, 2.5]
     """
-    used = clip if clip is not None else choose_clip(data.propensity, data.clicks) or 0.0
+    used = vanishing_clip(data) if clip is None else clip
     weights = data.weights(used)
     scale = weights.sum() / max(float(data.clicks.sum()), 1.0)
     labels = np.bincount(data.clicked, weights / (scale or 1.0), data.features.shape[0])

@@ -11,7 +11,8 @@ import numpy as np
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array
-from clickharvest.rank.from_log import ranking_data_from_log
+from clickharvest.rank.from_log import ranking_data_from_counts
+from clickharvest.rank.shown import ShownRanking
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
 
 PROPENSITY = "propensity"
+ALL_TRAFFIC = "all traffic"
+"""The name of what was shown, where the log names no rankers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +34,14 @@ class Clicks:
         log: the log.
         data: lists and clicks with propensities.
         keys: query and document of every row of the features.
-        logged: scores that order every list as the log did on average: minus the mean position, [n_docs].
+        arms: the rankings as they were shown, by the name of their ranker; of all traffic where the log names none.
         features: names of the features.
     """
 
     log: ClickLog
     data: RankingData
     keys: pa.Table
-    logged: Array
+    arms: dict[str, ShownRanking]
     features: list[str]
 
 
@@ -48,7 +51,8 @@ def read_clicks(
     """Read the clicks of a log and the features of the documents that compete.
 
     A query's list is all its documents that the log showed, at least once. The others are left out: a document that
-    nobody could click must not count as one that nobody wanted.
+    nobody could click must not count as one that nobody wanted. One that some pages showed is judged by these alone:
+    propensities count the pages without it, see `data`.
 
     Args:
         log: the log; clicks are counted inside its engine.
@@ -66,24 +70,50 @@ def read_clicks(
         >>> shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [0, 1]}
         >>> documents = pa.table({"query": ["q", "q", "q"], "doc": ["b", "a", "c"], "stars": [4.5, 3.0, 5.0]})
         >>> clicks = read_clicks(read_log(pa.table(shown | {"propensity": [1.0, 0.5]})), documents)
-        >>> print(clicks.data, clicks.logged, clicks.features)
-        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click [-1. -2.] ['stars']
+        >>> print(clicks.data, list(clicks.arms), clicks.features)
+        RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click ['all traffic'] ['stars']
     """
-    rows = _rows(log, propensities)
-    clicked = rows.filter(rows.clicks > 0).group_by(["query", "doc", PROPENSITY]).agg(clicks=rows.clicks.sum())
-    records = log.engine.fetch(clicked, task="Counting clicks")
-    if not records.num_rows:
+    cells = log.engine.fetch(_cells(log, propensities), task="Counting clicks")
+    sums = [("clicks", "sum"), ("exposure", "sum")]
+    counts = cells.group_by(["query", "doc"]).aggregate(sums).rename_columns(["query", "doc", "clicks", "exposure"])
+    if not np.asarray(counts["clicks"]).any():
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
-    shown = rows.filter(rows.impressions > 0).group_by(["query", "doc"]).agg(
-        total=(rows.position * rows.impressions).sum().cast("float64"), n=rows.impressions.sum().cast("float64")
-    )  # fmt: skip
-    places = log.engine.fetch(shown, task="Reading the logged order")
+    of_arms = _pages(log, cells)
+    pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
     table = _read_table(log, documents, list(features or ()))
     names = list(features or [name for name in table.column_names if name not in ("query", "doc")])
-    competing = table.join(places.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
-    data, keys = ranking_data_from_log(records, competing, click="clicks", features=names)
-    means = _joined(keys, places)
-    return Clicks(log, data, keys, -means["total"].to_numpy() / means["n"].to_numpy(), names)
+    competing = table.join(counts.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
+    data, keys = ranking_data_from_counts(counts, pages, competing, features=names)
+    return Clicks(log, data, keys, _arms(cells.join(of_arms, ["query", "arm"]), data, keys), names)
+
+
+def _pages(log: ClickLog, cells: pa.Table) -> pa.Table:
+    """Return the pages of every query and arm: counted if there is a page column, else as its most shown position."""
+    if log.has("page"):
+        t = log.table.mutate(arm=_arm(log.table.ranker if log.has("ranker") else None))
+        return log.engine.fetch(
+            t.group_by(["query", "arm"]).agg(pages=t.page.nunique().cast("float64")), task="Counting pages"
+        )
+    places = cells.group_by(["query", "arm", "position"]).aggregate([("n", "sum")])
+    return places.group_by(["query", "arm"]).aggregate([("n_sum", "max")]).rename_columns(["query", "arm", "pages"])
+
+
+def _arms(cells: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, ShownRanking]:
+    """Return where every arm showed the documents, as shares of its pages."""
+    joined = _numbered(keys).join(cells, ["query", "doc"], join_type="inner").sort_by("row_of_document")
+    row, position, n, pages = (np.asarray(joined[name]) for name in ("row_of_document", "position", "n", "pages"))
+    arm = np.asarray(joined["arm"].to_pylist(), dtype=object)
+    of_list = np.searchsorted(data.starts, row, side="right") - 1
+    return {
+        name: ShownRanking(
+            row[own],
+            position[own].astype(np.float64),
+            np.minimum(n[own] / pages[own], 1.0),
+            np.bincount(of_list[own], minlength=len(data)) > 0,
+        )
+        for name in sorted(set(arm.tolist()))
+        if (own := arm == name).any()
+    }
 
 
 def read_grades(clicks: Clicks, source: Any) -> Array:
@@ -107,8 +137,10 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def _rows(log: ClickLog, propensities: Propensities | None) -> ir.Table:
-    """Return the rows of the log with propensities, not yet run."""
+def _cells(log: ClickLog, propensities: Propensities | None) -> ir.Table:
+    """Return clicks, exposure and impressions of every query, arm, document and position, not yet run."""
+    import ibis
+
     from clickharvest.logs.click_log import identifier
     from clickharvest.weights import weigh
 
@@ -119,15 +151,36 @@ def _rows(log: ClickLog, propensities: Propensities | None) -> ir.Table:
                 "(clickharvest weigh LOG MODEL -o weighted.parquet)"
             )
         roles = {name: log.columns[name] for name in ("query", "doc", "position", "clicks", "impressions")}
-        return log.source.select(**roles, propensity=log.source[PROPENSITY].cast("float64"))
-    table = weigh(log, propensities).table
-    counts = {"clicks": table[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")}
-    if "impressions" in log.roles:
-        counts["impressions"] = table[log.roles["impressions"]].cast("int64")
-    position = table[log.roles["position"]].cast("int64") + (1 - log.position_base)
-    keys = {role: identifier(table[log.roles[role]]) for role in ("query", "doc")}
-    rows = table.select(**keys, position=position, **counts, propensity=table[PROPENSITY])
-    return rows if "impressions" in counts else rows.mutate(impressions=1)
+        rows = log.source.select(
+            **roles,
+            arm=_arm(log.columns.get("ranker")),
+            propensity=log.source[PROPENSITY].cast("float64"),
+        )
+    else:
+        table = weigh(log, propensities).table
+        counts = {"clicks": table[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")}
+        counts["impressions"] = ibis.literal(1)
+        if "impressions" in log.roles:
+            counts["impressions"] = table[log.roles["impressions"]].cast("int64")
+        rows = table.select(
+            **{role: identifier(table[log.roles[role]]) for role in ("query", "doc")},
+            **counts,
+            position=table[log.roles["position"]].cast("int64") + (1 - log.position_base),
+            arm=_arm(table[log.roles["ranker"]] if log.has("ranker") else None),
+            propensity=table[PROPENSITY],
+        )
+    rows = rows.filter(rows.impressions > 0)
+    return rows.group_by(["query", "arm", "doc", "position"]).agg(
+        clicks=rows.clicks.sum().cast("float64"),
+        exposure=(rows.propensity * rows.impressions).sum().cast("float64"),
+        n=rows.impressions.sum().cast("float64"),
+    )
+
+
+def _arm(ranker: ir.Value | None) -> ir.Value:
+    import ibis
+
+    return ibis.literal(ALL_TRAFFIC) if ranker is None else ranker.cast("string").fill_null("no ranker named")
 
 
 def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
@@ -150,10 +203,13 @@ def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
 
 
 def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
+    return _numbered(keys).join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
+
+
+def _numbered(keys: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    numbered = keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
-    return numbered.join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
+    return keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
 
 
 def _name(source: Any) -> str:
