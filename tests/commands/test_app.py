@@ -72,7 +72,7 @@ def test_a_file_of_interventions_can_be_checked(run: Command, log: str) -> None:
 
 
 def test_what_cannot_be_linked_is_exit_code_3(run: Command) -> None:
-    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,0\n")
     code, out, err = run("check log.csv")
     assert (code, err) == (3, "")
     assert "does not reveal examination" in out
@@ -102,7 +102,7 @@ def test_nothing_is_coloured_or_drawn_when_piped(log: str) -> None:
 
 
 def test_an_older_output_survives_a_failure(run: Command) -> None:
-    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    Path("log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,0\n")
     Path("out.parquet").write_bytes(b"older")
     assert run("harvest log.csv -o out.parquet")[0] == 3
     assert Path("out.parquet").read_bytes() == b"older"

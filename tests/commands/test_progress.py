@@ -125,7 +125,7 @@ def test_estimators_and_engines_speak_the_same_protocol() -> None:
     engine = DuckDBEngine(progress=watch)
     interventions = harvest(read_log(table, context=["device"], engine=engine))
     assert "Harvesting" in watch.shares
-    CPBM(curve="power", replicates=20, progress=watch).fit(interventions)
+    CPBM(curve="power", intervals="bootstrap", replicates=20, progress=watch).fit(interventions)
     assert_moves(watch.shares["Cross-validation"])
     assert_moves(watch.shares["Bootstrap"])
     assert watch.shares["Fitting"] == []

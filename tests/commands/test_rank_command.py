@@ -385,7 +385,7 @@ class TestTraining:
             rankers[0].predict(np.ones((2, 4)))
 
     def test_refusals(self) -> None:
-        with pytest.raises(InputError, match="expected one of svm, lightgbm, xgboost"):
+        with pytest.raises(InputError, match="expected one of linear, svm, lightgbm, xgboost"):
             train_ranker(random_data(), "magic")
         with pytest.raises(InputError, match="goes with the learner svm"):
             train_ranker(random_data(), "xgboost", C=1.0)

@@ -51,7 +51,7 @@ def test_a_check_loads_neither_scipy_nor_jax_nor_pandas(tmp_path: Path) -> None:
 
 
 def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,1\n")
+    (tmp_path / "log.csv").write_text("query,doc,position,click\nq,a,1,1\nq,b,2,0\n")
     (tmp_path / "temporary").mkdir()
     ended = run_python("-m", "clickharvest", "check", "log.csv", folder=tmp_path, TMPDIR=str(tmp_path / "temporary"))
     assert (ended.returncode, ended.stderr) == (3, "")

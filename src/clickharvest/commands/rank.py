@@ -16,7 +16,7 @@ from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.extras import require
-from clickharvest.rank.endings import LEARNERS
+from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.words import clean_text, count
 
 if TYPE_CHECKING:
@@ -54,15 +54,27 @@ class RankOptions:
         ),
     ] = None
     learner: Annotated[
-        str, choice("--learner", learner_names, help="Propensity SVM-Rank, or boosted trees.", panel=RANKER)
+        str,
+        choice("--learner", learner_names, help="A linear model, Propensity SVM-Rank, or boosted trees.", panel=RANKER),
     ] = "svm"
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            metavar="LOSS",
+            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson, of "
+            "trees and of linear, know examination as an offset. The learner's first by default.",
+            rich_help_panel=RANKER,
+            show_default=False,
+        ),
+    ] = None
     clip: Annotated[
         str,
         typer.Option(
             "--clip",
             metavar="P",
-            help="Least propensity to divide by. auto: by cross-validation (svm), or the least that keeps the "
-            "effective sample size at half of the clicks.",
+            help="Least propensity to divide by. auto: by cross-validation (svm), or 1 / √clicks, whose bias vanishes as "
+            "clicks grow in number.",
             rich_help_panel=RANKER,
         ),
     ] = "auto"
@@ -110,9 +122,11 @@ class RankOptions:
             raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
+        if self.loss is not None and self.loss not in LOSSES[self.learner]:
+            raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
         if self.learner == "svm":
             require("threadpoolctl", "rank", "--learner svm")
-        else:
+        elif self.learner != "linear":
             require(self.learner, "boost", f"--learner {self.learner}")
         if self.judgements is not None:
             require("rax", "rank", "--judgements")
@@ -169,7 +183,14 @@ def rank(
     for name, part in ((NEW, train), (NAIVE, at_face_value(train))):
         with show_progress(f"Training, {name}"):
             rankers[name] = train_ranker(
-                part, ranker.learner, names=clicks.features, C=cost, clip=clip, seed=ranker.seed, progress=show_progress
+                part,
+                ranker.learner,
+                loss=ranker.loss,
+                names=clicks.features,
+                C=cost,
+                clip=clip,
+                seed=ranker.seed,
+                progress=show_progress,
             )
     scores: dict[str, Array] = {name: one.predict(test.features) for name, one in rankers.items()}
     arms = {f"{name}, as shown": shown.take(held, clicks.data.starts) for name, shown in clicks.arms.items()}
@@ -262,7 +283,8 @@ def _print(
     from clickharvest.rank.comparison import NAIVE, NEW
 
     console = screen()
-    chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip") if name in told)
+    chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip", "penalty") if name in told)
+    chosen = f"loss {told['loss']}{', ' * bool(chosen)}{chosen}"
     sizes = [
         f"{count(told[part]['queries'], 'query', 'queries')} ({count(told[part]['clicks'], 'click')})"
         for part in ("train", "test")
