@@ -426,8 +426,10 @@ def test_points_of_a_covariance_are_packed_whole(size: int, bits: int) -> None:
     points = np.concatenate([points] * (1 if bits == 16 else 12))
     curve = make_curve("constant", tuple(range(1, size + 2)), 1, 0)
     model = Propensities(curve, {"b": np.zeros(size)}, None, curve.positions, points, "clustered")
-    packed = pack_model(model)["draws"]
+    page = pack_model(model)
+    packed = page["draws"]
     assert (packed["bits"], packed["count"]) == (bits, len(points))
     low, step = (np.frombuffer(base64.b64decode(packed[key]), "<f8") for key in ("low", "step"))
     steps = np.frombuffer(base64.b64decode(packed["steps"]), f"<u{bits // 8}").reshape(len(points), size)
-    assert (low + step * steps).std(axis=0, ddof=1) == pytest.approx(points.std(axis=0, ddof=1), rel=0.01)
+    margin = page["z"] * (low + step * steps).std(axis=0, ddof=1)
+    assert margin == pytest.approx(1.959964 * points.std(axis=0, ddof=1), rel=0.01)

@@ -4,7 +4,7 @@ The score of a candidate is its held-out log likelihood per click, summed over t
 at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
 constant one is taken: context has not shown that it does anything. A power law, the simplest curve that depends on
 context, is taken unless the best is better by two: a pooled linear curve, which contains it, often ties with it by
-chance. Standard errors are over queries: five folds would make them a matter of luck.
+chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Candidate:
         curve: the curve's name and shape.
         penalty: the penalty λ; None where the curve is pooled instead.
         score: held-out log likelihood per click.
-        se: its standard error over queries.
+        se: its standard error over folds.
         chosen: whether it was taken.
     """
 
@@ -151,10 +151,10 @@ def _judged(fit: Fit, penalty: float | None, held_out: Array, aside: Array) -> _
     """Return a candidate by the log likelihoods of all queries, fold by fold, [folds, queries]."""
     by_query = np.where(aside > 0, held_out, 0.0).sum(axis=0)
     by_query = np.where(np.isfinite(by_query), by_query, -np.inf) / fit.scale
-    sound = np.isfinite(by_query).all()
-    return _Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), _se(by_query) if sound else 0.0), by_query)
+    se = _se(aside @ by_query) if np.isfinite(by_query).all() else 0.0
+    return _Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), se), by_query)
 
 
 def _se(values: Array) -> float:
-    """Return the standard error of the sum over queries."""
+    """Return the standard error of the sum of some values."""
     return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else 0.0
