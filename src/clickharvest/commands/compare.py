@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clickharvest.commands.options import HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.options import HarvestOptions, JsonFlag, LevelOption, LogOptions, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.words import clean_text, count, spell_positions
@@ -61,7 +62,7 @@ def compare(
     ],
     log: OtherLog,
     units: HarvestOptions,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
     """Score models on another log; or tell where two differ.
@@ -143,7 +144,7 @@ def _differences(models: Mapping[str, Propensities], level: float) -> dict[str, 
 
 
 def _print_json(told: dict[str, Any]) -> None:
-    print(json.dumps(told, indent=2))
+    tell(json.dumps(told, indent=2))
 
 
 def _print_scores(found: ModelComparison) -> None:

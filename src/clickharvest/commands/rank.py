@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, learner_names
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.rank.endings import LEARNERS
-from clickharvest.words import count
+from clickharvest.words import clean_text, count
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from clickharvest.rank.learners import TrainedRanker
 
 RANKER = "The ranker"
+LEAST, MOST = 1e-9, 1e9
+"""Of costs and clips: beyond them, training would leave the range of numbers."""
 BY_QUERY = ("ndcg@10", "map")
 TEST_CLIP = 0.01
 """Least propensity of held-out clicks, whatever the ranker was trained with."""
@@ -78,7 +83,13 @@ class RankOptions:
         ),
     ] = None
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of the queries held out to judge.", rich_help_panel=RANKER)
+        float,
+        typer.Option(
+            "--test-share",
+            help="Share of the queries held out to judge.",
+            rich_help_panel=RANKER,
+            callback=between(0, 1, ends=False),
+        ),
     ] = 0.2
     judgements: Annotated[
         str | None,
@@ -90,8 +101,15 @@ class RankOptions:
             show_default=False,
         ),
     ] = None
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.", rich_help_panel=RANKER)] = 0.95
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER)] = 0
+    level: Annotated[
+        float,
+        typer.Option(
+            "--level", help="Level of the intervals.", rich_help_panel=RANKER, callback=between(0, 1, ends=False)
+        ),
+    ] = 0.95
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER, callback=whole(*SEED))
+    ] = 0
 
     def check(self, output: Path | None) -> Path:
         """Return the file to write, if the options make sense and what they need is installed."""
@@ -101,8 +119,6 @@ class RankOptions:
             raise InputError(
                 f"a ranker of {self.learner} is a {LEARNERS[self.learner]} file: -o {output} should end like that"
             )
-        if not 0 < self.level < 1:
-            raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
         if self.learner == "svm":
@@ -154,6 +170,7 @@ def rank(
 
     target = ranker.check(output)
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
+    refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = _open(log, ranker.model)
     clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names)
     held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
@@ -184,7 +201,7 @@ def rank(
         "judged": judged,
     }
     if as_json:
-        print(json.dumps(_finite(told), indent=2))
+        tell(json.dumps(_finite(told), indent=2))
     else:
         _print(told, found, judged, ranker.level)
 
@@ -276,8 +293,8 @@ def _number(text: str, option: str) -> float | None:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{option} {text}: expected a number above 0, or auto")
+    if not LEAST <= number <= MOST:
+        raise InputError(f"{option} {clean_text(text)}: expected a number from {LEAST:g} to {MOST:g}, or auto")
     return number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from clickharvest.commands.options import JsonFlag, ModelPath
+from clickharvest.commands.output import tell
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -18,4 +19,4 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
     from clickharvest.model.summary import describe_model, origin
 
     loaded = load_propensities(model)
-    print(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
+    tell(json.dumps(describe_model(loaded), indent=2) if as_json else f"{loaded}\n\n{origin(loaded)}")
