@@ -187,12 +187,11 @@ def _target(path: Path) -> Path:
     """Return the file to write, with symbolic links followed, if one can be written there."""
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a directory; name a file")
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if target.is_symlink():
         raise InputError(f"cannot write {path}: it is a symbolic link that leads back to itself; name a file")
     if not target.parent.is_dir():
-        parent = path.parent if target.parent == Path(os.path.realpath(path.parent)) else target.parent
-        raise InputError(f"cannot write {path}: the directory {parent} does not exist; create it first")
+        raise InputError(f"cannot write {path}: the directory {target.parent} does not exist; create it first")
     if target.exists():
         mode = target.stat().st_mode
         if not stat.S_ISREG(mode):

@@ -30,9 +30,9 @@ from clickharvest.commands.reproduce import reproduce
 from clickharvest.commands.show import show
 from clickharvest.commands.simulate import simulate
 from clickharvest.commands.weigh import weigh
-from clickharvest.errors import ClickharvestError, ClickharvestWarning
+from clickharvest.errors import ClickharvestError, ClickharvestWarning, InputError
 from clickharvest.files import written
-from clickharvest.words import first_line
+from clickharvest.words import clean_text, first_line
 
 
 class _Commands(TyperGroup):
@@ -85,6 +85,15 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
 app = assemble()
 
 
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse words that are no text: a file may have any bytes for a name, but engines take UTF-8 alone."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{clean_text(word)!r} is not UTF-8: engines cannot take such a name; rename it") from None
+
+
 def main() -> None:
     """Run the command line; every expected failure is one line on standard error and an exit code."""
     sys.exit(_run())
@@ -104,6 +113,7 @@ def _run() -> int:
     shown = warnings.showwarning
     warnings.showwarning = print_warning
     try:
+        _check_words(sys.argv[1:])
         code = assemble(sys.argv[1:])(standalone_mode=False) or 0
         if code == 130:  # Typer makes it of KeyboardInterrupt
             complain(interrupted(written))

@@ -24,10 +24,12 @@ def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> No
         InputError: the output is one of the sources, or would be among the files of a folder or glob next time.
     """
     for source in sources:
-        with suppress(OSError, ValueError):  # what cannot be looked up is for the reader to tell
-            if source and is_among(output, str(source)):
-                told = clean_text(source, 200)
-                raise InputError(f"-o {output} is what the command reads ({told}): write to another file")
+        among = False
+        with suppress(OSError):  # what cannot be looked up is for the reader to tell
+            among = bool(source) and is_among(output, str(source))
+        if among:
+            told = clean_text(source, 200)
+            raise InputError(f"-o {output} is what the command reads ({told}): write to another file")
 
 
 def is_among(output: Path, source: str) -> bool:
