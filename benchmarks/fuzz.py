@@ -97,7 +97,10 @@ def work(options: argparse.Namespace, place: Path) -> None:
             file.write(json.dumps(found) + "\n")
             file.flush()
             if found["broken"]:
-                print(f"case {number} of seed {options.seed}: {'; '.join(found['broken'])}\n  {found['words']}", flush=True)
+                print(
+                    f"case {number} of seed {options.seed}: {'; '.join(found['broken'])}\n  {found['words']}",
+                    flush=True,
+                )
 
 
 def try_case(seed: int, number: int, place: Path, *, keep: bool = False) -> dict:
@@ -118,7 +121,7 @@ def try_case(seed: int, number: int, place: Path, *, keep: bool = False) -> dict
         shutil.rmtree(folder, ignore_errors=True)
     seconds = round(time.perf_counter() - begin, 2)
     told = {"case": number, "command": case.command, "code": outcome.code, "fault": case.fault, "seconds": seconds}
-    return told | {"broken": broken, "words": case.words, "error": outcome.err[-300:] if broken else ""}
+    return told | {"broken": broken, "words": case.words, "error": outcome.err[-300:]}
 
 
 def open_to_all(case: cases.Case) -> None:
@@ -155,11 +158,17 @@ def tell(results: list[dict], options: argparse.Namespace, seconds: float) -> No
     for name in [*cases.COMMANDS, "all"]:
         own = [result for result in results if name in (result["command"], "all")]
         counts = Counter(result["code"] for result in own)
-        cells = [len(own), *(counts[code] for code in codes), sum(r["fault"] is not None for r in own), sum(bool(r["broken"]) for r in own)]
+        cells = [
+            len(own),
+            *(counts[code] for code in codes),
+            sum(r["fault"] is not None for r in own),
+            sum(bool(r["broken"]) for r in own),
+        ]
         print(f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |")
     broken = [result for result in results if result["broken"]]
     kept = len(results) - len(broken)
-    print(f"\n{kept:,} kept, {len(broken):,} broken, seed {options.seed}; {seconds / 60:.1f} minutes, {options.jobs} processes.")
+    told = f"seed {options.seed}; {seconds / 60:.1f} minutes, {options.jobs} processes."
+    print(f"\n{kept:,} kept, {len(broken):,} broken, {told}")
     for result in broken[:50]:
         print(f"  --seed {options.seed} --only {result['case']}: {'; '.join(result['broken'])}")
 

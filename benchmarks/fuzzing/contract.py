@@ -1,8 +1,8 @@
 """The contract of every command, and whether a case kept it.
 
-Exit code 0 (done), 2 (bad input: one line that begins with `Error:`), 3 (not identified), 130 (interrupted), 141 (nobody
-reads); no traceback; no control character on either stream; JSON that is JSON; inputs as they were; no temporary file
-left; an output that is whole, or not there, or as it was.
+Exit code 0 (done), 2 (bad input: one line that begins with `Error:`), 3 (not identified), 130 (interrupted) or 141
+(nobody reads); no traceback; no control character on either stream; JSON that is JSON; inputs as they were; no
+temporary file left; an output that is whole, or not there, or as it was.
 """
 
 from __future__ import annotations
@@ -86,7 +86,13 @@ def _streams(case: Case, outcome: Outcome) -> list[str]:
         found.append("exit code 0 with an error")
     if outcome.code == 130 and sum(line.startswith("Interrupted") for line in lines) != 1:
         found.append("exit code 130 without a word")
-    if outcome.code == 0 and "--json" in case.words and case.fault not in ("full", "closed", "pipe") and "--help" not in case.words and "--emit-sql" not in case.words:
+    if (
+        outcome.code == 0
+        and "--json" in case.words
+        and case.fault not in ("full", "closed", "pipe")
+        and "--help" not in case.words
+        and "--emit-sql" not in case.words
+    ):
         try:
             json.loads(outcome.out, parse_constant=_refuse)
         except ValueError as error:

@@ -10,10 +10,13 @@ from typing import Any
 
 TEXTS = (
     "", " ", "\x00", "\x1b]52;c;aGFja2Vk\x07", "\x1b[2J\x1b[1;1H", "\x1b[31mred", "\u202egnp.exe", "\u200b", "a\nb",
-    "a\r\nb", "\t", "'", '"', "'; DROP TABLE log; --", '"; --', "\\", "%s%n", "{0}", "{{7*7}}", "<script>alert(1)</script>",
-    "</script>", "=1+1", "+1", "-1", "@SUM(A1)", "=HYPERLINK(\"http://x\")", "NULL", "null", "None", "nan", "NaN", "inf",
+    "a\r\nb", "\t", "'", '"', "'; DROP TABLE log; --", '"; --', "\\", "%s%n", "{0}", "{{7*7}}",
+    "<script>alert(1)</script>",
+    "</script>", "=1+1", "+1", "-1", "@SUM(A1)", "=HYPERLINK(\"http://x\")", "NULL", "null", "None", "nan", "NaN",
+    "inf",
     "true", "yes", "0", "1", "007", "1e5", "0x10", "𝔘", "ß", "İ", "é", "e\u0301", "🙂", "日本語", "\ufeffx", "x" * 300,
-    "x" * 5000, "[bold red]x[/]", "[/]", "a,b", "a;b", "a|b", "query", "position", "click", "doc", "unit", "--help", "-o",
+    "x" * 5000, "[bold red]x[/]", "[/]", "a,b", "a;b", "a|b", "query", "position", "click", "doc", "unit", "--help",
+    "-o",
     "*", "[1]", "?", "~", "$HOME", "`id`", "../../etc/passwd", "/dev/null", "s3://bucket/x", "http://127.0.0.1:9/x.csv",
     "\x7f", "\x85", "\u2028", "a=b", ",", "=", "a=1,b=2", "1=.5,2=.5",
 )  # fmt: skip

@@ -34,13 +34,21 @@ def make_base(folder: Path) -> None:
     rows = log.select(["query", "doc"]).group_by(["query", "doc"]).aggregate([])
     drawn = np.random.default_rng(0)
     features = {name: drawn.random(rows.num_rows) for name in ("a", "b")}
-    pq.write_table(pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **features}), folder / "features.parquet")
+    pq.write_table(
+        pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **features}), folder / "features.parquet"
+    )
     grades = pa.array(drawn.integers(0, 3, rows.num_rows))
     pq.write_table(rows.append_column("grade", grades), folder / "judgements.parquet")
     ranked = log.group_by(["query", "ranker", "doc"]).aggregate([("position", "min")])
     pq.write_table(ranked.rename_columns(["query", "ranker", "doc", "position"]), folder / "rankings.parquet")
-    (folder / "contexts.csv").write_text("device\nmobile\ndesktop\nfridge\n")
-    lines = [f"{drawn.integers(0, 3)} qid:{q} 1:{drawn.random():.3f} 3:{drawn.random():.3f}\n" for q in range(60) for _ in range(4)]
+    pq.write_table(
+        pa.table({"device": ["mobile", "desktop", "fridge", None], "x": [1, 2, 3, 4]}), folder / "contexts.parquet"
+    )
+    lines = [
+        f"{drawn.integers(0, 3)} qid:{q} 1:{drawn.random():.3f} 3:{drawn.random():.3f}\n"
+        for q in range(60)
+        for _ in range(4)
+    ]
     (folder / "corpus.txt").write_text("".join(lines))
     for words in (
         "harvest log.parquet --context device -o interventions.parquet",
@@ -133,7 +141,8 @@ def _double(table: Table, random: random.Random) -> None:
 
 
 CHANGES: tuple[Callable[[Table, random.Random], None], ...] = (
-    _some_values, _some_values, _some_values, _all_values, _all_values, _numbers, _clicks, _drop, _rename, _add, _shorten,
+    _some_values, _some_values, _some_values, _all_values, _all_values, _numbers, _clicks, _drop, _rename, _add,
+    _shorten,
     _double,
 )  # fmt: skip
 
@@ -149,7 +158,11 @@ def write_table(table: Table, path: Path, random: random.Random) -> None:
         text = "".join(json.dumps(row, default=str, ensure_ascii=random.random() < 0.5) + "\n" for row in rows)
     else:
         file = io.StringIO()
-        writer = csv.writer(file, delimiter="\t" if plain.endswith(".tsv") else random.choice(",,,;|"), lineterminator=random.choice(("\n", "\r\n")))
+        writer = csv.writer(
+            file,
+            delimiter="\t" if plain.endswith(".tsv") else random.choice(",,,;|"),
+            lineterminator=random.choice(("\n", "\r\n")),
+        )
         writer.writerow(table)
         writer.writerows(row.values() for row in rows)
         text = file.getvalue()
@@ -190,7 +203,9 @@ def write_model(base: Path, path: Path, random: random.Random) -> None:
             kind = random.randrange(6)
             with np.errstate(all="ignore"):
                 if kind == 0 and array.size:
-                    array.flat[random.randrange(array.size)] = random.choice((1e308, -1e308, np.nan, np.inf, 1e5, 800.0, 1e6))
+                    array.flat[random.randrange(array.size)] = random.choice(
+                        (1e308, -1e308, np.nan, np.inf, 1e5, 800.0, 1e6)
+                    )
                 elif kind == 1:
                     array = array * random.choice((0.0, -1.0, 1e3, 1e30, 1e300))
                 elif kind == 2:

@@ -1,7 +1,8 @@
-"""Running a case: in a fork of a process that has everything imported, which is a process like any other from there on."""
+"""Running a case: in a fork of a process that has everything imported, and that is one like any other from there."""
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import select
@@ -11,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 
 from cases import Case
 from contract import Outcome
@@ -27,6 +29,7 @@ def import_all() -> None:
     import duckdb  # noqa: F401
     import ibis.backends.duckdb  # noqa: F401
     import jax  # noqa: F401
+    import jinja2  # noqa: F401
     import lightgbm  # noqa: F401
     import pyarrow.compute
     import pyarrow.csv
@@ -43,6 +46,7 @@ def import_all() -> None:
     import clickharvest.commands.terminal
     import clickharvest.diagnosis.diagnosing
     import clickharvest.estimation.comparison
+    import clickharvest.estimation.devices
     import clickharvest.estimation.estimators
     import clickharvest.estimation.model_checks
     import clickharvest.harvesting.collecting
@@ -52,9 +56,31 @@ def import_all() -> None:
     import clickharvest.rank.learners
     import clickharvest.rank.tables
     import clickharvest.report.page
+    import clickharvest.report.tracking
+    import clickharvest.simulate.ab_test
     import clickharvest.simulate.arxiv
     import clickharvest.simulate.protocol
     import clickharvest.weights  # noqa: F401
+
+    for words in PARSED:
+        _parse(words)
+
+
+PARSED = (
+    "show nothing", "check x --anchor 0", "harvest x --max-position 0", "propensities x --level 7",
+    "weigh x y --position-base 9999999",
+    "report x --level 7", "compare x --level 7", "fit x --anchor 0", "rank x y --level 7", "simulate ab --queries 0",
+    "reproduce --jobs 0",
+)  # fmt: skip
+"""Refused before anything runs, and any thread starts: Typer builds options with what it imports only then."""
+
+
+def _parse(words: str) -> None:
+    from clickharvest.commands.app import _run
+
+    sys.argv = ["clickharvest", *words.split()]
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        assert _run() == 2, words
 
 
 def run(case: Case) -> Outcome:
@@ -133,8 +159,8 @@ def _prepare(case: Case, out: int, err: int) -> None:
     os.dup2(out, 1)
     os.dup2(err, 2)
     encoding = "ascii" if case.fault == "ascii" else "utf-8"
-    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: PTH123, SIM115
-    sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: PTH123, SIM115
+    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
     if case.fault == "closed":
         os.close(1)
         sys.stdout = None  # type: ignore[assignment]

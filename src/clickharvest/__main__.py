@@ -56,13 +56,12 @@ def _leave_it_to_the_thread(*_: Any) -> None:
 
 def end_interrupted() -> NoReturn:
     """Remove what is half written, say so in one line, and end the process at once."""
-    said = "Interrupted; nothing was written."
     # What is not loaded yet has not written anything. In the middle of its import there is a module, but no function.
     files: Any
     output: Any
     files, output = (sys.modules.get(f"clickharvest.{name}") for name in ("files", "commands.output"))
-    if hasattr(files, "abandon") and hasattr(output, "interrupted"):
-        said = output.interrupted(files.abandon())
+    finished = files.abandon() if hasattr(files, "abandon") else []
+    said = output.interrupted(finished) if hasattr(output, "interrupted") else "Interrupted; nothing was written."
     with contextlib.suppress(OSError):
         os.write(2, ("\n" * os.isatty(2) + said + "\n").encode(errors="replace"))
     os._exit(130)
