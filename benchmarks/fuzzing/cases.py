@@ -253,6 +253,7 @@ def _table(case: Case, base: Path, random: random.Random, which: str = "log.parq
     name = _name(random, ending)
     if random.random() < 0.03:
         return hostile.argument(random)
+    name = name if not (case.folder / name).exists() else f"other{ending}"
     path = case.folder / name
     if random.random() < 0.06:
         path.mkdir()
