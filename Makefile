@@ -58,7 +58,7 @@ reproduce: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# start, harvest, accuracy, speed, coverage, levels, simulate, weigh, svm_rank, boosting, peers, mutants
+# start, harvest, accuracy, speed, coverage, levels, simulate, weigh, svm_rank, boosting, peers, mutants, fuzz
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

@@ -4,12 +4,15 @@ import atexit
 import contextlib
 import gc
 import os
+import signal
 import sys
-from typing import NoReturn
+import threading
+from typing import Any, NoReturn
 
 
 def main() -> None:
     """Run the command line in a process of its own."""
+    end_when_interrupted()
     # What a short process makes is mostly modules, which live as long as it does: to look through them for garbage all
     # the time takes a tenth of a quick check.
     gc.set_threshold(100_000, 20, 100)
@@ -22,17 +25,63 @@ def main() -> None:
         leave(int(ended.code or 0))
 
 
+def end_when_interrupted() -> None:
+    """End with one line and exit code 130 on an interrupt from the keyboard, whatever is being done then.
+
+    Python raises KeyboardInterrupt only between two instructions of its own: not inside a query of DuckDB or a fit, and
+    in the middle of an import, where it becomes other errors. So a thread waits for the signal, removes what is half
+    written and ends the process. A process that ignores interrupts, as behind nohup, goes on ignoring them.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, _leave_it_to_the_thread)
+    owner = os.getpid()
+
+    def wait() -> None:
+        # PySpark puts a handler of its own in the place of ours; Python's is there where a command wants to be asked.
+        while signal.SIGINT not in os.read(heard, 1) or signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            continue
+        if os.getpid() == owner:
+            end_interrupted()
+
+    threading.Thread(target=wait, name="clickharvest interrupts", daemon=True).start()
+
+
+def _leave_it_to_the_thread(*_: Any) -> None:
+    """Take the place of Python's own handler, which would raise KeyboardInterrupt."""
+
+
+def end_interrupted() -> NoReturn:
+    """Remove what is half written, say so in one line, and end the process at once."""
+    # What is not loaded yet has not written anything. In the middle of its import there is a module, but no function.
+    files: Any
+    output: Any
+    files, output = (sys.modules.get(f"clickharvest.{name}") for name in ("files", "commands.output"))
+    finished = files.abandon() if hasattr(files, "abandon") else []
+    said = output.interrupted(finished) if hasattr(output, "interrupted") else "Interrupted; nothing was written."
+    with contextlib.suppress(OSError):
+        os.write(2, ("\n" * os.isatty(2) + said + "\n").encode(errors="replace"))
+    os._exit(130)
+
+
 def leave(code: int) -> NoReturn:
     """End the process at once: to take all modules apart first would take another tenth of a quick check."""
-    atexit._run_exitfuncs()  # temporary folders go, Spark stops
     try:
-        sys.stdout.flush()
+        atexit._run_exitfuncs()  # temporary folders go, Spark stops
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         code = 141
     except OSError as error:
-        print(f"Error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        if code != 2:  # else that was told already
+            from clickharvest.commands.output import complain
+
+            complain(f"Error: cannot write to standard output: {error.strerror}")
         code = 2
-    with contextlib.suppress(OSError, ValueError):  # standard error may be closed
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard error may be closed, or not there
         sys.stderr.flush()
     os._exit(code)
 

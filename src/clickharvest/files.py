@@ -1,36 +1,240 @@
-"""Files that appear whole or not at all, and errors told in one line. The standard library alone."""
+"""Files and folders that appear whole or not at all, and the end of what dead runs left. The standard library alone.
+
+What is half written has a name of its own beside its target, which tells the machine and the process that writes it:
+`.model.safetensors.1a2b3c4d-4711.partial`. Whoever next writes into that folder removes those of dead processes.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import shutil
+import stat
+import tempfile
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from clickharvest.errors import InputError
+from clickharvest.words import first_line
+
+LONGEST_NAME = 240
+"""Bytes of a name of ours: file systems take 255, and an engine may add an ending."""
+KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+
+written: deque[Path] = deque(maxlen=100)
+"""The files that this process has finished, the last at the end: what an interruption leaves."""
+_under_way: dict[Path, Path] = {}
+"""What is half written, with the name it is to have; and temporary folders, which are to have none."""
+_swept: set[str] = set()
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes the name `path` only if the block succeeds.
 
+    A symbolic link stays one: what it leads to is replaced. A new file has the mode that the umask gives, one that is
+    replaced keeps its own.
+
+    Raises:
+        InputError: nothing can be written there, or the block has found the disk full.
+
     Example:
-        >>> import tempfile
         >>> target = Path(tempfile.mkdtemp()) / "out.txt"
         >>> with atomic_path(target) as partial:
         ...     _ = partial.write_text("whole")
         >>> target.read_text()
         'whole'
     """
+    with _telling(path):
+        target = _target(path)
+        sweep(target.parent)
+        partial = target.with_name(own_name(target.name, "partial"))
+        mode = _create(partial, target)
+    _under_way[partial] = path
+    try:
+        with _telling(path):
+            yield partial
+            partial.chmod(mode)
+            partial.replace(target)
+        written.append(path)
+    finally:
+        _remove(partial)
+        del _under_way[partial]
+
+
+@contextmanager
+def atomic_folder(folder: Path, check: Callable[[], None]) -> Iterator[Path]:
+    """Yield a temporary folder that takes the place of `folder` only if the block succeeds.
+
+    Args:
+        folder: the folder to make, or to replace.
+        check: raises where it must not be replaced; called before the block and again after it.
+    """
+    target = Path(os.path.realpath(folder))
+    with _telling(folder):
+        sweep(target.parent)
+        check()
+        partial, replaced = (target.with_name(own_name(target.name, ending)) for ending in ("partial", "replaced"))
+        partial.mkdir()
+    _under_way[partial] = folder
+    try:
+        with _telling(folder):
+            yield partial
+            check()
+            if target.exists():
+                target.rename(replaced)
+            try:
+                partial.rename(target)
+            except OSError:
+                if replaced.exists():
+                    replaced.rename(target)
+                raise
+        written.append(folder)
+    finally:
+        _remove(partial)
+        _remove(replaced)
+        del _under_way[partial]
+
+
+def temporary_folder() -> Path:
+    """Return a new folder for temporary files: `remove_folder` ends it, or the next run if this one is killed.
+
+    Raises:
+        InputError: there is no place for temporary files.
+    """
+    try:
+        place = tempfile.gettempdir()
+        sweep(Path(place))
+        folder = Path(tempfile.mkdtemp(prefix=f"clickharvest-{_process()}-"))
+    except OSError as error:
+        raise InputError(
+            f"there is no place for temporary files: {_reason(error)}; name a folder with the variable TMPDIR"
+        ) from error
+    _under_way[folder] = folder
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a temporary folder and all that is in it."""
+    _remove(folder)
+    _under_way.pop(folder, None)
+
+
+def abandon() -> list[Path]:
+    """Remove all that this process has half written, and return what it has finished: the last act before its end."""
+    for partial, target in list(_under_way.items()):
+        if partial != target and not partial.exists():  # it was just given its name
+            written.append(target)
+        _remove(partial)
+    return list(written)
+
+
+def own_name(name: str, ending: str) -> str:
+    """Return the name of what this process writes for a file of the name `name`, hidden and never too long."""
+    mark = f".{_process()}.{ending}"
+    kept = os.fsdecode(os.fsencode(name)[: LONGEST_NAME - 1 - len(mark)])
+    return f".{kept}{mark}"
+
+
+def sweep(folder: Path) -> None:
+    """Remove what dead processes of this machine and user have left in a folder, once in the life of a process.
+
+    A folder that was set aside, to be replaced, gets its name back where its successor did not come that far.
+    """
+    if str(folder) in _swept or os.name != "posix":
+        return
+    _swept.add(str(folder))
+    ours = re.compile(rf"\.(?P<name>.+)\.{_machine()}-(?P<pid>\d+)\.(?P<ending>partial|partial\.parts|replaced)")
+    temporary = re.compile(rf"clickharvest-{_machine()}-(?P<pid>\d+)-\w+")
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found = ours.fullmatch(entry.name) or temporary.fullmatch(entry.name)
+            if not found or _is_alive(int(found["pid"])) or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+                continue
+            left = Path(entry.path)
+            if found.groupdict().get("ending") == "replaced" and not (back := folder / found["name"]).exists():
+                left.rename(back)
+            elif left not in _under_way:
+                _remove(left)
+
+
+def _machine() -> str:
+    """Return a mark of this machine: on a shared disk, the processes of others are not known to be dead."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return f"{zlib.crc32(name.encode(errors='replace')):08x}"
+
+
+def _process() -> str:
+    return f"{_machine()}-{os.getpid()}"
+
+
+def _is_alive(pid: int) -> bool:
+    if pid == os.getpid():  # not this process, whose work is known, but one that had its number, as in containers
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _target(path: Path) -> Path:
+    """Return the file to write, with symbolic links followed, if one can be written there."""
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a directory; name a file")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the directory {path.parent} does not exist; create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():
+        raise InputError(f"cannot write {path}: it is a symbolic link that leads back to itself; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {path}: the directory {target.parent} does not exist; create it first")
+    if target.exists():
+        mode = target.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = next((name for is_kind, name in KINDS if is_kind(mode)), "a device")
+            raise InputError(f"cannot write {path}: it is {kind}; name a file")
+        if not os.access(target, os.W_OK):
+            raise InputError(f"cannot write {path}: it is read-only; name another file, or make it writable")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"cannot write {path}: no permission to write in {target.parent}")
+    return target
+
+
+def _create(partial: Path, target: Path) -> int:
+    """Create the temporary file and return the mode its target shall have; to ask for the umask would change it."""
+    target_mode = target.stat().st_mode if target.exists() else None
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
-        yield partial
-        partial.replace(path)
+        mode = os.fstat(descriptor).st_mode
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(descriptor)
+    return stat.S_IMODE(mode if target_mode is None else target_mode)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into one line about what was to be written."""
+    try:
+        yield
+    except (BrokenPipeError, InterruptedError):
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    """Return why the file system refused, without the name of a temporary file."""
+    return (os.strerror(error.errno) if error.errno else first_line(error)).rstrip(".")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

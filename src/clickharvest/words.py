@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -68,5 +69,31 @@ def first_line(error: BaseException) -> str:
 
 def clean_text(value: Any, longest: int = 40) -> str:
     """Return a text of the user's in one short line that cannot steer a terminal."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    text = clean_line(str(value))
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def clean_line(text: str) -> str:
+    """Return a text in one line of printable characters: no escape sequence, no change of direction, no line break.
+
+    Example:
+        >>> clean_line("two\\nlines, \\x1b]52;c;aGk=\\x07 and \\u202egnp.exe")
+        'two?lines, ?]52;c;aGk=? and ?gnp.exe'
+    """
+    return text if text.isprintable() else "".join(_clean(c) for c in text)
+
+
+def clean_lines(text: str) -> str:
+    """Return a text of one or more lines, each of printable characters.
+
+    Example:
+        >>> clean_lines("one\\r\\ntwo")
+        'one?\\ntwo'
+    """
+    return "\n".join(clean_line(line) for line in text.split("\n"))
+
+
+def _clean(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    return " " if unicodedata.category(letter) == "Zs" else "?"

@@ -114,7 +114,7 @@ class TestProtocol:
         monkeypatch.setattr(pq, "write_table", fail)
         for folder in ("made", "other"):
             code, _, err = run(f"simulate {SMALL} --seed 1 --force -o {folder}")
-            assert (code, err) == (2, f"Error: cannot write {folder}: no space left.\n")
+            assert (code, err) == (2, f"Error: cannot write {folder}: no space left\n")
         assert sorted(path.name for path in Path().iterdir()) == ["corpus.txt", "made"]
         assert {path.name: path.read_bytes() for path in Path("made").iterdir()} == before
 

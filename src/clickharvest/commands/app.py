@@ -1,6 +1,7 @@
 """The command line: its commands, a file each, and what becomes of failures and warnings.
 
-Exit codes: 0 done, 2 bad input or options (one line on standard error), 3 not identified.
+Exit codes: 0 done, 2 bad input or options (one line on standard error), 3 not identified, 130 interrupted, 141 nobody
+reads the output.
 
 Command modules import engines, JAX and drawing when a command runs: `--help` and `--version` need none of them.
 """
@@ -21,6 +22,7 @@ from clickharvest.commands.compare import compare
 from clickharvest.commands.demo import demo
 from clickharvest.commands.fit import fit
 from clickharvest.commands.harvest import harvest
+from clickharvest.commands.output import complain, interrupted, prepare_streams, tell
 from clickharvest.commands.propensities import propensities
 from clickharvest.commands.rank import rank
 from clickharvest.commands.report import report
@@ -28,7 +30,9 @@ from clickharvest.commands.reproduce import reproduce
 from clickharvest.commands.show import show
 from clickharvest.commands.simulate import simulate
 from clickharvest.commands.weigh import weigh
-from clickharvest.errors import ClickharvestError, ClickharvestWarning
+from clickharvest.errors import ClickharvestError, ClickharvestWarning, InputError
+from clickharvest.files import written
+from clickharvest.words import clean_text, first_line
 
 
 class _Commands(TyperGroup):
@@ -47,7 +51,7 @@ COMMANDS = (check, harvest, fit, propensities, weigh, rank, report, show, compar
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"clickharvest {__version__}")
+        tell(f"clickharvest {__version__}")
         raise typer.Exit
 
 
@@ -81,6 +85,15 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
 app = assemble()
 
 
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse words that are no text: a file may have any bytes for a name, but engines take UTF-8 alone."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{clean_text(word)!r} is not UTF-8: engines cannot take such a name; rename it") from None
+
+
 def main() -> None:
     """Run the command line; every expected failure is one line on standard error and an exit code."""
     sys.exit(_run())
@@ -88,28 +101,39 @@ def main() -> None:
 
 def _run() -> int:
     told: set[str] = set()
+    prepare_streams()
+    written.clear()
 
     def print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         """Print the library's own warnings, once each; those of other libraries are for programmers."""
         if issubclass(category, ClickharvestWarning) and str(message) not in told:
             told.add(str(message))
-            print(f"Warning: {message}", file=sys.stderr)
+            complain(f"Warning: {message}")
 
     shown = warnings.showwarning
     warnings.showwarning = print_warning
     try:
-        return assemble(sys.argv[1:])(standalone_mode=False) or 0
+        _check_words(sys.argv[1:])
+        code = assemble(sys.argv[1:])(standalone_mode=False) or 0
+        if code == 130:  # Typer makes it of KeyboardInterrupt
+            complain(interrupted(written))
+        return code
     except ClickharvestError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        complain(f"Error: {error}")
         return error.exit_code
     except typer.exceptions.TyperException as error:
-        print(f"Error: {error.format_message()} (see clickharvest --help)", file=sys.stderr)
+        complain(f"Error: {error.format_message()} (see clickharvest --help)")
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        print("Interrupted; nothing was written.", file=sys.stderr)
+    except typer.Abort:  # whoever raised it has told why
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except SystemExit:  # Typer's end of a command whose output nobody reads
         return 141
+    except OSError as error:
+        what = "cannot read or print" if error.filename is None else f"cannot use {error.filename}"
+        complain(f"Error: {what}: {error.strerror or first_line(error)}")
+        return 2
+    except MemoryError as error:
+        complain(f"Error: there is not enough memory: {first_line(error)} Use a smaller log, or a machine with more.")
+        return 2
     finally:
         warnings.showwarning = shown

@@ -7,6 +7,7 @@ import json
 import typer
 
 from clickharvest.commands.options import AnchorOption, HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 
 
@@ -36,7 +37,7 @@ def check(
     else:
         diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
     if as_json:
-        print(json.dumps(diagnosis.to_dict(), indent=2))
+        tell(json.dumps(diagnosis.to_dict(), indent=2))
     else:
         print_diagnosis(diagnosis)
     if not diagnosis.identified:

@@ -15,10 +15,12 @@ from clickharvest.commands.options import (
     ClusterOption,
     HarvestOptions,
     JsonFlag,
+    LevelOption,
     LogOptions,
     require_clusters,
     with_options,
 )
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.words import clean_text, cluster_nouns, count, spell_positions
@@ -70,7 +72,7 @@ def compare(
     log: OtherLog,
     units: HarvestOptions,
     cluster: ClusterOption = QUERY,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
     """Score models on another log; or tell where two differ.
@@ -155,7 +157,7 @@ def _differences(models: Mapping[str, Propensities], level: float) -> dict[str, 
 
 
 def _print_json(told: dict[str, Any]) -> None:
-    print(json.dumps(told, indent=2))
+    tell(json.dumps(told, indent=2))
 
 
 def _print_scores(found: ModelComparison) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clickharvest.commands.bounds import SEED, whole
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 
@@ -35,7 +36,7 @@ def demo(
     folder: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the demo's files.")
     ] = Path("demo"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.", callback=whole(*SEED))] = 0,
 ) -> None:
     """Take simulated logs with known truth through every command, to a report and a better ranker.
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     QUERY,
     AnchorOption,
@@ -24,15 +26,21 @@ from clickharvest.commands.options import (
     require_clusters,
     with_options,
 )
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.estimation.estimators import CPBM, PBM, Intervals
     from clickharvest.harvesting.interventions import Interventions
 
 MODEL = "The model"
+LARGEST_PENALTY = 1e12
+MOST_REPLICATES = 100_000
+MOST_UNITS = 1_000
+"""Of a shape, such as hidden units."""
 
 
 class IntervalName(StrEnum):
@@ -82,7 +90,7 @@ class FitOptions:
         float | None,
         typer.Option(
             "--penalty", help="Instead of pooling or cross-validation: λ on context effects.", rich_help_panel=MODEL,
-            show_default=False,
+            show_default=False, callback=between(0, LARGEST_PENALTY),
         ),
     ] = None  # fmt: skip
     relevance: Annotated[
@@ -101,9 +109,18 @@ class FitOptions:
         ),
     ] = IntervalName.auto
     bootstrap: Annotated[
-        int, typer.Option("--bootstrap", metavar="N", help="Bootstrap replicates.", rich_help_panel=MODEL)
+        int,
+        typer.Option(
+            "--bootstrap",
+            metavar="N",
+            help="Bootstrap replicates.",
+            rich_help_panel=MODEL,
+            callback=whole(2, MOST_REPLICATES),
+        ),
     ] = 1_000
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL)] = 0
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL, callback=whole(*SEED))
+    ] = 0
     log_to: Annotated[
         TrackerName | None,
         typer.Option(
@@ -116,10 +133,6 @@ class FitOptions:
         """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
         from clickharvest.estimation.estimators import CPBM, PBM
 
-        if self.bootstrap < 2:
-            raise InputError(f"--bootstrap {self.bootstrap}: expected 2 replicates or more, or --intervals none")
-        if self.penalty is not None and self.penalty < 0:
-            raise InputError(f"--penalty {self.penalty:g}: expected 0 or more")
         intervals = None if self.intervals is IntervalName.none else cast("Intervals", self.intervals.value)
         if not with_context and self.curve != "power":
             if self.curve not in ("auto", "constant"):
@@ -143,8 +156,11 @@ class FitOptions:
         if self.shape is None:
             return None
         words = parse_words(self.shape, "--shape")
-        if bad := [f"{name}={value}" for name, value in words.items() if not value.isdecimal()]:
-            raise InputError(f"--shape {bad[0]}: expected an integer, as in rank=2")
+        fits = [value.isdecimal() and len(value) < 10 and 1 <= int(value) <= MOST_UNITS for value in words.values()]
+        if bad := [f"{name}={value}" for (name, value), fit in zip(words.items(), fits, strict=True) if not fit]:
+            raise InputError(
+                f"--shape {clean_text(bad[0])}: expected a whole number from 1 to {MOST_UNITS:,}, as in rank=2"
+            )
         return {name: int(value) for name, value in words.items()}
 
 
@@ -168,6 +184,7 @@ def fit(
 
       clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
     """
+    from clickharvest.estimation.devices import require_device
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
 
@@ -175,6 +192,8 @@ def fit(
         raise InputError("nowhere to write the model: name a file with -o model.safetensors")
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
+    refuse_overwriting(output, [*log.sources, units.rankings])
+    require_device()
     if is_interventions(log.source):
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
@@ -193,18 +212,19 @@ def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor
 
     with_context = bool(interventions.contexts) and options.curve != "constant"
     model = options.estimator(with_context, anchor, show_progress).fit(interventions)
+    found = model.propensities_
+    propensities = replace(found, provenance=found.provenance and found.provenance.with_command(sys.argv[1:]))
+    propensities.save(output)  # before the checks: nothing that befalls them shall cost the fit
     with show_progress("Checking the model"):
         findings = check_model(interventions, anchor=anchor, seed=options.seed)
     checks = [asdict(finding) for finding in findings]
-    found = model.propensities_
-    origin = found.provenance and found.provenance.with_command(sys.argv[1:])
-    propensities = replace(found, info=dict(found.info) | {"checks": checks}, provenance=origin)
+    propensities = replace(propensities, info=dict(propensities.info) | {"checks": checks})
     propensities.save(output)
     run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
     verdict = judge(propensities)
     if as_json:
         told = describe_model(propensities) | {"verdict": verdict.to_dict()}
-        print(json.dumps({"file": str(output), **run} | told, indent=2))
+        tell(json.dumps({"file": str(output), **run} | told, indent=2))
         return
     console = screen()
     console.print(str(propensities))

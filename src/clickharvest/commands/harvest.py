@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     QUERY,
     ClusterOption,
@@ -16,10 +17,11 @@ from clickharvest.commands.options import (
     OutputPath,
     with_options,
 )
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
-from clickharvest.words import count
+from clickharvest.words import clean_lines, count
 
 
 @with_options
@@ -56,20 +58,24 @@ def harvest(
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
-        print(_sql(log, units, cluster, emit_sql))
+        sql = _sql(log, units, cluster, emit_sql)
+        if clean_lines(sql) != sql:
+            raise InputError("names with control characters cannot be printed as SQL: rename the columns or the table")
+        tell(sql)
         return
     if output is None:
         raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
+    refuse_overwriting(output, [*log.sources, units.rankings])
     rows = harvest_to_parquet(log.read(show_progress), output, **units.arguments(log), cluster=cluster)
     written = pq.read_table(output, columns=["unit", "clicks"])
     counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
     if as_json:
-        print(json.dumps({"file": str(output), "rows": rows, **counts}))
+        tell(json.dumps({"file": str(output), "rows": rows, **counts}))
     else:
         told = f"{count(counts['units'], 'unit')} in {count(rows, 'row')}, {count(counts['clicks'], 'click')}"
-        print(f"{told}: {output}")
+        tell(f"{told}: {output}")
 
 
 def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from clickharvest.commands.bounds import MOST_RANKS, POSITION, between, whole
 from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.designs import Design
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
 
+LARGEST_SHARE = 1e15
+"""Of traffic: beyond it, the sum of a few shares would not be exact."""
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
 QUERY = "query"
@@ -99,7 +102,13 @@ class LogOptions:
         ),
     ] = None
     position_base: Annotated[
-        int, typer.Option("--position-base", help="0 where positions start at 0.", rich_help_panel=COLUMNS)
+        int,
+        typer.Option(
+            "--position-base",
+            help="0 where positions start at 0.",
+            rich_help_panel=COLUMNS,
+            callback=whole(-1_000_000, 1_000_000),
+        ),
     ] = 1
     block: Annotated[
         list[str] | None,
@@ -209,6 +218,12 @@ class LogOptions:
         """The context columns, however they were split over options and commas."""
         return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
 
+    @property
+    def sources(self) -> list[str | None]:
+        """All files, folders and globs that are read."""
+        others = [] if self.export is None else self.export[1].values()
+        return [self.source, *others]
+
     def start_engine(self, progress: Progress) -> Engine:
         """Start the engine asked for."""
         from clickharvest.logs.engines import DuckDBEngine, SparkEngine
@@ -269,6 +284,7 @@ class HarvestOptions:
             help="Leave out lower positions.",
             rich_help_panel=UNITS,
             show_default=False,
+            callback=whole(*POSITION),
         ),
     ] = None
     rankings: Annotated[
@@ -326,11 +342,8 @@ class HarvestOptions:
         if self.swap is None:
             return rankings
         if self.swap.strip().isdecimal():
-            return Swap.uniform(int(self.swap), rankings)
-        try:
-            probabilities = {int(rank): p for rank, p in parse_shares(self.swap, "--swap").items()}
-        except ValueError as error:
-            raise InputError(f"--swap {self.swap}: expected a number of ranks, or 1=.5,2=.3,…") from error
+            return Swap.uniform(_rank(self.swap, self.swap), rankings)
+        probabilities = {_rank(rank, self.swap): p for rank, p in parse_shares(self.swap, "--swap").items()}
         return Swap(probabilities, rankings)
 
 
@@ -341,6 +354,20 @@ def require_clusters(interventions: Interventions, cluster: str, source: str) ->
             f"--cluster {cluster}: {source} was harvested by {interventions.cluster_kind}; harvest the log again with "
             f"--cluster {cluster}"
         )
+
+
+def _rank(text: str, option: str) -> int:
+    """Return a rank, or number of ranks, of a swap."""
+    try:
+        rank = int(text)
+    except ValueError:
+        rank = 0
+    if not 1 <= rank <= MOST_RANKS:
+        told = clean_text(option, 60)
+        raise InputError(
+            f"--swap {told}: expected a number of ranks, or 1=.5,2=.3,…, of ranks from 1 to {MOST_RANKS:,}"
+        )
+    return rank
 
 
 def parse_words(text: str, option: str) -> dict[str, str]:
@@ -370,7 +397,7 @@ def parse_shares(text: str, option: str) -> dict[str, float]:
     for part in text.split(","):
         name, separator, value = part.partition("=")
         try:
-            if not separator or not name.strip() or name.strip() in shares or not 0 <= float(value) < math.inf:
+            if not separator or not name.strip() or name.strip() in shares or not 0 <= float(value) <= LARGEST_SHARE:
                 raise ValueError
             shares[name.strip()] = float(value)
         except ValueError:
@@ -417,7 +444,9 @@ ClusterOption = Annotated[
         rich_help_panel=UNITS,
     ),
 ]
-AnchorOption = Annotated[int, typer.Option("--anchor", help="Position that others are compared with.")]
+AnchorOption = Annotated[
+    int, typer.Option("--anchor", help="Position that others are compared with.", callback=whole(*POSITION))
+]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
 
 
@@ -438,5 +467,8 @@ def _parameters(kind: type) -> list[inspect.Parameter]:
 
 OutputPath = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False)
+]
+LevelOption = Annotated[
+    float, typer.Option("--level", help="Level of the intervals.", callback=between(0, 1, ends=False))
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

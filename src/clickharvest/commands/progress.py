@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from clickharvest.progress import Progress, Update, ignore
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,4 +107,4 @@ def _draw(console: Console, jobs: list[_Job], finished: threading.Event, patienc
                 if job not in shown:
                     shown[job] = bars.add_task(job.task, total=None, note="")
                 if (share := job.share()) is not None:
-                    bars.update(shown[job], total=1.0, completed=share, note=job.note[:LONGEST])
+                    bars.update(shown[job], total=1.0, completed=share, note=clean_text(job.note, LONGEST))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clickharvest.commands.options import JsonFlag, ModelPath, OutputPath
+from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.options import JsonFlag, LevelOption, ModelPath, OutputPath
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
@@ -26,6 +29,8 @@ ENDINGS = (".parquet", ".csv")
 ROWS_AT_ONCE = 50_000
 """Context rows scored and written at a time."""
 MOST_ROWS = 20
+FORMULA = r"[=+\-@\t\r]"
+"""How a text begins that a spreadsheet takes for a formula, as in the report's CSV."""
 MOST_COLUMNS = 3
 
 
@@ -36,7 +41,7 @@ def propensities(
         typer.Argument(metavar="CONTEXTS", help="File with the model's context columns.", show_default=False),
     ] = None,
     output: OutputPath = None,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="Intervals that cover all positions of a context together.")
     ] = False,
@@ -64,6 +69,8 @@ def propensities(
     if contexts is None and loaded.encoder is not None:
         needed = ", ".join(loaded.encoder.columns)
         raise InputError(f"{model} depends on context: name a file with the columns {needed} after it")
+    if output is not None:
+        refuse_overwriting(output, [model, contexts])
     rows = None if contexts is None else _read_contexts(loaded, contexts, table)
     options: dict[str, Any] = {"level": level, "simultaneous": simultaneous}
     about = {"anchor": loaded.curve.anchor, "intervals": loaded.draws_kind, **options}
@@ -73,25 +80,25 @@ def propensities(
         counts = {"rows": n * len(loaded.shown), "contexts": n, "positions": len(loaded.shown)}
         if as_json:
             unsupported = {"unsupported": list(loaded.unsupported), "doubts": doubts}
-            print(json.dumps({"file": str(output), **counts, **unsupported, **about}))
+            tell(json.dumps({"file": str(output), **counts, **unsupported, **about}))
             return
         told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), 'position')}"
-        print(f"{told}: {output}")
+        tell(f"{told}: {output}")
     elif as_json:
         predicted = loaded.predict(rows, **options)
         records = [{name: _plain(value) for name, value in row.items()} for row in predicted.to_arrow(rows).to_pylist()]
         for record, note in zip(records, predicted.notes().ravel(), strict=True):
             record.setdefault("note", note)  # contexts may have a column of this name, which is the user's
-        print(json.dumps({**about, "rows": records}, default=str))
+        tell(json.dumps({**about, "rows": records}, default=str))
         return
     else:
         doubts = _print_rows(loaded, rows, options)
     for why, n in doubts.items():
-        print(f"{count(n, 'row')}: {why}{f'; {WOULD_HELP}' if why == TELLS_NOTHING else ''}.")
+        tell(f"{count(n, 'row')}: {why}{f'; {WOULD_HELP}' if why == TELLS_NOTHING else ''}.")
     without = "" if loaded.draws is not None else "No intervals: the model was fitted without."
     for sentence in (gaps(loaded), few_queries(loaded), without):
         if sentence:
-            print(sentence)
+            tell(sentence)
 
 
 def _read_contexts(model: Propensities, source: str, table: str | None) -> pa.Table:
@@ -130,6 +137,8 @@ def _write(
             predicted = model.predict(part, **options)
             doubts.update(predicted.count_doubts())
             scored = predicted.to_arrow(part).replace_schema_metadata(metadata)
+            if output.suffix.lower() == ".csv":
+                scored = _without_formulas(scored)
             try:
                 if writer is None:
                     writer = stack.enter_context(writers[output.suffix.lower()](partial, scored.schema))
@@ -138,6 +147,27 @@ def _write(
                 raise InputError(f"cannot write {output}: {first_line(error)}") from error
             update(min(n, begin + ROWS_AT_ONCE) / max(n, 1))
     return doubts
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Return a table with an apostrophe before names and texts that a spreadsheet would take for a formula.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> _without_formulas(pa.table({"=1+1": ["-2+3", "plain", None]})).to_pydict()
+        {"'=1+1": ["'-2+3", 'plain', None]}
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pc.replace_substring_regex(column, pattern=f"^({FORMULA})", replacement=r"'\1")
+        columns.append(column)
+    return pa.table(columns, names=[re.sub(f"^({FORMULA})", r"'\1", name) for name in table.column_names])
 
 
 def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> Counter[str]:
@@ -162,7 +192,7 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
         table.add_row(*(_cell(value) for value in (row | hidden).values()))
     screen().print(table)
     if (more := n * len(model.shown) - shown.num_rows) > 0:
-        print(f"… {more:,} more rows: write them all with -o propensities.parquet")
+        tell(f"… {more:,} more rows: write them all with -o propensities.parquet")
     why = predicted.count_doubts()
     return Counter(note for note in predicted.notes().ravel()[: shown.num_rows] if note in why)
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, learner_names
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.extras import require
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from clickharvest.rank.learners import TrainedRanker
 
 RANKER = "The ranker"
+LEAST, MOST = 1e-9, 1e9
+"""Of costs and clips: beyond them, training would leave the range of numbers."""
 BY_QUERY = ("ndcg@10", "map")
 TEST_CLIP = 0.0
 """Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
@@ -62,8 +67,8 @@ class RankOptions:
         typer.Option(
             "--loss",
             metavar="LOSS",
-            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson, of "
-            "trees and of linear, know examination as an offset. The learner's first by default.",
+            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson "
+            "(trees, linear) know examination as an offset. The learner's first by default.",
             rich_help_panel=RANKER,
             show_default=False,
         ),
@@ -73,8 +78,8 @@ class RankOptions:
         typer.Option(
             "--clip",
             metavar="P",
-            help="Least propensity to divide by. auto: by cross-validation (svm), or 1 / √clicks, whose bias vanishes as "
-            "clicks grow in number.",
+            help="Least propensity to divide by. auto: by cross-validation (svm), or 1 / √clicks, whose bias vanishes "
+            "as clicks grow in number.",
             rich_help_panel=RANKER,
         ),
     ] = "auto"
@@ -95,7 +100,13 @@ class RankOptions:
         ),
     ] = None
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of the queries held out to judge.", rich_help_panel=RANKER)
+        float,
+        typer.Option(
+            "--test-share",
+            help="Share of the queries held out to judge.",
+            rich_help_panel=RANKER,
+            callback=between(0, 1, ends=False),
+        ),
     ] = 0.2
     judgements: Annotated[
         str | None,
@@ -107,8 +118,15 @@ class RankOptions:
             show_default=False,
         ),
     ] = None
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.", rich_help_panel=RANKER)] = 0.95
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER)] = 0
+    level: Annotated[
+        float,
+        typer.Option(
+            "--level", help="Level of the intervals.", rich_help_panel=RANKER, callback=between(0, 1, ends=False)
+        ),
+    ] = 0.95
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER, callback=whole(*SEED))
+    ] = 0
 
     def check(self, output: Path | None) -> Path:
         """Return the file to write, if the options make sense and what they need is installed."""
@@ -118,8 +136,6 @@ class RankOptions:
             raise InputError(
                 f"a ranker of {self.learner} is a {LEARNERS[self.learner]} file: -o {output} should end like that"
             )
-        if not 0 < self.level < 1:
-            raise InputError(f"--level {self.level:g}: expected a number between 0 and 1")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
         if self.loss is not None and self.loss not in LOSSES[self.learner]:
@@ -174,6 +190,7 @@ def rank(
 
     target = ranker.check(output)
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
+    refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = _open(log, ranker.model)
     clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names)
     held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
@@ -218,7 +235,7 @@ def rank(
         "judged": judged,
     }
     if as_json:
-        print(json.dumps(_finite(told), indent=2))
+        tell(json.dumps(_finite(told), indent=2))
     else:
         _print(told, found, best, judged, ranker.level)
 
@@ -331,8 +348,8 @@ def _number(text: str, option: str) -> float | None:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{option} {text}: expected a number above 0, or auto")
+    if not LEAST <= number <= MOST:
+        raise InputError(f"{option} {clean_text(text)}: expected a number from {LEAST:g} to {MOST:g}, or auto")
     return number
 
 

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     COLUMNS,
     HarvestOptions,
     JsonFlag,
+    LevelOption,
     LogOptions,
     ModelPath,
     OutputPath,
     with_options,
 )
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 
@@ -55,7 +58,7 @@ def report(
     units: HarvestOptions,
     output: OutputPath = None,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.", show_default=False)] = None,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
     """Write one HTML page on a model: a verdict, curves to play with, checks, how to use it.
@@ -67,6 +70,7 @@ def report(
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
     from clickharvest.commands.terminal import screen
+    from clickharvest.estimation.devices import require_device
     from clickharvest.model.propensities import load_propensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge
@@ -75,6 +79,9 @@ def report(
         raise InputError("nowhere to write the report: name a file with -o report.html")
     if output.suffix.lower() not in ENDINGS:
         raise InputError(f"a report is an HTML file: -o {output} should end in .html")
+    refuse_overwriting(output, [model, *log.sources, units.rankings])
+    if log.source:
+        require_device()
     loaded = load_propensities(model)
     if log.context is None and loaded.encoder is not None:
         log = replace(log, context=list(loaded.encoder.columns))
@@ -93,12 +100,12 @@ def report(
     verdict = judge(loaded, evidence.grounds if evidence else None, level=level)
     if as_json:
         told = {"file": str(output), "bytes": size, "log": log.source or None, "verdict": verdict.to_dict()}
-        print(json.dumps(told))
+        tell(json.dumps(told))
         return
     screen().print(f"Verdict: {verdict}")
-    print(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
+    tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
     if not log.source:
-        print("It says nothing about the log: add --log LOG to tell what the log identifies.")
+        tell("It says nothing about the log: add --log LOG to tell what the log identifies.")
 
 
 def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, output: str) -> dict[str, str]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clickharvest.commands.bounds import whole
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.extras import require
@@ -40,7 +45,14 @@ class ReproduceOptions:
         False
     )
     jobs: Annotated[
-        int | None, typer.Option("--jobs", metavar="N", help="Processes; by default one per core.", show_default=False)
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            help="Processes; by default one per core.",
+            show_default=False,
+            callback=whole(1, 1_000),
+        ),
     ] = None
     results: Annotated[
         Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; what it holds is not repeated.")
@@ -101,6 +113,8 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     source = find_corpus(options.corpus)
     chosen, left_out = _choose(ids, source.name)
     quick, page = options.quick, options.page
+    if page is not None:
+        refuse_overwriting(page, [source.path])
     folder = options.results / QUICK if quick else options.results
     _make_folder(folder)
     store = Store(folder)
@@ -113,7 +127,7 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     if as_json:
         told = [outcome.to_dict() for outcome in outcomes]
         failed = [{"run": failure.run.to_dict(), "error": failure.error} for failure in failures]
-        print(json.dumps({"outcomes": told, "failures": failed, "left_out": left_out, "page": str(written)}, indent=1))
+        tell(json.dumps({"outcomes": told, "failures": failed, "left_out": left_out, "page": str(written)}, indent=1))
     else:
         _print(outcomes, failures, left_out, written)
     if failures or any(not check.passed for outcome in outcomes for check in outcome.checks):
@@ -130,13 +144,27 @@ def _measure(
     runs = [run for experiment, plan in plans for run in experiment.runs(plan)]
     jobs = default_jobs() if options.jobs is None else options.jobs
     try:
-        with show_progress("Measuring") as update:
+        with _interruptible(), show_progress("Measuring") as update:
             return measure_missing(
                 runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, update=update
             )
     except KeyboardInterrupt as error:
-        print(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.", file=sys.stderr)
-        raise typer.Exit(130) from error
+        complain(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.")
+        raise typer.Abort from error
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let an interrupt from the keyboard raise KeyboardInterrupt while the block runs: processes are to be ended."""
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _make_folder(folder: Path) -> None:

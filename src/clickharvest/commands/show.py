@@ -6,6 +6,7 @@ import json
 import textwrap
 
 from clickharvest.commands.options import JsonFlag, ModelPath
+from clickharvest.commands.output import tell
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -22,6 +23,6 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
     loaded = load_propensities(model)
     verdict = judge(loaded)
     if as_json:
-        print(json.dumps(describe_model(loaded) | {"verdict": verdict.to_dict()}, indent=2))
+        tell(json.dumps(describe_model(loaded) | {"verdict": verdict.to_dict()}, indent=2))
         return
-    print(f"{loaded}\n\n{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n{origin(loaded)}")
+    tell(f"{loaded}\n\n{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n{origin(loaded)}")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import shlex
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clickharvest import __version__
+from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import (
     Names,
     choice,
@@ -26,9 +24,11 @@ from clickharvest.commands.choices import (
     repetition_names,
 )
 from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.words import count, first_line
+from clickharvest.files import atomic_folder
+from clickharvest.words import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +46,10 @@ DOCUMENTS, JUDGEMENTS = "documents.parquet", "judgements.parquet"
 FILES = (LOG, SWAP, RANKINGS, TRUTH, SETTINGS, DOCUMENTS, JUDGEMENTS)
 SYNTHETIC = "synthetic"
 
+MOST_QUERIES, MOST_POSITIONS, MOST_SWEEPS, LARGEST_ETA = 10_000_000, 1_000, 1e9, 100.0
+USUAL_QUERIES, USUAL_POSITIONS = 11_473, 10
+MOST_ROWS = 500_000_000
+"""Of a log: more would not fit into the memory of most machines."""
 PROTOCOL, CORPUS = "The protocol", "The corpus of the protocol"
 
 
@@ -57,8 +61,14 @@ class SimulatorName(StrEnum):
     arxiv = "arxiv"
 
 
-def _option(flag: str, help: str, metavar: str | None = None, panel: str | None = PROTOCOL) -> Any:
-    return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel, show_default=False)
+def _option(
+    flag: str,
+    help: str,
+    metavar: str | None = None,
+    panel: str | None = PROTOCOL,
+    check: Callable[[Any], Any] | None = None,
+) -> Any:
+    return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel, show_default=False, callback=check)
 
 
 def _choice(flag: str, names: Names, help: str) -> Any:
@@ -70,31 +80,60 @@ class SimulateOptions:
     """What to simulate; an option that is None has the simulator's own default."""
 
     queries: Annotated[
-        int | None, _option("--queries", "Queries of the log (protocol: 11,473, or all of a corpus).", panel=None)
+        int | None,
+        _option(
+            "--queries",
+            "Queries of the log (protocol: 11,473, or all of a corpus).",
+            panel=None,
+            check=whole(1, MOST_QUERIES),
+        ),
     ] = None
     positions: Annotated[
-        int | None, _option("--positions", "Results on a page (default: 10; arxiv: 21).", "K", None)
+        int | None,
+        _option("--positions", "Results on a page (default: 10; arxiv: 21).", "K", None, whole(2, MOST_POSITIONS)),
     ] = None
-    pages: Annotated[int | None, _option("--pages", "Result pages of ab (default: 20,000).", panel=None)] = None
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.")] = 0
-    sweeps: Annotated[float | None, _option("--sweeps", "How often each ranker serves each query (default: 1).")] = None
+    pages: Annotated[
+        int | None,
+        _option("--pages", "Result pages of ab (default: 20,000).", panel=None, check=whole(1, MOST_QUERIES)),
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", callback=whole(*SEED))] = 0
+    sweeps: Annotated[
+        float | None,
+        _option("--sweeps", "How often each ranker serves each query (default: 1).", check=between(1e-6, MOST_SWEEPS)),
+    ] = None
     training_queries: Annotated[
-        int | None, _option("--training-queries", "Instead: queries times sweeps, as the paper counts.", "N")
+        int | None,
+        _option(
+            "--training-queries",
+            "Instead: queries times sweeps, as the paper counts.",
+            "N",
+            check=whole(1, int(MOST_SWEEPS)),
+        ),
     ] = None
     test_queries: Annotated[
         int | None,
-        _option("--test-queries", "Other queries, for the truth (default: 2,000, or a fifth of a corpus).", "N"),
+        _option(
+            "--test-queries",
+            "Other queries, for the truth (default: 2,000, or a fifth of a corpus).",
+            "N",
+            check=whole(0, MOST_QUERIES),
+        ),
     ] = None
-    eta: Annotated[float | None, _option("--eta", "How much context matters to examination (default: 0.5).")] = None
-    zeta: Annotated[float | None, _option("--zeta", "Share of the context tied to relevance, 0 to 1 (default: 1).")] = (
-        None
-    )
+    eta: Annotated[
+        float | None,
+        _option("--eta", "How much context matters to examination (default: 0.5).", check=between(0, LARGEST_ETA)),
+    ] = None
+    zeta: Annotated[
+        float | None,
+        _option("--zeta", "Share of the context tied to relevance, 0 to 1 (default: 1).", check=between(0, 1)),
+    ] = None
     examination: Annotated[
         str | None, _choice("--examination", examination_names, "The true curve (default: power).")
     ] = None
     clicks: Annotated[str | None, _choice("--clicks", click_model_names, "The click model (default: pbm).")] = None
     noise: Annotated[
-        float | None, _option("--noise", "Clicks on irrelevant results that are examined (default: 0.1).")
+        float | None,
+        _option("--noise", "Clicks on irrelevant results that are examined (default: 0.1).", check=between(0, 1)),
     ] = None
     traffic: Annotated[
         str | None, _option("--traffic", "Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
@@ -114,7 +153,10 @@ class SimulateOptions:
         str | None,
         _option("--corpus", "LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH", CORPUS),
     ] = None
-    threshold: Annotated[int | None, _option("--threshold", "Least grade of a relevant document.", panel=CORPUS)] = None
+    threshold: Annotated[
+        int | None,
+        _option("--threshold", "Least grade of a relevant document.", panel=CORPUS, check=whole(0, 1_000_000)),
+    ] = None
     cache: Annotated[
         Path | None, _option("--cache", "Keep the parsed corpus there, for the next time.", "FOLDER", CORPUS)
     ] = None
@@ -186,10 +228,11 @@ def simulate(
         raise InputError("nowhere to write the simulation: name a folder with -o simulated")
     given = simulation.arguments(simulator)
     _check_folder(output, force)
+    _check_size(given)
     with show_progress("Simulating"):
         made = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}[simulator](given, output)
         about = {"clickharvest": __version__, "simulator": simulator.value, "truth": made.truth, **made.settings}
-        with _whole_folder(output, force) as partial:
+        with atomic_folder(output, lambda: _check_folder(output, force)) as partial:
             for name, table in made.tables.items():
                 pq.write_table(table, partial / name)
             (partial / SETTINGS).write_text(json.dumps(about, indent=2) + "\n")
@@ -199,14 +242,26 @@ def simulate(
     if as_json:
         files = {name: str(output / name) for name in (*made.tables, SETTINGS)}
         report = {"folder": str(output), "files": files, "rows": log.num_rows, "clicks": clicks}
-        print(json.dumps(report | {"next": [" ".join(command) for command in commands], "settings": about}, indent=2))
+        tell(json.dumps(report | {"next": [" ".join(command) for command in commands], "settings": about}, indent=2))
         return
-    print(f"{count(log.num_rows, 'row')}, {count(clicks, 'click')}: {output / LOG}")
+    tell(f"{count(log.num_rows, 'row')}, {count(clicks, 'click')}: {output / LOG}")
     for name in (name for name in made.tables if name != LOG):
-        print(f"{made.tables[name].num_rows:,} rows: {output / name}")
+        tell(f"{made.tables[name].num_rows:,} rows: {output / name}")
     screen().print(f"\n{made.truth}\n\nNext, can this log tell, and what does it tell?\n")
     for command in commands:
-        print("  " + " \\\n      ".join(command))
+        tell("  " + " \\\n      ".join(command))
+
+
+def _check_size(given: Mapping[str, Any]) -> None:
+    """Refuse a log that would take all of the memory: as many rows as there are displays, or cells of counts."""
+    rankers = given.get("traffic", ",").count(",") + 1
+    sweeps = given.get("sweeps", 1.0)
+    if "training_queries" in given:
+        sweeps = given["training_queries"] / given.get("queries", USUAL_QUERIES)
+    shown = max(sweeps, 1) if "rows" in given or given.get("clicks") == "cascade" else 1
+    pages = given.get("pages", given.get("queries", USUAL_QUERIES) * shown * rankers)
+    if (rows := pages * given.get("positions", USUAL_POSITIONS)) > MOST_ROWS:
+        raise InputError(f"the log would have {rows:,.0f} rows, more than {MOST_ROWS:,}: simulate less")
 
 
 def _protocol(given: dict[str, Any], output: Path) -> _Made:
@@ -321,32 +376,12 @@ def _next_commands(output: Path, made: _Made) -> list[list[str]]:
 def _check_folder(folder: Path, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: a simulation is a folder; name another one")
-    if not folder.resolve().parent.is_dir():
+    if folder.is_symlink() and not folder.exists():
+        raise InputError(f"{folder} is a symbolic link that leads to no folder: name another one")
+    if not folder.absolute().parent.is_dir():
         raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
     held = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
     if held and not force:
         raise InputError(f"{folder} is not empty: name another folder, or replace the simulation in it with --force")
     if others := [name for name in held if name not in FILES]:
         raise InputError(f"{folder} holds {others[0]}, which is not of a simulation: name another folder with -o")
-
-
-@contextmanager
-def _whole_folder(folder: Path, force: bool) -> Iterator[Path]:
-    """Yield a temporary folder that takes the place of `folder` only if the block succeeds."""
-    target = folder.resolve()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    replaced = target.with_name(f".{target.name}.{os.getpid()}.replaced")
-    try:
-        partial.mkdir()
-        yield partial
-        _check_folder(folder, force)
-        if target.exists():
-            target.rename(replaced)
-        partial.rename(target)
-    except OSError as error:
-        if replaced.exists() and not target.exists():
-            replaced.rename(target)
-        raise InputError(f"cannot write {folder}: {first_line(error)}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)

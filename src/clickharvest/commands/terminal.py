@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.words import count, spell_positions
+from clickharvest.words import clean_lines, count, spell_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
 MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "blocking": ("✗", "red")}
 
 
+class _Clean(RenderHook):
+    """Replaces what is not printable in all that a console prints, but for its own colours."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return what prints the same, clean."""
+        return [_Cleaned(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True)
+class _Cleaned:
+    renderable: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.renderable, options):
+            yield segment if segment.is_control else Segment(clean_lines(segment.text), segment.style)
+
+
+def clean_console(console: Console) -> Console:
+    """Return a console that can print any text without being steered by it."""
+    console.push_render_hook(_Clean())
+    return console
+
+
 def screen() -> Console:
     """Return a console on standard output, never wider than 80 columns."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = clean_console(Console(highlight=False, markup=False, emoji=False))
     console.width = min(WIDTH, console.width)
     return console
 

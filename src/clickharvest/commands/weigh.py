@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 
@@ -87,12 +89,13 @@ def weigh(
         raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
+    refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
     propensities = load_propensities(model)
     clicks = replace(log, context=_context(log, propensities)).read(show_progress)
     report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=weights.normalise)
     if as_json:
-        print(json.dumps({"file": str(output), **report.to_dict()}))
+        tell(json.dumps({"file": str(output), **report.to_dict()}))
     else:
         screen().print(f"{report}\nSaved: {output}")
 

@@ -334,11 +334,25 @@ def _log_distance(sample: Sample, anchor: int) -> Array:
     return distance
 
 
+def _deal(clicks: Integers, impressions: Integers, shown: Integers, random: np.random.Generator) -> Integers:
+    """Return how many of the clicks fall on `shown` of the impressions: hypergeometric.
+
+    NumPy draws it for less than 10⁹ of either kind; of more, a normal with the same mean and variance is as good.
+    """
+    small = np.maximum(clicks, impressions - clicks) < 10**9
+    dealt = random.hypergeometric(clicks * small, (impressions - clicks) * small, shown * small)
+    share = shown / np.maximum(impressions, 1)
+    spread = np.sqrt(clicks * (1 - clicks / np.maximum(impressions, 1)) * share * (1 - share))
+    drawn = np.rint(clicks * share + spread * random.normal(size=len(clicks)))
+    least, most = np.maximum(0, shown - (impressions - clicks)), np.minimum(clicks, shown)
+    return np.where(small, dealt, np.clip(drawn, least, most)).astype(np.int64)
+
+
 def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
     """Deal impressions, their clicks and realised exposures into two halves of each unit; n_units apart, 2 n rows."""
     random = np.random.default_rng(seed)
     shown = random.binomial(sample.impressions, 0.5)
-    clicks = random.hypergeometric(sample.clicks, sample.impressions - sample.clicks, shown)
+    clicks = _deal(sample.clicks, sample.impressions, shown, random)
     shown, clicks = np.stack([shown, sample.impressions - shown]), np.stack([clicks, sample.clicks - clicks])
     _, cell = distinct(sample.whole, sample.context, sample.position)
     of_cell = np.stack([np.bincount(cell, weights=own)[cell] for own in shown])

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import uuid
 import warnings
 import weakref
@@ -25,6 +24,7 @@ import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
 from clickharvest.extras import require
+from clickharvest.files import remove_folder, temporary_folder
 from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, sql_types
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
@@ -133,8 +133,8 @@ class DuckDBEngine(Engine):
     ) -> None:
         super().__init__(connect_duckdb(), progress=progress)
         if temp_directory is None:
-            temp_directory = tempfile.mkdtemp(prefix="clickharvest-")
-            weakref.finalize(self, shutil.rmtree, temp_directory, ignore_errors=True)
+            temp_directory = temporary_folder()
+            weakref.finalize(self, remove_folder, temp_directory)
         settings = {
             "temp_directory": str(temp_directory),
             "enable_progress_bar": True,
@@ -191,7 +191,8 @@ class DuckDBEngine(Engine):
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
         query = self._compile(table)
-        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
+        told = f"KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
+        options = f"FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, {told}"  # the file is temporary already
         copy = f"COPY ({query}) TO {sql_literal(str(path))} ({options})"
         return int(self.backend.con.execute(copy).fetchone()[0])
 

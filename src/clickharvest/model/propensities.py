@@ -25,8 +25,9 @@ from clickharvest.model.contexts import ContextEncoder, Table
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
+from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
-from clickharvest.model.summary import summarise
+from clickharvest.model.summary import summarise, typical_context
 from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
 from clickharvest.words import clean_text, first_line
 
@@ -263,11 +264,16 @@ def load_propensities(path: str | Path) -> Propensities:
     """
     header, tensors = read_file(Path(path))
     try:
-        return _from_header(header, tensors)
+        loaded = _from_header(header, tensors)
+        check_info(loaded.info)
+        with np.errstate(all="ignore"):
+            log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
+        check_numbers(log_p, loaded.draws)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
+    return loaded
 
 
 def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:

@@ -45,12 +45,16 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
         >>> read_file(path)
         ({'format': 2, 'anchor': 1}, {'b': array([0., 0.])})
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     whole = {"format": FORMAT} | dict(header)
     text = json.dumps(whole | {"sha256": digest(whole, tensors)})
     with atomic_path(path) as partial:
-        save_file(dict(tensors), partial, metadata={KEY: text})
+        try:
+            save_file(dict(tensors), partial, metadata={KEY: text})
+        except SafetensorError as error:  # such as a full disk
+            raise InputError(f"cannot write {path}: {first_line(error)}") from error
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

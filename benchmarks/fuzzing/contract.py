@@ -1,0 +1,131 @@
+"""The contract of every command, and whether a case kept it.
+
+Exit code 0 (done), 2 (bad input: one line that begins with `Error:`), 3 (not identified), 130 (interrupted) or 141
+(nobody reads); no traceback; no control character on either stream; JSON that is JSON; inputs as they were; no
+temporary file left; an output that is whole, or not there, or as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cases import Case
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+State = dict[str, tuple[int, str]]
+
+
+def state_of(folder: Path) -> State:
+    """What a folder holds: the mode and contents of everything in it."""
+    found: State = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        told = str(path.readlink()) if path.is_symlink() else ""
+        if stat.S_ISREG(mode):
+            told = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[str(path.relative_to(folder))] = (mode, told)
+    return found
+
+
+def broken(case: Case, before: State, after: State, outcome: Outcome) -> list[str]:
+    """Return what of the contract a case broke; nothing where it kept it."""
+    found = [*_code(case, outcome), *_streams(case, outcome)]
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    for name in sorted(changed):
+        if name == "tmp" or not any(name == output or name.startswith(f"{output}/") for output in case.outputs):
+            found.append(f"{'left' if name not in before else 'changed'} {name!r}")
+        elif name in after and (fault := _half(case.folder / name)):
+            found.append(f"{name!r} is not whole: {fault}")
+        elif name not in after:
+            found.append(f"{name!r} is lost")
+    return found
+
+
+def _code(case: Case, outcome: Outcome) -> list[str]:
+    allowed = {0, 2, 3}
+    allowed |= {130} if case.fault == "interrupt" else set()
+    allowed |= {141} if case.fault == "pipe" else set()
+    allowed |= {1} if case.command == "reproduce" else set()  # a claim does not hold
+    if case.fault == "kill" and outcome.code == -9:
+        return []
+    if outcome.code is None:
+        return ["took too long"]
+    return [] if outcome.code in allowed else [f"exit code {outcome.code}"]
+
+
+def _streams(case: Case, outcome: Outcome) -> list[str]:
+    found = []
+    for name, text in (("output", outcome.out), ("error output", outcome.err)):
+        if "Traceback (most" in text:
+            found.append(f"a traceback: {text.strip().splitlines()[-1][:200]}")
+        if wrong := {c for c in text if not c.isprintable() and c not in "\n"}:
+            found.append(f"control characters in the {name}: {sorted(map(ascii, wrong))[:5]}")
+    lines = outcome.err.splitlines()
+    errors = [line for line in lines if line.startswith("Error: ")]
+    others = [line for line in lines if not line.startswith(("Error: ", "Warning: ", "Interrupted"))]
+    if case.fault in ("no stderr", "kill") or outcome.code is None:
+        return found
+    if others and not found:
+        found.append(f"a line that is neither error nor warning: {others[0][:200]}")
+    if outcome.code == 2 and len(errors) != 1:
+        found.append(f"exit code 2 with {len(errors)} lines of error")
+    if outcome.code == 0 and errors:
+        found.append("exit code 0 with an error")
+    if outcome.code == 130 and sum(line.startswith("Interrupted") for line in lines) != 1:
+        found.append("exit code 130 without a word")
+    if (
+        outcome.code == 0
+        and "--json" in case.words
+        and case.fault not in ("full", "closed", "pipe")
+        and "--help" not in case.words
+        and "--emit-sql" not in case.words
+    ):
+        try:
+            json.loads(outcome.out, parse_constant=_refuse)
+        except ValueError as error:
+            found.append(f"no JSON: {error}")
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _half(path: Path) -> str:
+    """Return what is wrong with a file that should be whole."""
+    import pyarrow.parquet as pq
+
+    from clickharvest.model.propensities import load_propensities
+
+    if not path.is_file():
+        return ""
+    data = path.read_bytes()
+    if data == b"older":
+        return ""
+    try:
+        if path.suffix == ".parquet":
+            pq.read_table(path)
+        elif path.suffix == ".safetensors":
+            load_propensities(path)
+        elif path.suffix == ".json":
+            json.loads(data)
+        elif path.suffix == ".html" and not data.rstrip().endswith(b"</html>"):
+            return "it has no end"
+        elif path.suffix in (".csv", ".txt") and not data.endswith(b"\n"):
+            return "its last line has no end"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,0 +1,318 @@
+"""What befalls commands: signals, closed and full streams, full disks, outputs that are inputs, hostile text."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest.commands.inputs import is_among
+from clickharvest.model.propensities import load_propensities
+from clickharvest.model.storage import read_file, write_file
+from clickharvest.simulate import simulate_ab_log
+from command_line import Command
+from places import BENCHMARKS
+
+PROGRAM = [sys.executable, "-m", "clickharvest"]
+ATTACK = "\x1b]52;c;aGFja2Vk\x07"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a log and the model of it."""
+    folder = tmp_path_factory.mktemp("sound")
+    pq.write_table(simulate_ab_log(pages=2000, queries=30)[0], folder / "log.parquet")
+    command = [*PROGRAM, "fit", "log.parquet", "--context", "device", "--curve", "linear", "--penalty", "1"]
+    subprocess.run(
+        [*command, "--intervals", "sandwich", "-o", "model.safetensors"], cwd=folder, check=True, capture_output=True
+    )
+    return folder
+
+
+def start(words: str, folder: Path, **options: Any) -> subprocess.Popen[str]:
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen([*PROGRAM, *words.split()], cwd=folder, text=True, **options)
+
+
+def holds(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])
+def test_an_interrupt_is_one_line_at_any_time(sound: Path, delay: float, tmp_path: Path) -> None:
+    before = holds(sound)
+    words = "fit log.parquet --context device --curve mlp --intervals bootstrap --bootstrap 20000 -o never.safetensors"
+    process = start(words, sound, env=os.environ | {"TMPDIR": str(tmp_path)})
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "Interrupted; nothing was written.\n")
+    assert holds(sound) == before
+    assert not holds(tmp_path)
+
+
+def test_an_interrupt_inside_a_query_is_one_line(tmp_path: Path) -> None:
+    code = (
+        "from clickharvest.__main__ import end_when_interrupted; end_when_interrupted()\n"
+        "from clickharvest.logs.engines import DuckDBEngine\n"
+        "engine = DuckDBEngine(); print('ready', flush=True)\n"
+        "query = 'SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b'\n"
+        "engine.backend.con.execute(query).fetchall()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "Interrupted; nothing was written.\n")
+    assert not holds(tmp_path)
+
+
+def test_a_process_that_ignores_interrupts_goes_on_ignoring_them(sound: Path) -> None:
+    process = start("check log.parquet", sound, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert (process.wait(60), process.communicate()[1]) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["--help", "check --help", "check log.parquet", "show model.safetensors --json"])
+def test_output_that_nobody_reads(sound: Path, words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = start(words, sound, stdout=writer)
+    os.close(writer)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, "")
+
+
+@pytest.mark.parametrize("words", ["check log.parquet", "show model.safetensors", "--help", "--version"])
+def test_output_on_a_full_disk(sound: Path, words: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        process = start(words, sound, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("Error: cannot ")
+    assert err.endswith("No space left on device\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "harvest log.parquet -o new.parquet",
+        "weigh log.parquet model.safetensors -o new.parquet",
+        "propensities model.safetensors log2.csv -o new.csv",
+        "report model.safetensors -o new.html",
+        "fit log.parquet --intervals none -o new.safetensors",
+        "simulate ab --pages 2000 -o new",
+    ],
+)
+def test_a_full_disk_leaves_nothing_behind(sound: Path, words: str) -> None:
+    (sound / "log2.csv").write_text("device\n" + "mobile\ndesktop\n" * 500)
+    before = holds(sound)
+    process = start(words, sound, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2, err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert "File too large" in err
+    assert holds(sound) == before
+
+
+def test_terminals_without_letters_or_width(sound: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "COLUMNS": "0"}
+    process = start("check log.parquet", sound, env=os.environ | plain)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.isascii()
+    assert "+ Every position shown" in out
+
+
+def test_a_platform_that_is_not_there(sound: Path) -> None:
+    process = start("fit log.parquet -o new.safetensors", sound, env=os.environ | {"JAX_PLATFORMS": "abacus"})
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("Error: JAX_PLATFORMS=abacus does not work here")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["itself", "symbolic link", "hard link", "folder", "glob"])
+def test_no_command_writes_what_it_reads(run: Command, kind: str) -> None:
+    pq.write_table(simulate_ab_log(pages=50, queries=5)[0], "log.parquet")
+    data, source, output = Path("log.parquet").read_bytes(), "log.parquet", "out.parquet"
+    if kind == "itself":
+        output = source
+    elif kind == "symbolic link":
+        Path(output).symlink_to(source)
+    elif kind == "hard link":
+        Path(output).hardlink_to(source)
+    else:
+        source = "." if kind == "folder" else "'*.parquet'"
+    code, _, err = run(f"harvest {source} -o {output}")
+    assert (code, "is what the command reads" in err) == (2, True)
+    assert Path("log.parquet").read_bytes() == data
+
+
+def test_other_files_are_not_taken_for_inputs(tmp_path: Path) -> None:
+    (tmp_path / "log.parquet").write_bytes(b"")
+    assert not is_among(tmp_path / "model.safetensors", str(tmp_path))
+    assert not is_among(tmp_path / "out.parquet", str(tmp_path / "log.parquet"))
+    assert is_among(tmp_path / "new.parquet", str(tmp_path))
+
+
+def test_models_have_the_mode_of_the_umask(sound: Path) -> None:
+    assert (sound / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_searcher_cannot_steer_the_terminal(run: Command) -> None:
+    shown = {"query": ["q"] * 4, "doc": ["a", "b"] * 2, "position": [1, 2, 2, 1], "click": [1, 0, 0, 1]}
+    pq.write_table(
+        pa.table(shown | {"page": [ATTACK, ATTACK, "y", "y"], "ranker": [ATTACK, ATTACK, "y\u202e", "y\u202e"]}),
+        "log.parquet",
+    )
+    for words in (
+        "check log.parquet --context ranker",
+        "check log.parquet --position ranker",
+        f"check log.parquet --doc '{ATTACK}'",
+    ):
+        code, out, err = run(words)
+        assert code in (0, 2, 3)
+        assert all(letter.isprintable() or letter == "\n" for letter in out + err)
+        assert out + err
+
+
+def test_sql_with_control_characters_is_not_printed_otherwise(run: Command) -> None:
+    code, out, err = run(f"harvest t --emit-sql trino --query 'q{ATTACK}'")
+    assert (code, out) == (2, "")
+    assert "control characters" in err
+
+
+def test_csv_guards_formulas(run: Command, sound: Path) -> None:
+    pq.write_table(pa.table({"device": ["=1+1", "mobile"], "@x": ["-2", "a=b"]}), "contexts.parquet")
+    assert run(f"propensities {sound / 'model.safetensors'} contexts.parquet -o out.csv")[0] == 0
+    table = pc.read_csv("out.csv", convert_options=pc.ConvertOptions(column_types={"'@x": pa.string()}))
+    assert set(table["device"].to_pylist()) == {"'=1+1", "mobile"}
+    assert set(table["'@x"].to_pylist()) == {"'-2", "a=b"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check x.csv --max-position 99999999999999999999", "check x.csv --anchor 0",
+        "check x.csv --position-base 9999999999",
+        "fit x.csv --seed -1", "fit x.csv --seed 99999999999999999999", "fit x.csv --penalty nan",
+        "fit x.csv --penalty inf",
+        "fit x.csv --bootstrap 999999999999", "rank a b --test-share nan", "rank a b --level nan", "rank a b --seed -1",
+        "propensities m --level nan", "compare m --level inf", "report m --level -1", "reproduce --jobs 0",
+        "demo --seed -1",
+        "simulate --queries 0 -o s", "simulate --positions -1 -o s", "simulate --eta nan -o s",
+        "simulate --zeta inf -o s",
+        "simulate --noise nan -o s", "simulate --sweeps nan -o s", "simulate ab --pages 0 -o s",
+        "simulate --seed -5 -o s",
+        "simulate --test-queries -1 -o s", "simulate --training-queries 0 -o s", "simulate --threshold -1 -o s",
+    ],
+)  # fmt: skip
+def test_options_have_bounds(run: Command, words: str) -> None:
+    code, out, err = run(words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: Invalid value for '--")
+    assert "; expected a " in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("check log.csv --swap 99999999999999999999", "--swap"),
+        (f"check log.csv --swap {'9' * 5000}", "--swap"),
+        ("check log.csv --swap 99999999999999999999=1", "--swap"),
+        ("check log.csv --rankings log.csv --traffic a=1e300,b=1e300", "--traffic"),
+        ("rank log.csv log.csv --C 1e308 -o r.json", "--C 1e308"),
+        ("rank log.csv log.csv --clip 1e-308 -o r.json", "--clip"),
+        ("fit log.csv --context x --curve mlp --shape width=99999999999 -o m.safetensors", "--shape"),
+        ("simulate --queries 10000000 --positions 1000 -o s", "more than 500,000,000"),
+        ("simulate --rows --sweeps 1e9 -o s", "more than 500,000,000"),
+        (b"check \xff.csv".decode(errors="surrogateescape"), "not UTF-8"),
+    ],
+)
+def test_numbers_inside_words_have_bounds(run: Command, words: str, told: str) -> None:
+    Path("log.csv").write_text("query,doc,position,click,x\nq,a,1,1,1\nq,a,2,0,1\nq,b,2,1,1\nq,b,1,0,1\n")
+    code, out, err = run(words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"clicks": "many"}, "clicks"), ({"clicks": 10**400}, "clicks"), ({"selection": ["linear"]}, "selection"),
+        ({"selection": [{"curve": "linear", "score": "good"}]}, "selection"), ({"checks": [3]}, "checks"),
+        ({"estimator": [1]}, "estimator"), ({"pooled": [1]}, "pooled"), ({"log_likelihood": {}}, "log_likelihood"),
+    ],
+)  # fmt: skip
+def test_models_that_tell_nonsense_are_refused(run: Command, sound: Path, change: dict[str, Any], told: str) -> None:
+    header, tensors = read_file(sound / "model.safetensors")
+    header["info"] |= change
+    write_file(Path("bent.safetensors"), header, tensors)
+    code, out, err = run("show bent.safetensors")
+    assert (code, out) == (2, "")
+    assert f"its info has {told}" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", [1e308, 800.0, -800.0])
+def test_infinite_propensities_are_refused(run: Command, sound: Path, value: float) -> None:
+    header, tensors = read_file(sound / "model.safetensors")
+    tensors = dict(tensors) | {"params/b": tensors["params/b"] * 0 + value}
+    write_file(Path("bent.safetensors"), header, tensors)
+    code, out, err = run("show bent.safetensors --json")
+    assert (code, out) == (2, "")
+    assert "bent.safetensors cannot be used" in err
+    assert err.count("\n") == 1
+
+
+def test_a_fit_is_saved_before_it_is_checked(run: Command, sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("clickharvest.estimation.model_checks.check_model", fail)
+    code, _, err = run(f"fit {sound / 'log.parquet'} --intervals none -o model.safetensors")
+    assert code == 2
+    assert err.startswith("Error: there is not enough memory")
+    assert load_propensities("model.safetensors").info["clicks"] > 0
+
+
+def test_cells_of_a_billion_impressions_are_fitted(run: Command) -> None:
+    rows = [f"q{q},d{d},{k},{3_000_000_000 // k},{5_000_000_000}" for q in range(3) for d in range(2) for k in (1, 2)]
+    Path("log.csv").write_text("\n".join(["query,doc,position,clicks,impressions", *rows]) + "\n")
+    code, out, _ = run("fit log.csv -o model.safetensors --json")
+    assert code == 0
+    assert json.loads(out)["typical_context"][1]["propensity"] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_five_hundred_cases_keep_the_contract(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--cases", "500", "--seed", "13", "--folder", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert (ended.returncode, "500 kept, 0 broken" in ended.stdout) == (0, True), ended.stdout + ended.stderr
