@@ -27,7 +27,7 @@ from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_sound
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
-from clickharvest.model.summary import summarise
+from clickharvest.model.summary import summarise, typical_context
 from clickharvest.words import clean_text, first_line
 
 if TYPE_CHECKING:
@@ -201,7 +201,9 @@ def load_propensities(path: str | Path) -> Propensities:
     header, tensors = read_file(Path(path))
     try:
         loaded = _from_header(header, tensors)
-        check_sound(loaded)
+        with np.errstate(all="ignore"):
+            log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
+        check_sound(log_p, loaded.draws, loaded.info)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.model.summary import typical_context
 from clickharvest.words import clean_text
-
-if TYPE_CHECKING:
-    from clickharvest.model.propensities import Propensities
 
 LARGEST_LOG = 700.0
 """Of a propensity relative to the anchor, in absolute value: exp(710) is infinite, exp(-745) is 0."""
@@ -24,21 +21,23 @@ LARGEST_DRAW = 1e6
 """Of a draw of a parameter, in absolute value; the bound of parameters themselves."""
 
 
-def check_sound(model: Propensities) -> None:
+def check_sound(log_p: NDArray[np.float64], draws: NDArray[np.float32] | None, info: Mapping[str, Any]) -> None:
     """See that a model that was just read says what can be used.
+
+    Args:
+        log_p: log p_k / p_anchor in a typical context, [1, K].
+        draws: of the parameters, if there are any, [B, n].
+        info: what the model tells of itself.
 
     Raises:
         InputError: it does not.
     """
-    check_info(model.info)
-    with np.errstate(all="ignore"):
-        log_p = model.curve.relative(model.params, typical_context(model))
+    check_info(info)
     if not (np.abs(log_p) <= LARGEST_LOG).all():
         raise InputError("its propensities are infinite, 0 or no numbers in a typical context; fit again")
-    if model.draws is not None and np.abs(model.draws).max() > LARGEST_DRAW:
-        raise InputError(
-            f"its draws reach {np.abs(model.draws).max():.2g}; expected {LARGEST_DRAW:g} at most; fit again"
-        )
+    largest = 0.0 if draws is None else float(np.abs(draws).max())
+    if largest > LARGEST_DRAW:
+        raise InputError(f"its draws reach {largest:.2g}; expected {LARGEST_DRAW:g} at most; fit again")
 
 
 def check_info(info: Mapping[str, Any]) -> None:
