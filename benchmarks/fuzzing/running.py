@@ -19,7 +19,7 @@ from pathlib import Path
 from cases import Case
 from contract import Outcome
 
-LONGEST = 90.0
+LONGEST = 240.0
 """Seconds that a case may take."""
 INTERRUPT_WITHIN = 1.2
 """Seconds after the start within which a signal comes."""
