@@ -288,6 +288,11 @@ def _log_argument(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_table(case, base, random, which))
 
 
+def _fit(case: Case, base: Path, random: random.Random) -> None:
+    _log_argument(case, base, random)
+    case.words += ["--bootstrap", "20"]  # as much can go wrong as with a thousand replicates
+
+
 def _show(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_model(case, base, random, 0.3))
 
@@ -346,7 +351,7 @@ def _reproduce(case: Case, base: Path, random: random.Random) -> None:
 
 
 ARGUMENTS: dict[str, Callable[[Case, Path, random.Random], None]] = {
-    "check": _log_argument, "harvest": _log_argument, "fit": _log_argument, "show": _show,
+    "check": _log_argument, "harvest": _log_argument, "fit": _fit, "show": _show,
     "propensities": _propensities,
     "weigh": _weigh, "report": _report, "compare": _compare, "rank": _rank, "simulate": _simulate,
     "reproduce": _reproduce,

@@ -112,7 +112,7 @@ def test_models_of_one_name_are_told_apart_by_their_folders(run: Command, files:
         ("{old} far.safetensors --log {files}/new.parquet", 3, "nothing to score"),
         ("{old} --log bare.parquet", 2, "device"),
         ("{old} --log harvested.parquet", 2, "lack the context columns device of old.safetensors"),
-        ("{old} --log {files}/new.parquet --level 95", 2, "level of an interval is 95"),
+        ("{old} --log {files}/new.parquet --level 95", 2, "found 95.0; expected a number between 0 and 1"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(run: Command, files: Path, arguments: str, code: int, told: str) -> None:

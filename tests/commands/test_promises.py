@@ -312,6 +312,17 @@ def test_cells_of_a_billion_impressions_are_fitted(run: Command) -> None:
     assert json.loads(out)["typical_context"][1]["propensity"] == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.parametrize("values", [[None, None], [[1.0], [2.0]], ["x", "y"]])
+def test_features_that_are_no_numbers_are_one_line(run: Command, values: list[Any]) -> None:
+    shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [0, 1], "propensity": [1.0, 0.5]}
+    pq.write_table(pa.table(shown), "log.parquet")
+    pq.write_table(pa.table({"query": ["q", "q"], "doc": ["a", "b"], "stars": values}), "features.parquet")
+    code, out, err = run("rank log.parquet features.parquet -o ranker.json")
+    assert (code, out) == (2, "")
+    assert "features.parquet, column 'stars' holds" in err
+    assert err.count("\n") == 1
+
+
 def test_five_hundred_cases_keep_the_contract(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--cases", "500", "--seed", "13", "--folder", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)

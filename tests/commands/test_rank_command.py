@@ -199,7 +199,7 @@ def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixt
         (("-o", "r.txt"), "should end like that"),
         (("-o", "r.json", "--learner", "lightgbm"), "is a .txt file"),
         (("-o", "r.txt", "--learner", "lightgbm", "--C", "3"), "goes with --learner svm"),
-        (("-o", "r.json", "--C", "much"), "--C much: expected a number above 0, or auto"),
+        (("-o", "r.json", "--C", "much"), "--C much: expected a number from 1e-09 to 1e+09, or auto"),
         (("-o", "r.json", "--clip", "0"), "--clip 0: expected"),
         (("-o", "r.json", "--level", "95"), "between 0 and 1"),
         (("-o", "r.json", "--test-share", "0.999"), "two queries or more on either side"),

@@ -147,7 +147,7 @@ def test_unfinished_experiments_are_told_not_judged(tmp_path: Path) -> None:
     [
         (["fig-nothing"], "no experiment 'fig-nothing': expected some of table-pbm"),
         (["table-pbm", "--corpus", "nowhere.txt"], "no corpus nowhere.txt: expected synthetic"),
-        (["table-pbm", "--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (["table-pbm", "--jobs", "0"], "found 0; expected a whole number from 1 to 1,000"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -23,7 +23,7 @@ def whole(least: int, most: int) -> Callable[[Any], Any]:
     Example:
         >>> whole(1, 9)(10)
         Traceback (most recent call last):
-        typer.BadParameter: found 10; expected a whole number from 1 to 9
+        typer._click.exceptions.BadParameter: found 10; expected a whole number from 1 to 9
     """
     return _checking(lambda value: least <= value <= most, f"a whole number from {least:,} to {most:,}")
 
@@ -34,7 +34,7 @@ def between(least: float, most: float, *, ends: bool = True) -> Callable[[Any], 
     Example:
         >>> between(0, 1, ends=False)(float("nan"))
         Traceback (most recent call last):
-        typer.BadParameter: found nan; expected a number between 0 and 1
+        typer._click.exceptions.BadParameter: found nan; expected a number between 0 and 1
     """
     if ends:
         return _checking(lambda value: least <= value <= most, f"a number from {least:g} to {most:g}")

@@ -78,7 +78,7 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
     if not log.has("ranker"):
         return []
     counted = _Counted.of(_pages(log, None), ["arm"], log, "Testing the traffic")
-    seen = dict(zip(counted.arms, counted.table[:, 0], strict=True))
+    seen = dict(zip(counted.arms, counted.table.sum(axis=1), strict=True))
     if len(seen) < 2:
         return [Finding("sample ratio", "note", "Fewer than two rankers with a result at position 1: nothing to test.")]
     meant = dict.fromkeys(seen, 1.0) if traffic is None else {str(arm): share for arm, share in traffic.items()}

@@ -136,7 +136,7 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
     answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum()).cross_join(counted)
     totals = log.engine.fetch(answer, task="Checking the pages").to_pylist()[0]
     if totals["pairs"]:
-        named = doubled.select(doubled.page.name(log.roles["page"]), doubled.doc.name(log.roles["doc"]))
+        named = doubled.select(**{log.roles["page"]: doubled.page, log.roles["doc"]: doubled.doc})
         examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
         raise InputError(
             f"column {log.roles['page']!r}: {totals['rows']:,} of {facts.rows:,} rows show a document twice on one "

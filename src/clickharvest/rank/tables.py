@@ -82,6 +82,11 @@ def read_clicks(
     pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
     table = _read_table(log, documents, list(features or ()))
     names = list(features or [name for name in table.column_names if name not in ("query", "doc")])
+    table = table.select(["query", "doc", *names])
+    for name in names:
+        if not _is_numeric(kind := table[name].type):
+            told = f"{_name(documents)}, column {name!r} holds {kind}"
+            raise InputError(f"{told}: expected numbers; encode it, or name the others with --features")
     competing = table.join(counts.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
     data, keys = ranking_data_from_counts(counts, pages, competing, features=names)
     return Clicks(log, data, keys, _arms(cells.join(of_arms, ["query", "arm"]), data, keys), names)
@@ -200,6 +205,13 @@ def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
         raise InputError(f"{name} has both {clash[0]!r} and {own[clash[0]]!r}: rename the former or leave it out")
     columns = {column: opened[column] for column in more}
     return engine.fetch(opened.select(**keys, **columns), task=f"Reading {name}")
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
