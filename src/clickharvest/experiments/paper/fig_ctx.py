@@ -7,14 +7,14 @@ from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
 from clickharvest.experiments.families.figures import line_chart
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
+from clickharvest.experiments.families.models import AUTHORS, AUTHORS_ORACLE, CLICKSHARE, CPBM, PBM, ROBUST
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
 
 ETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 QUICK_ETAS = (0.5, 1.0)
-MODELS = (PBM, CPBM, CLICKSHARE)
+MODELS = (PBM, ROBUST, CPBM, AUTHORS, AUTHORS_ORACLE, CLICKSHARE)
 MATCH = 0.02
 """By how much an error may exceed another and still match it."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
 from clickharvest.experiments.families.figures import line_chart
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
+from clickharvest.experiments.families.models import AUTHORS, AUTHORS_ORACLE, CLICKSHARE, CPBM, PBM, ROBUST
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
@@ -15,7 +15,8 @@ from clickharvest.experiments.runner.spelling import spell
 
 SWEEPS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10)
 QUICK_SWEEPS = (2, 10)
-MODELS = (PBM, CPBM, CLICKSHARE)
+MODELS = (PBM, ROBUST, CPBM, AUTHORS, AUTHORS_ORACLE, CLICKSHARE)
+SAME = (PBM, ROBUST, AUTHORS, AUTHORS_ORACLE)
 FLAT_FROM, FLAT = 0.5, 0.02
 """Sweeps from which on the paper's error is flat, and by how much it may still fall to count as flat."""
 
@@ -23,7 +24,9 @@ FLAT_FROM, FLAT = 0.5, 0.02
 def runs(plan: Plan) -> list[Run]:
     """Return logs of a hundredth of a sweep to ten, at η=.5 and ζ=1."""
     seeds, sweeps = (1, QUICK_SWEEPS) if plan.quick else (6, SWEEPS)
-    return [run for s in sweeps for run in make_runs(plan, MODELS, seeds=seeds, sweeps=s)]
+    own = [run for s in sweeps for run in make_runs(plan, MODELS, seeds=seeds, sweeps=s)]
+    few = [s for s in sweeps if s < 1]
+    return own + [run for s in few for run in make_runs(plan, SAME, seeds=seeds, sweeps=s, repetition="same")]
 
 
 def summarise(results: Results) -> list[Row]:

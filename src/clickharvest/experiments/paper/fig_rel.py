@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from clickharvest.experiments.families.figures import line_chart
-from clickharvest.experiments.families.models import CPBM_CONSTANT, CPBM_NETWORK
+from clickharvest.experiments.families.models import (
+    CPBM_CONSTANT,
+    CPBM_NETWORK,
+    HIDDEN_CONSTANT,
+    HIDDEN_NETWORK,
+)
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Result, Results, Run
 
+
+@dataclass(frozen=True)
+class Arm:
+    """An architecture of h and g: the models with a network and with constants for relevance, and seeds to run."""
+
+    network: str
+    constant: str
+    seeds: int
+
+    @property
+    def models(self) -> tuple[str, str]:
+        """Both models."""
+        return self.network, self.constant
+
+
+ARMS = {
+    "one layer": Arm(CPBM_NETWORK, CPBM_CONSTANT, 20),
+    "hidden layers of 12": Arm(HIDDEN_NETWORK, HIDDEN_CONSTANT, 6),
+}
+"""The networks that the paper prints, and those with a hidden layer."""
 ZETAS = (0.0, 0.5, 1.0)
 QUICK_ZETAS = (0.0, 1.0)
 PAPER_MOST = 0.02
@@ -19,9 +45,13 @@ MILD = 0.05
 
 def runs(plan: Plan) -> list[Run]:
     """Return five sweeps (ten in quick plans) at η=1 and each ζ, with a network and with constants for relevance."""
-    seeds, zetas, sweeps = (1, QUICK_ZETAS, 10) if plan.quick else (20, ZETAS, 5)
-    models = (CPBM_NETWORK, CPBM_CONSTANT)
-    return [run for zeta in zetas for run in make_runs(plan, models, seeds=seeds, sweeps=sweeps, eta=1.0, zeta=zeta)]
+    zetas, sweeps = (QUICK_ZETAS, 10) if plan.quick else (ZETAS, 5)
+    return [
+        run
+        for arm in ARMS.values()
+        for zeta in zetas
+        for run in make_runs(plan, arm.models, seeds=1 if plan.quick else arm.seeds, sweeps=sweeps, eta=1.0, zeta=zeta)
+    ]
 
 
 def reductions(results: Results) -> Results:

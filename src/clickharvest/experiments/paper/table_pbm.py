@@ -6,14 +6,23 @@ from typing import Any
 
 from clickharvest.experiments.families.error_tables import error_headline, error_rows
 from clickharvest.experiments.families.figures import bar_chart
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
+from clickharvest.experiments.families.models import (
+    AUTHORS,
+    AUTHORS_ORACLE,
+    CLICKSHARE,
+    CPBM,
+    CPBM_NETWORK,
+    HIDDEN_NETWORK,
+    PBM,
+    ROBUST,
+)
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
 
 PAPER = {PBM: 0.478700, CPBM: 0.169443}
 LEAST_REDUCTION = 0.60
-MODELS = (PBM, CPBM, CPBM_NETWORK, CLICKSHARE)
+MODELS = (PBM, ROBUST, CPBM, CPBM_NETWORK, HIDDEN_NETWORK, AUTHORS, AUTHORS_ORACLE, CLICKSHARE)
 
 
 def runs(plan: Plan) -> list[Run]:
