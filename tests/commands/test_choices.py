@@ -36,7 +36,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
         ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'svm', 'lightgbm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
         ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
-        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf'"),
+        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
         ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
         ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'ubi'"),
     ],

@@ -62,7 +62,7 @@ class AllPairs(Objective):
         relevance = options.pop("relevance", "constant")
         if relevance not in (AUTO, *RELEVANCE):
             raise InputError(f"no relevance model {relevance!r}: expected {one_of((AUTO, *RELEVANCE))}")
-        kinds: dict[str, type[AllPairs]] = {"free": FreeAllPairs, "squares": SquaresAllPairs}
+        kinds: dict[str, Any] = {"free": FreeAllPairs, "squares": SquaresAllPairs}
         made: dict[str, Objective] = {}
         for name in BY_CLICKSHARE if relevance == AUTO else (relevance,):
             kind = kinds.get(name, AllPairs)

@@ -62,7 +62,7 @@ def headline(results: Results) -> list[Headline]:
 def checks(results: Results) -> list[Check]:
     """Return: the error grows with the position, for the CPBM and for ClickShare."""
     models = (ROBUST, CLICKSHARE) if is_judged(results) else (CLICKSHARE,)
-    return [_grows(model, mean_errors(results, model)) for model in models]
+    return [_grows(model, mean_errors(results, model)) for model in models if results.where(model=model)]
 
 
 def _grows(model: str, errors: list[float]) -> Check:
@@ -99,5 +99,6 @@ EXPERIMENT = Experiment(
     headline=headline,
     checks=checks,
     chart=chart,
+    by_model=True,
     notes=("Position 1 is the anchor, with no error by definition.",),
 )

@@ -62,7 +62,7 @@ def make_page(outcomes: Sequence[Outcome], figures: Path) -> str:
         outcomes: what the experiments came to.
         figures: the folder of results, as seen from the page.
     """
-    done = [outcome for outcome in outcomes if outcome.complete]
+    done = [outcome for outcome in outcomes if outcome.rows]
     parts = [INTRODUCTION, *_overview(done)]
     for name in dict.fromkeys(outcome.experiment.id for outcome in outcomes):
         own = [outcome for outcome in outcomes if outcome.experiment.id == name]
@@ -91,7 +91,7 @@ def _overview(done: Sequence[Outcome]) -> list[str]:
         parts.append(f"{len(stale):,} of {len(runs):,} runs {OTHER_CODE}; {again}.")
     if failed:
         told = [
-            f"- **FAIL** {o.experiment.id}, {o.world}: {check.claim}. {_sentence(check.sentence)}"
+            f"- **FAIL** {o.experiment.id}, {o.world}: {check.claim}. {_sentence(check.sentence)}{check.reason}"
             for o, check in failed
         ]
         parts.append("\n".join(told))
@@ -103,18 +103,19 @@ def _overview(done: Sequence[Outcome]) -> list[str]:
 
 def _section(outcome: Outcome, figures: Path) -> list[str]:
     name, world = outcome.experiment.id, outcome.world
-    if not outcome.complete:
-        return [
-            f"### {world}",
-            f"Not finished: {outcome.missing} of {outcome.missing + len(outcome.results)} runs are missing.",
-        ]
     parts = [f"### {world}"]
+    if not outcome.complete:
+        told = f"Not finished: {outcome.missing} of {outcome.missing + len(outcome.results)} runs are missing."
+        left_out = ", ".join(outcome.left_out)
+        parts.append(told + (f" Models with missing runs are left out: {left_out}." if outcome.rows else ""))
+    if not outcome.rows:
+        return parts
     if outcome.stale:
         parts.append(f"{len(outcome.stale):,} of these {len(outcome.results):,} runs {OTHER_CODE}.")
     if outcome.experiment.chart.__name__ != "no_chart":
         parts.append(f"![{outcome.experiment.title}, {world}]({(figures / world / f'{name}.png').as_posix()})")
     parts.append(_markdown(outcome.rows[:MOST_ROWS]))
-    parts.append("\n".join(f"- **{c.verdict}** {c.claim}. {_sentence(c.sentence)}" for c in outcome.checks))
+    parts.append("\n".join(f"- **{c.verdict}** {c.claim}. {_sentence(c.sentence)}{c.reason}" for c in outcome.checks))
     if outcome.results.refused:
         reasons = sorted({r.numbers["refused"] for r in outcome.results.refused})
         parts.append(

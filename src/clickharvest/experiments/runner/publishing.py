@@ -36,7 +36,9 @@ class Outcome:
         experiment: the experiment.
         world: where its logs came from.
         results: the results of its runs.
-        missing: number of runs without a result; with any, there are no rows, headlines or checks.
+        missing: number of runs without a result; with any, there are no rows, headlines or checks, but for experiments
+            that tell of the models whose runs are all there.
+        left_out: the models that are not told of.
     """
 
     experiment: Experiment
@@ -46,11 +48,17 @@ class Outcome:
     rows: list[Row]
     headlines: list[Headline]
     checks: list[Check]
+    left_out: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether every run has a result."""
         return self.missing == 0
+
+    @property
+    def whole(self) -> Results:
+        """The results of the models that are told of."""
+        return Results(result for result in self.results if result.run["model"] not in self.left_out)
 
     @cached_property
     def stale(self) -> Results:
@@ -80,24 +88,27 @@ def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str) -> 
     runs = list(dict.fromkeys(experiment.runs(plan)))
     results = store.results(runs)
     missing = len(runs) - len(results)
-    if missing:
+    found = {result.run for result in results}
+    left_out = tuple(dict.fromkeys(str(run["model"]) for run in runs if run not in found))
+    whole = Results(result for result in results if result.run["model"] not in left_out)
+    if missing and not (experiment.by_model and whole):
         return Outcome(experiment, plan.world, results, missing, [], [], [])
-    told = experiment.summarise(results), experiment.headline(results), experiment.checks(results)
-    return Outcome(experiment, plan.world, results, 0, *told)
+    told = experiment.summarise(whole), experiment.headline(whole), experiment.checks(whole)
+    return Outcome(experiment, plan.world, results, missing, *told, left_out)
 
 
 def publish(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """Write the tables and figures of outcomes that are complete."""
+    """Write the tables and figures of outcomes that have rows."""
     charts: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
-        if not outcome.complete:
+        if not outcome.rows:
             continue
         place = folder / outcome.world
         place.mkdir(parents=True, exist_ok=True)
         name = outcome.experiment.id
         _write(place / f"{name}.csv", _csv(outcome.rows))
         _write(place / f"{name}.json", json.dumps(outcome.to_dict(), indent=1, ensure_ascii=False) + "\n")
-        if (chart := outcome.experiment.chart(outcome.results)) is not None:
+        if (chart := outcome.experiment.chart(outcome.whole)) is not None:
             with atomic_path(place / f"{name}.png") as partial:
                 chart.save(str(partial), format="png", scale_factor=SCALE)
             charts.setdefault(outcome.world, {})[f"{name}: {outcome.experiment.title}"] = chart.to_dict()
