@@ -31,7 +31,10 @@ def test_names_are_listed_without_what_is_heavy() -> None:
     [
         ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'linear'"),
         ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
-        ("fit x.csv --relevance deep", "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'free'"),
+        (
+            "fit x.csv --relevance deep",
+            "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'squares', 'free'",
+        ),
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
         ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'svm', 'lightgbm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),

@@ -197,7 +197,7 @@ class _Shares:
     def kept_aside(self, fits: Sequence[Layers], aside: Array) -> Array:
         """Return the objective of each query by the fit that it was kept aside from, [queries]."""
         scores = [own * self.of(fitted) for fitted, own in zip(fits, aside, strict=True)]
-        return np.stack(scores).sum(axis=0, dtype=np.float64)
+        return np.stack(scores).sum(axis=0, dtype=np.float64)  # type: ignore[no-any-return]
 
     def of(self, layers: Layers) -> Array:
         """Return Σ_u Σ_k C log π of every query, [queries]."""

@@ -102,7 +102,7 @@ class Experiment:
         notes: where we differ from the paper, and why; Markdown paragraphs.
         world: the world of all its runs; None where the corpus is the user's choice.
         needs_engine: whether measuring needs Ibis and DuckDB.
-        by_model: whether it can tell of some models while runs of others are missing.
+        by_model: whether it can tell of models and logs whose runs are there while others are missing.
         unavailable: returns why the experiment cannot run here, None where it can.
     """
 

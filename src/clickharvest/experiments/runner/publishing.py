@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from math import isfinite
@@ -20,7 +20,7 @@ from typing import Any
 
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Row
 from clickharvest.experiments.runner.registry import is_current
-from clickharvest.experiments.runner.runs import Results
+from clickharvest.experiments.runner.runs import Results, Run
 from clickharvest.experiments.runner.store import Store
 from clickharvest.files import atomic_path
 
@@ -37,8 +37,8 @@ class Outcome:
         world: where its logs came from.
         results: the results of its runs.
         missing: number of runs without a result; with any, there are no rows, headlines or checks, but for experiments
-            that tell of the models whose runs are all there.
-        left_out: the models that are not told of.
+            that tell of what is there. These leave a model out on logs where some of its seeds are missing.
+        whole: the results that are told of.
     """
 
     experiment: Experiment
@@ -48,17 +48,12 @@ class Outcome:
     rows: list[Row]
     headlines: list[Headline]
     checks: list[Check]
-    left_out: tuple[str, ...] = ()
+    whole: Results = field(default_factory=Results)
 
     @property
     def complete(self) -> bool:
         """Whether every run has a result."""
         return self.missing == 0
-
-    @property
-    def whole(self) -> Results:
-        """The results of the models that are told of."""
-        return Results(result for result in self.results if result.run["model"] not in self.left_out)
 
     @cached_property
     def stale(self) -> Results:
@@ -89,12 +84,17 @@ def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str) -> 
     results = store.results(runs)
     missing = len(runs) - len(results)
     found = {result.run for result in results}
-    left_out = tuple(dict.fromkeys(str(run["model"]) for run in runs if run not in found))
-    whole = Results(result for result in results if result.run["model"] not in left_out)
+    lacking = {_cell(run) for run in runs if run not in found}
+    whole = Results(result for result in results if _cell(result.run) not in lacking)
     if missing and not (experiment.by_model and whole):
         return Outcome(experiment, plan.world, results, missing, [], [], [])
     told = experiment.summarise(whole), experiment.headline(whole), experiment.checks(whole)
-    return Outcome(experiment, plan.world, results, missing, *told, left_out)
+    return Outcome(experiment, plan.world, results, missing, *told, whole)
+
+
+def _cell(run: Run) -> str:
+    """Return what the runs of a model on logs that differ in their seed have in common."""
+    return json.dumps([run.family, run.log, run.fit], sort_keys=True)
 
 
 def publish(outcomes: Sequence[Outcome], folder: Path) -> None:
