@@ -69,7 +69,7 @@ def _checks_of(results: Results) -> list[Check]:
     means = typical_errors(results, "training_queries", MODELS)
     found = [
         _below(means[PBM], means[CLICKSHARE], places, "ClickShare is below the PBM at every size"),
-        _falls(CLICKSHARE, means[CLICKSHARE], places),
+        *_falls(CLICKSHARE, means[CLICKSHARE], places),
     ]
     if not _is_known(means[ROBUST]):
         return found
@@ -80,13 +80,13 @@ def _checks_of(results: Results) -> list[Check]:
         _no_wild_fit(results),
     ]
     if is_judged(results):
-        found.append(_falls(ROBUST, means[ROBUST], places))
+        found += _falls(ROBUST, means[ROBUST], places)
         found += [
             Check(f"the CPBM's error is at most {bar} with {size:,} queries", error <= bar, f"{error:.4f}")
             for size, error in zip(sizes, means[ROBUST], strict=True)
             if (bar := BARS.get((results[0].run.world, size))) is not None
         ]
-        found += [_flat(model, means[model], sizes) for model in (ROBUST, AUTHORS_ORACLE) if _is_known(means[model])]
+        found += [check for model in (ROBUST, AUTHORS_ORACLE) for check in _flat(model, means[model], sizes)]
     return found
 
 
@@ -110,22 +110,30 @@ def _no_wild_fit(results: Results) -> Check:
     return Check("no CPBM has an error above 1 where the PBM's is below", not wild, told)
 
 
-def _flat(model: str, errors: list[float], sizes: list[int]) -> Check:
-    first = next(i for i, error in enumerate(errors) if not isnan(error))
+def _flat(model: str, errors: list[float], sizes: list[int]) -> list[Check]:
+    """Return the check, none where the sizes that it rests on have no error."""
+    known = [i for i, error in enumerate(errors) if not isnan(error)]
     start = next(i for i, size in enumerate(sizes) if size >= FLAT_FROM)
+    if start not in known[1:-1] or not _is_known(errors):
+        return []
+    first = known[0]
     whole, left = errors[first] - errors[-1], errors[start] - errors[-1]
-    return Check(
+    check = Check(
         f"the error of {model} is flat from about 5,700 training queries",
         left <= FLAT * whole,
         f"{spell(errors[first])} at {sizes[first]:,}, {errors[start]:.4f} at {sizes[start]:,}, {errors[-1]:.4f} at "
         f"{sizes[-1]:,}: {100 * left / whole:.0f} % of its fall is still to come; flat means at most {FLAT:.0%}",
     )
+    return [check]
 
 
-def _falls(model: str, errors: list[float], places: list[str]) -> Check:
-    first = next((i for i, error in enumerate(errors) if not isnan(error)), 0)
+def _falls(model: str, errors: list[float], places: list[str]) -> list[Check]:
+    """Return the check, none where there are not two sizes to compare."""
+    first = next((i for i, error in enumerate(errors) if not isnan(error)), len(errors) - 1)
+    if first == len(errors) - 1:
+        return []
     told = f"from {spell(errors[first])} at {places[first]} to {errors[-1]:.4f} at {places[-1]}"
-    return Check(f"the error of {model} falls as data grow", errors[-1] < errors[first], told)
+    return [Check(f"the error of {model} falls as data grow", errors[-1] < errors[first], told)]
 
 
 def _below(high: list[float], low: list[float], places: list[str], claim: str) -> Check:
