@@ -31,12 +31,15 @@ def test_names_are_listed_without_what_is_heavy() -> None:
     [
         ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'linear'"),
         ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
-        ("fit x.csv --relevance deep", "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'free'"),
+        (
+            "fit x.csv --relevance deep",
+            "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'squares', 'free'",
+        ),
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
         ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'linear', 'svm', 'lightgbm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
         ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
-        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf'"),
+        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
         ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
         ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'ubi'"),
     ],

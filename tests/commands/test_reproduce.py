@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from clickharvest.experiments import Result, Run, load_experiment, load_experiments
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
+from clickharvest.experiments import Check, Result, Run, load_experiment, load_experiments
+from clickharvest.experiments.families.models import (
+    AUTHORS,
+    AUTHORS_ORACLE,
+    CLICKSHARE,
+    CPBM,
+    CPBM_NETWORK,
+    HIDDEN_NETWORK,
+    PBM,
+    ROBUST,
+)
 from clickharvest.experiments.runner import measuring
-from clickharvest.experiments.runner.page import OTHER_CODE, page_of
+from clickharvest.experiments.runner.page import LEFT_OUT, OTHER_CODE, page_of
 from clickharvest.experiments.runner.publishing import judge, publish
 from clickharvest.experiments.runner.registry import code_of
 from clickharvest.experiments.runner.spelling import spell
@@ -35,8 +44,9 @@ def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True, 
     return runs
 
 
-GOOD = {PBM: 0.4, CPBM: 0.1, CPBM_NETWORK: 0.09, CLICKSHARE: 0.02}
-BAD = {PBM: 0.1, CPBM: 0.2, CPBM_NETWORK: 0.2, CLICKSHARE: 0.4}
+OTHERS = dict.fromkeys((CPBM, CPBM_NETWORK, HIDDEN_NETWORK, AUTHORS, AUTHORS_ORACLE), 0.1)
+GOOD = OTHERS | {PBM: 0.4, ROBUST: 0.06, CLICKSHARE: 0.02}
+BAD = OTHERS | {PBM: 0.1, ROBUST: 0.2, CLICKSHARE: 0.4}
 
 
 def test_ends_with_the_table_and_the_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +54,7 @@ def test_ends_with_the_table_and_the_checks(tmp_path: Path, capsys: pytest.Captu
     assert run("reproduce", "table-pbm", "fig-rank", "--quick", "--results", tmp_path) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    for word in ("0.4787", "0.1694", "0.1000", "0.0200", "PASS", "The page:"):
+    for word in ("0.4787", "0.1694", "0.0600", "0.0200", "PASS", "The page:"):
         assert word in printed
     assert "FAIL" not in printed
     left = {path.name for path in (tmp_path / "quick" / "synthetic").iterdir()}
@@ -78,11 +88,11 @@ def test_a_claim_that_fails_is_exit_code_1_and_told_first(tmp_path: Path, capsys
 def test_full_results_bear_the_bars(tmp_path: Path) -> None:
     keep_results(tmp_path, GOOD, quick=False)
     outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
-    assert [check.verdict for check in outcome.checks] == ["PASS"] * 5
+    assert [check.verdict for check in outcome.checks] == ["PASS"] * 7
     line = outcome.headlines[1]
     assert (line.paper, line.runs) == (0.169443, 6)
-    assert line.ours == pytest.approx(0.1 * 1.025)
-    assert line.ours_sd == pytest.approx(0.1 * 0.0187, rel=0.01)
+    assert line.ours == pytest.approx(0.06 * 1.025)
+    assert line.ours_sd == pytest.approx(0.06 * 0.0187, rel=0.01)
 
 
 def test_stale_runs_are_told_and_used_where_they_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,19 +124,19 @@ def test_without_a_run_nothing_is_measured(tmp_path: Path, capsys: pytest.Captur
 def test_a_mean_that_one_run_makes_gives_way_to_the_median(tmp_path: Path) -> None:
     runs = keep_results(tmp_path, GOOD, quick=False)
     store = Store(tmp_path)
-    spoilt = next(r for r in store.results(runs) if (r.run["model"], r.run.seed) == (CPBM, 5))
+    spoilt = next(r for r in store.results(runs) if (r.run["model"], r.run.seed) == (ROBUST, 5))
     store.save(replace(spoilt, numbers=spoilt.numbers | {"rel_error": 4e9}))
     outcome = judge(load_experiment("table-pbm"), store, quick=False, corpus="synthetic")
     rows = {row["model"]: row for row in outcome.rows}
-    assert (rows[CPBM]["RelError"], rows[CPBM]["sd"]) == (None, None)
-    assert rows[CPBM]["median"] == pytest.approx(0.1025)
+    assert (rows[ROBUST]["RelError"], rows[ROBUST]["sd"]) == (None, None)
+    assert rows[ROBUST]["median"] == pytest.approx(0.06 * 1.025)
     assert rows[PBM]["RelError"] == pytest.approx(0.4 * 1.025)
     line = outcome.headlines[1]
     assert line.what == "RelError, CPBM, median"
-    assert line.ours == pytest.approx(0.1025)
+    assert line.ours == pytest.approx(0.06 * 1.025)
     assert line.clickshare == pytest.approx(0.02 * 1.025)
-    assert [check.verdict for check in outcome.checks] == ["PASS"] * 5
-    page = page_of(load_experiments(), tmp_path, tmp_path / "page.md", quick=False)
+    assert [check.verdict for check in outcome.checks] == ["PASS"] * 7
+    page = page_of([load_experiment("table-pbm")], tmp_path, tmp_path / "page.md", quick=False)
     assert "4,000,000,000" not in page
     assert "e+0" not in page
 
@@ -135,11 +145,32 @@ def test_unfinished_experiments_are_told_not_judged(tmp_path: Path) -> None:
     runs = keep_results(tmp_path, GOOD, quick=False)
     store = Store(tmp_path)
     store.rewrite("synthetic", store.results(runs[1:]))
-    outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
-    assert (outcome.complete, outcome.missing, outcome.checks) == (False, 1, [])
-    assert "Not finished: 1 of 24 runs are missing." in page_of(
-        load_experiments(), tmp_path, tmp_path / "page.md", quick=False
+    experiment = replace(load_experiment("table-pbm"), by_model=False)
+    outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic")
+    assert (outcome.complete, outcome.missing, outcome.rows, outcome.checks) == (False, 1, [], [])
+    assert "Not finished: 1 of 48 runs are missing.\n" in page_of(
+        [experiment], tmp_path, tmp_path / "p.md", quick=False
     )
+
+
+def test_models_with_missing_runs_are_left_out_where_others_can_be_told(tmp_path: Path) -> None:
+    runs = keep_results(tmp_path, GOOD, quick=False)
+    store = Store(tmp_path)
+    store.rewrite("synthetic", store.results(r for r in runs if (r["model"], r.seed) != (ROBUST, 3)))
+    experiment = load_experiment("table-pbm")
+    outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic")
+    assert (outcome.missing, len(outcome.results), len(outcome.whole)) == (1, 47, 42)
+    assert ROBUST not in {row["model"] for row in outcome.rows}
+    assert {row["runs"] for row in outcome.rows} == {6}
+    assert [check.claim for check in outcome.checks] == ["ClickShare has at most half of the PBM's error"]
+    page = page_of([experiment], tmp_path, tmp_path / "p.md", quick=False)
+    assert f"1 of 48 runs are missing. {LEFT_OUT}" in page
+
+
+def test_a_claim_that_fails_tells_its_cause_or_that_nobody_knows() -> None:
+    assert Check("a", True, "b").reason == ""
+    assert Check("a", False, "b").reason == " Cause unknown."
+    assert Check("a", False, "b", "too little data").reason == " Cause: too little data."
 
 
 @pytest.mark.parametrize(

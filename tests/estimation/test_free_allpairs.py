@@ -137,7 +137,7 @@ def test_few_queries_shown_often_need_free_relevance(few_queries: Any) -> None:
 
 
 def test_unknown_relevance_is_told(few_queries: Any) -> None:
-    with pytest.raises(InputError, match="no relevance model 'some': expected auto, constant, mlp or free"):
+    with pytest.raises(InputError, match="no relevance model 'some': expected auto, constant, mlp, squares or free"):
         CPBM(**RECIPE, relevance="some").fit(few_queries.interventions())  # type: ignore[arg-type]
 
 

@@ -259,7 +259,7 @@ class TestProtocol:
         [
             ({"clicks": "dbn"}, "no click model 'dbn': expected one of pbm, trust, cascade"),
             ({"examination": "wave"}, "no examination 'wave': expected one of power, fold, bump, plateau, grid"),
-            ({"repetition": "often"}, "no repetition 'often': expected one of even, zipf"),
+            ({"repetition": "often"}, "no repetition 'often': expected one of even, zipf, same"),
             ({"deployment": "canary"}, "no deployment 'canary': expected one of ab, consecutive"),
             ({"sweeps": None}, "expected either sweeps"),
             ({"training_queries": 5}, "expected either sweeps"),

@@ -94,8 +94,15 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
     relevance: Annotated[
-        str, choice("--relevance", relevance_names, help="Relevance model of AllPairs.", panel=MODEL)
-    ] = "constant"
+        str | None,
+        choice(
+            "--relevance",
+            relevance_names,
+            help="Relevance model of AllPairs (default: auto, or constant if a curve or penalty is named).",
+            show_default=False,
+            panel=MODEL,
+        ),
+    ] = None
     weighting: Annotated[
         str, choice("--weighting", weighting_names, help="Weights of units in AllPairs.", panel=MODEL)
     ] = "paper"

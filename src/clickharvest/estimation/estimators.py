@@ -19,11 +19,13 @@ from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.misfit import widened
 from clickharvest.estimation.objectives import OBJECTIVES
+from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.robust_pairs import fit_robust_pairs
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
 from clickharvest.estimation.smooth_shares import smooth
@@ -32,7 +34,7 @@ from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwic
 from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant, Curve, flatten_params, make_curve, unflatten_params
+from clickharvest.model.curves import MLP, Constant, Curve, flatten_params, make_curve, unflatten_params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities, data_fingerprint
 from clickharvest.model.provenance import record_provenance
@@ -62,7 +64,7 @@ ASIDE = 5
 class _Choice:
     """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it.
 
-    A curve that is pooled has no penalty, and is fitted already.
+    A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`.
     """
 
     fit: Fit
@@ -70,6 +72,7 @@ class _Choice:
     pooled: Pooled | None = None
     judged: tuple[Candidate, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
+    found: Array | None = None
 
 
 class _Estimator(Parameterised):
@@ -118,6 +121,9 @@ class _Estimator(Parameterised):
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
             log_likelihood = pooled.at.value
             told = told if pooled.spread is None else {"pooled": asdict(pooled.spread)}
+        elif choice.found is not None:
+            flat, status = choice.found, Status.converged
+            log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
         else:
             flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
             log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
@@ -284,9 +290,12 @@ class CPBM(_Estimator):
             ClickShare are then pooled (`pooling`) unless bootstrap or sandwich are asked for, which know no pooling;
             other curves have λ by cross-validation.
         anchor: the position others are relative to.
-        relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"free"`, a value for
-            every query and pair of positions (`FreeAllPairs`); or `"auto"`, which fits the three to four fifths of the
-            queries and takes the one whose examination has the best ClickShare objective on the others.
+        relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"squares"`, a sigmoid
+            layer of the context and its squares; `"free"`, a value for every query and pair of positions
+            (`FreeAllPairs`); or `"auto"`. Where curve and penalty are `"auto"` too, that is `robust_pairs`: relevance,
+            strengths of two ridges, or the PBM, by queries kept aside. With a curve or penalty of your own it fits
+            constants, network and free values to four fifths of the queries and takes the one whose examination has
+            the best ClickShare objective on the others. By default `"auto"` in the first case, else `"constant"`.
         weighting: weights of AllPairs, see `AllPairs`.
         rank: number of shapes of `lowrank`.
         width: hidden units of `mlp`, `recurrent` and `position`, and of the network `relevance`; 0 makes `mlp` the
@@ -322,7 +331,7 @@ class CPBM(_Estimator):
         objective: str = "clickshare",
         penalty: float | Literal["auto"] = "auto",
         anchor: int = 1,
-        relevance: str = "constant",
+        relevance: str | None = None,
         weighting: str = "paper",
         rank: int | None = None,
         width: int | None = None,
@@ -359,9 +368,35 @@ class CPBM(_Estimator):
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
         shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
         common = {"positions": positions, "anchor": self.anchor, "n_features": sample.x.shape[1]}
-        curves = [make_curve(**common, **shape) for shape in shapes]
-        self._finish(interventions, sample, encoder, self._choose_objective(curves, sample))
+        if self._is_robust():
+            choice = self._choose_robustly(MLP(positions, self.anchor, sample.x.shape[1], width=0), sample)
+        else:
+            choice = self._choose_objective([make_curve(**common, **shape) for shape in shapes], sample)
+        self._finish(interventions, sample, encoder, choice)
         return self
+
+    def _is_robust(self) -> bool:
+        """Return whether AllPairs is left to `robust_pairs`: nothing is named but, perhaps, its own examination."""
+        printed = self.curve == "mlp" and self._shape() == {"width": 0} and self.relevance == "auto"
+        left = self.penalty == "auto" and self.relevance in (None, "auto") and self.optimiser == "lbfgs"
+        return self.objective == AllPairs.name and left and (self.curve == "auto" or printed)
+
+    def _choose_robustly(self, curve: MLP, sample: Sample) -> _Choice:
+        if sample.n_clusters < 2:
+            raise InputError(
+                "AllPairs keeps queries aside to choose relevance and ridges, and all clicks are of one query: name "
+                "curve, relevance and penalty"
+            )
+        self._poolable([curve], ClickShare(sample), sample)
+        with self.progress("Cross-validation") as update:
+            found = fit_robust_pairs(
+                curve, sample, weighting=self.weighting, folds=self.folds, seed=self.seed, update=update
+            )
+        if found.fit is None:
+            constant = Constant(curve.positions, curve.anchor, curve.n_features)
+            objective = AllPairs(sample, weighting=self.weighting)
+            return _Choice(Fit(constant, objective, sample), 0.0, told=found.told)
+        return _Choice(found.fit, found.penalty, found=found.flat, told=found.told)
 
     def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
         if self.optimiser == "lbfgs":

@@ -5,6 +5,7 @@ WEIGHTINGS = ("paper", "min", "harmonic")
 RELEVANCE = {
     "constant": "a value for every pair of positions",
     "mlp": "a network of the context",
+    "squares": "a sigmoid layer of the context and its squares",
     "free": "a value for every query, context and pair of positions",
 }
 """The relevance models, in words; `AllPairs.alternatives` makes them."""

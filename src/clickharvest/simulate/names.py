@@ -3,6 +3,6 @@
 CURVES = ("power", "fold", "bump", "plateau", "grid")
 CLICK_MODELS = ("pbm", "trust", "cascade")
 """The click models; all but `pbm` violate what estimators take for granted."""
-REPETITIONS = ("even", "zipf")
+REPETITIONS = ("even", "zipf", "same")
 DEPLOYMENTS = ("ab", "consecutive")
 """Whether rankers serve at the same time, or one after the other."""

@@ -70,7 +70,8 @@ def simulate_protocol(
         clicks: one of `CLICK_MODELS`; all but `pbm` violate what estimators take for granted.
         traffic: traffic of each ranker, in any unit; as many rankers as numbers.
         repetition: `even`, or `zipf`: as many pages, but queries are drawn for them with a frequency of 1 / rank, so
-            that a few are served very often and many never.
+            that a few are served very often and many never; or `same`: evenly, and where there are fewer pages than
+            queries, all rankers serve the same ones, as in the paper.
         deployment: `ab`, all rankers at the same time; or `consecutive`, one after the other, with a `time`.
         positions: K, documents shown on a page.
         flat_from: the position from which examination stays constant; None if it never does.

@@ -26,7 +26,16 @@ def serve_by_zipf(queries: int, times: NDArray[np.float64], random: np.random.Ge
     return np.stack([random.multinomial(total, frequency / frequency.sum()) for total in pages])
 
 
+def serve_the_same(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve evenly, the same queries by all rankers: those drawn first have the page that not all of them get."""
+    order = random.permutation(queries)
+    served = np.repeat(times.astype(np.int64)[:, None], queries, axis=1)
+    for row, mean in zip(served, times.tolist(), strict=True):
+        row[order[: round((mean - int(mean)) * queries)]] += 1
+    return served
+
+
 REPETITIONS: dict[str, Callable[[int, NDArray[np.float64], np.random.Generator], NDArray[np.int64]]] = dict(
-    zip(names.REPETITIONS, (serve_evenly, serve_by_zipf), strict=True)
+    zip(names.REPETITIONS, (serve_evenly, serve_by_zipf, serve_the_same), strict=True)
 )
 """How queries repeat, by name."""

@@ -1,7 +1,7 @@
 """AllPairs, the estimator of Fang, Agarwal and Joachims (2019): clicks at pairs of positions of the same documents.
 
-Relevance is one value for every pair of positions, a network of the context, or free in every query: one value per
-query, context and pair, profiled out.
+Relevance is one value for every pair of positions, a network of the context, a sigmoid layer of the context and its
+squares, or free in every query: one value per query, context and pair, profiled out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
 
 AUTO = "auto"
+BY_CLICKSHARE = ("constant", "mlp", "free")
+"""The relevance models that `"auto"` tries where the curve or the penalty is named."""
 
 
 class AllPairs(Objective):
@@ -61,11 +63,14 @@ class AllPairs(Objective):
         relevance = options.pop("relevance", "constant")
         if relevance not in (AUTO, *RELEVANCE):
             raise InputError(f"no relevance model {relevance!r}: expected {one_of((AUTO, *RELEVANCE))}")
-        own = {name: value for name, value in options.items() if name in FreeAllPairs.options()}
-        return {
-            name: FreeAllPairs(sample, **own) if name == "free" else AllPairs(sample, relevance=name, **options)
-            for name in (RELEVANCE if relevance == AUTO else (relevance,))
-        }
+        kinds: dict[str, Any] = {"free": FreeAllPairs, "squares": SquaresAllPairs}
+        made: dict[str, Objective] = {}
+        for name in BY_CLICKSHARE if relevance == AUTO else (relevance,):
+            kind = kinds.get(name, AllPairs)
+            made[name] = kind(
+                sample, **{k: v for k, v in ({"relevance": name} | options).items() if k in kind.options()}
+            )
+        return made
 
     @property
     def about(self) -> dict[str, Any]:
@@ -106,6 +111,40 @@ class AllPairs(Objective):
     def penalty(self, params: Params) -> Any:
         """Return ½ (|A|² + |v|²) of the network; the matrix is not penalised."""
         return 0.0 if self.relevance == "constant" else layers_penalty(params, jnp)
+
+
+class SquaresAllPairs(AllPairs):
+    """The objective of `AllPairs` with one sigmoid layer of the context and its squares for relevance.
+
+    g(k, k', x) = σ(c_{kk'} + v_{kk'}·[x, x² − 1]), one for the pair {k, k'}. Where features are means over the relevant
+    documents of a query, their size tells how many these are: squares follow that, a layer of x alone cannot.
+
+    Args:
+        sample: the sample.
+        weighting: ω of a unit and pair, see `AllPairs`.
+        strength: penalty on v, in units of the penalty on examination.
+    """
+
+    def __init__(self, sample: Sample, *, weighting: str = "paper", strength: float = 1.0) -> None:
+        super().__init__(sample, weighting=weighting)
+        self.relevance, self.strength = "squares", strength
+
+    def init(self, random: np.random.Generator) -> Params:
+        """Start from g = ½."""
+        pairs = self.n_positions * (self.n_positions - 1) // 2
+        return {"c": np.zeros(pairs), "v": np.zeros((2 * self.n_features, pairs))}
+
+    def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Data, weights: Any) -> Any:
+        """Return the weighted cross-entropy of the pairs; `log_p` is log h, negative or zero."""
+        logits = jnp.concatenate([x, x * x - 1], axis=1) @ params["v"] + params["c"]
+        return super().log_likelihood({"logits": logits}, log_p, x, data, weights)
+
+    def _log_relevance(self, params: Params, hidden: Any, context: Any, k: Any, other: Any) -> Any:
+        return jax.nn.log_sigmoid(params["logits"][context, pair_number(k, other, self.n_positions)])
+
+    def penalty(self, params: Params) -> Any:
+        """Return strength × ½ |v|²."""
+        return self.strength * jnp.sum(params["v"] ** 2) / 2
 
 
 class FreeAllPairs(AllPairs):
@@ -164,6 +203,16 @@ class FreeAllPairs(AllPairs):
     def penalty(self, params: Params) -> Any:
         """Nothing of its own, nothing is penalised."""
         return 0.0
+
+
+def pair_number(low: Any, high: Any, n_positions: int) -> Any:
+    """Return the number of the pair low < high among all pairs, in order.
+
+    Example:
+        >>> pair_number(np.array([0, 0, 1]), np.array([1, 2, 2]), 3).tolist()
+        [0, 1, 2]
+    """
+    return low * (2 * n_positions - low - 1) // 2 + high - low - 1
 
 
 def _size(sample: Sample, rows: Data) -> float:

@@ -59,7 +59,9 @@ def make_experiment(
 
     def headline(results: Results) -> list[Headline]:
         largest = _largest(changed(results))
-        return [error_headline(f"RelError, {largest[0].run['training_queries']:,} queries", largest, paper=None)]
+        return [
+            error_headline(f"RelError, {largest[0].run['training_queries']:,} queries", largest, paper=None, ours=CPBM)
+        ]
 
     def checks(results: Results) -> list[Check]:
         return judge(_errors(plain_ones(results), models), _errors(changed(results), models))

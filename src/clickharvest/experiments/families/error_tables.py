@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import Any
 
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM
-from clickharvest.experiments.runner.experiment import Headline, Row
+from clickharvest.experiments.families.models import CLICKSHARE, ROBUST
+from clickharvest.experiments.runner.experiment import Check, Headline, Row
 from clickharvest.experiments.runner.runs import Results
+from clickharvest.experiments.runner.spelling import spell
 
 
 def error_rows(results: Results, *, by: Sequence[str] = (), paper: Mapping[str, float] | None = None) -> list[Row]:
@@ -56,7 +57,7 @@ def error_headline(
     results: Results,
     *,
     paper: float | None,
-    ours: str = CPBM,
+    ours: str = ROBUST,
     clickshare: str | None = CLICKSHARE,
     name: str = "rel_error",
 ) -> Headline:
@@ -70,6 +71,40 @@ def error_headline(
     if own.is_wild(name) or other.is_wild(name):
         return Headline(f"{what}, median", paper, own.median(name), other.median(name), runs)
     return Headline(what, paper, own.mean(name), other.mean(name), runs, own.sd(name), other.sd(name))
+
+
+MATCH = 0.02
+"""By how much an error may exceed another and still match it."""
+
+
+def typical_errors(results: Results, by: str, models: Sequence[str]) -> dict[str, list[float]]:
+    """Return the errors of models at each value of a setting, NaN where there is none."""
+    return {
+        model: [results.where(model=model, **{by: value}).typical("rel_error") for value in results.settings(by)]
+        for model in models
+    }
+
+
+def outperforms_or_matches(claim: str, places: Sequence[str], low: Sequence[float], high: Sequence[float]) -> Check:
+    """Return the check that one model is nowhere above another by more than `MATCH`; places without an error are told.
+
+    Example:
+        >>> check = outperforms_or_matches("a is no worse than b", ["1", "2", "3"], [0.3, 0.1, nan], [0.2, 0.09, 0.1])
+        >>> check.verdict, check.sentence
+        ('FAIL', 'not at 1 (0.3000 against 0.2000); matches at 2; no error at 3; to match is to be at most 0.02 above')
+    """
+    told: dict[str, list[str]] = {"not at": [], "below at": [], "matches at": [], "no error at": []}
+    for place, a, b in zip(places, low, high, strict=True):
+        if isnan(a) or isnan(b):
+            told["no error at"].append(place)
+        elif a > b + MATCH:
+            told["not at"].append(f"{place} ({spell(a)} against {spell(b)})")
+        else:
+            told["matches at" if a > b - MATCH else "below at"].append(place)
+    parts = [f"{what} {', '.join(where)}" for what, where in told.items() if where]
+    is_known = len(told["no error at"]) < len(places)
+    sentence = "; ".join([*parts, f"to match is to be at most {MATCH} above"])
+    return Check(claim, is_known and not told["not at"], sentence)
 
 
 def error_points(results: Results, *, x: str) -> list[dict[str, Any]]:

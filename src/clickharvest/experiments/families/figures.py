@@ -6,11 +6,27 @@ from collections.abc import Mapping, Sequence
 from math import inf, isnan
 from typing import Any
 
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_CONSTANT, CPBM_NETWORK, CTR, EM, PBM
+from clickharvest.experiments.families.models import (
+    AUTHORS,
+    AUTHORS_ORACLE,
+    CLICKSHARE,
+    CPBM,
+    CPBM_CONSTANT,
+    CPBM_NETWORK,
+    CTR,
+    EM,
+    HIDDEN_NETWORK,
+    PBM,
+    ROBUST,
+)
 
 COLOURS = {
     PBM: "#7f7f7f",
-    CPBM: "#1f77b4",
+    ROBUST: "#1f77b4",
+    CPBM: "#8c564b",
+    HIDDEN_NETWORK: "#ff7f0e",
+    AUTHORS: "#e377c2",
+    AUTHORS_ORACLE: "#c5b0d5",
     CPBM_CONSTANT: "#17becf",
     CPBM_NETWORK: "#2ca02c",
     CLICKSHARE: "#d62728",

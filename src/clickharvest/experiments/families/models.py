@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from clickharvest.simulate import Simulation
 
 PBM, CPBM, CLICKSHARE, EM, CTR = "PBM", "CPBM AllPairs", "ClickShare", "EM", "CTR"
+ROBUST = "CPBM AllPairs, robust"
 CPBM_NETWORK, CPBM_CONSTANT = "CPBM AllPairs, network g", "CPBM AllPairs, constant g"
+HIDDEN_NETWORK, HIDDEN_CONSTANT = "hidden layers of 12, network g", "hidden layers of 12, constant g"
+AUTHORS, AUTHORS_ORACLE = "authors' recipe, last epoch", "authors' recipe, chosen by the truth"
 
 _ALL_PAIRS: dict[str, Any] = {
     "objective": "allpairs",
@@ -37,11 +40,16 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     CPBM: ("CPBM", _ALL_PAIRS),
     CPBM_NETWORK: ("CPBM", _ALL_PAIRS | {"relevance": "mlp"}),
     CPBM_CONSTANT: ("CPBM", _ALL_PAIRS | {"relevance": "constant"}),
+    HIDDEN_NETWORK: ("CPBM", _ALL_PAIRS | {"relevance": "mlp", "width": 12}),
+    HIDDEN_CONSTANT: ("CPBM", _ALL_PAIRS | {"relevance": "constant", "width": 12}),
+    ROBUST: ("CPBM", {"objective": "allpairs"}),
     CLICKSHARE: ("CPBM", {"curve": "auto"}),
 }
 """Models that are fitted to interventions: estimator and options."""
 BASELINES = (EM, CTR)
 """Models that are fitted to the whole log."""
+OF_AUTHORS = (AUTHORS, AUTHORS_ORACLE)
+"""What the authors' own recipe gives, see `authors_recipe`; the second is an oracle."""
 
 
 def fit_settings(model: str) -> dict[str, Any]:
@@ -53,7 +61,7 @@ def fit_settings(model: str) -> dict[str, Any]:
         >>> fit_settings("EM")
         {'model': 'EM'}
     """
-    if model in BASELINES:
+    if model in (*BASELINES, *OF_AUTHORS):
         return {"model": model}
     estimator, options = ESTIMATORS[model]
     return {"model": model, "estimator": estimator, "options": options}

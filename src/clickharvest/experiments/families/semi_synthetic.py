@@ -13,20 +13,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clickharvest.experiments.families.authors_recipe import Looks, train_as_authors
 from clickharvest.experiments.families.corpora import WHOLE, CorpusSource, load_corpus
-from clickharvest.experiments.families.models import BASELINES, fit_baseline, fit_interventions, fit_settings
+from clickharvest.experiments.families.models import (
+    AUTHORS,
+    AUTHORS_ORACLE,
+    BASELINES,
+    fit_baseline,
+    fit_interventions,
+    fit_settings,
+)
 from clickharvest.experiments.runner.experiment import SYNTHETIC, Plan
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Results, Run
 from clickharvest.harvesting import Interventions
-from clickharvest.model import Propensities
+from clickharvest.model import ContextEncoder, Propensities
 from clickharvest.simulate import Simulation, simulate_protocol
+
+Array = NDArray[np.float64]
 
 FAMILY = "semi_synthetic"
 QUERIES, TEST_QUERIES = 11_473, 2_000
@@ -76,12 +88,14 @@ def is_judged(results: Results) -> bool:
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit the run's model to its log, and compare with the truth on test contexts."""
     simulation = simulate_run(run.group, source)
+    if run.fit["model"] in (AUTHORS, AUTHORS_ORACLE):
+        return _measure_authors(run, simulation, source)
     if run.fit["model"] in BASELINES:
         found = fit_baseline(run.fit["model"], simulation)
     else:
         found = fit_interventions(run.fit, _interventions(run.group, source), run.seed)
     return {
-        **errors(found, simulation),
+        **errors(predicted(found, simulation), simulation),
         "queries": len(simulation.train),
         "clicks": int(simulation.clicks.sum()),
         "curve": " ".join(str(value) for value in found.curve.spec.values()),
@@ -89,13 +103,18 @@ def measure(run: Run, source: Path | None) -> Numbers:
     }
 
 
-def errors(found: Propensities, simulation: Simulation) -> Numbers:
-    """Return the errors of an estimate, and those by position; null where positions have no estimate."""
+def predicted(found: Propensities, simulation: Simulation) -> Array:
+    """Return the estimate at test contexts and positions 1 … K, NaN where there is none."""
     contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
-    truth = simulation.test_examination
     prediction = found.predict(contexts)
-    estimate = np.full(truth.shape, np.nan)
+    estimate = np.full(simulation.test_examination.shape, np.nan)
     estimate[:, np.array(prediction.positions) - 1] = prediction.propensity
+    return estimate
+
+
+def errors(estimate: Array, simulation: Simulation) -> Numbers:
+    """Return the errors of an estimate, and those by position; null where positions have no estimate."""
+    truth = simulation.test_examination
     ratio = estimate / (truth / truth[:, :1])
     by_position = np.abs(1 - ratio).mean(axis=0)
     supported = np.isfinite(by_position)
@@ -110,6 +129,39 @@ def errors(found: Propensities, simulation: Simulation) -> Numbers:
         "by_position": [float(e) if ok else None for e, ok in zip(by_position, supported, strict=True)],
         "unsupported": [int(k) for k in np.flatnonzero(~supported) + 1],
     }
+
+
+def _measure_authors(run: Run, simulation: Simulation, source: Path | None) -> Numbers:
+    looks, positions = _authors(run.group, source)
+    oracle = run.fit["model"] == AUTHORS_ORACLE
+    estimate = np.full(simulation.test_examination.shape, np.nan)
+    estimate[:, np.array(positions) - 1] = looks.oracle if oracle else looks.last
+    return {
+        **errors(estimate, simulation),
+        "queries": len(simulation.train),
+        "clicks": int(simulation.clicks.sum()),
+        **({"chosen": looks.chosen} if oracle else {}),
+    }
+
+
+@lru_cache(maxsize=1)
+def _authors(group: str, source: Path | None) -> tuple[Looks, tuple[int, ...]]:
+    """Train the authors' networks on the log of a group: both of its rows are made of this."""
+    from clickharvest.estimation import AllPairs, make_sample, supported_positions
+
+    simulation, interventions = simulate_run(group, source), _interventions(group, source)
+    positions = supported_positions(interventions, 1)
+    fitted = ContextEncoder.fit(interventions.contexts)
+    raw = ContextEncoder(tuple(replace(part, mean=0.0, sd=1.0) for part in fitted.parts))
+    sample = make_sample(interventions, positions, raw)
+    truth = simulation.test_examination[:, np.array(positions) - 1]
+    contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
+    seed = int(json.loads(group)["seed"])
+    rows = AllPairs(sample).data
+    return (
+        train_as_authors(sample.x, rows, len(positions), raw.transform(contexts), truth / truth[:, :1], seed),
+        positions,
+    )
 
 
 @lru_cache(maxsize=1)

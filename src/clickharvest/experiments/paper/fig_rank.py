@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from clickharvest.experiments.families.figures import line_chart
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, PBM
+from clickharvest.experiments.families.models import CLICKSHARE, PBM, ROBUST
 from clickharvest.experiments.families.semi_synthetic import POSITIONS, is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
 
-MODELS = (PBM, CPBM, CLICKSHARE)
+MODELS = (PBM, ROBUST, CLICKSHARE)
 TOP, BOTTOM = range(2, 5), range(8, 11)
 LEAST_CORRELATION = 0.8
 
@@ -44,7 +44,7 @@ def summarise(results: Results) -> list[Row]:
         for model in MODELS:
             here = own[model].where(position=k)
             row |= {model: here.mean("rel_error"), f"{model} sd": here.sd("rel_error")}
-        rows.append(row | {"runs": len(own[CPBM].where(position=k).values("rel_error"))})
+        rows.append(row | {"runs": len(own[ROBUST].where(position=k).values("rel_error"))})
     return rows
 
 
@@ -52,7 +52,7 @@ def headline(results: Results) -> list[Headline]:
     """Return the errors at positions 2, 5 and 10; the paper shows them in a figure, without numbers."""
     lines = []
     for k in (2, 5, 10):
-        ours, share = (by_position(results, model).where(position=k) for model in (CPBM, CLICKSHARE))
+        ours, share = (by_position(results, model).where(position=k) for model in (ROBUST, CLICKSHARE))
         means = ours.mean("rel_error"), share.mean("rel_error")
         sds = ours.sd("rel_error"), share.sd("rel_error")
         lines.append(Headline(f"RelError at position {k}", None, *means, len(ours), *sds))
@@ -61,8 +61,8 @@ def headline(results: Results) -> list[Headline]:
 
 def checks(results: Results) -> list[Check]:
     """Return: the error grows with the position, for the CPBM and for ClickShare."""
-    models = (CPBM, CLICKSHARE) if is_judged(results) else (CLICKSHARE,)
-    return [_grows(model, mean_errors(results, model)) for model in models]
+    models = (ROBUST, CLICKSHARE) if is_judged(results) else (CLICKSHARE,)
+    return [_grows(model, mean_errors(results, model)) for model in models if results.where(model=model)]
 
 
 def _grows(model: str, errors: list[float]) -> Check:
@@ -99,5 +99,6 @@ EXPERIMENT = Experiment(
     headline=headline,
     checks=checks,
     chart=chart,
+    by_model=True,
     notes=("Position 1 is the anchor, with no error by definition.",),
 )

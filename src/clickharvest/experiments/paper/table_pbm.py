@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
-from clickharvest.experiments.families.error_tables import error_headline, error_rows
+from clickharvest.experiments.families.error_tables import error_headline, error_rows, outperforms_or_matches
 from clickharvest.experiments.families.figures import bar_chart
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CPBM_NETWORK, PBM
+from clickharvest.experiments.families.models import (
+    AUTHORS,
+    AUTHORS_ORACLE,
+    CLICKSHARE,
+    CPBM,
+    CPBM_NETWORK,
+    HIDDEN_NETWORK,
+    PBM,
+    ROBUST,
+)
 from clickharvest.experiments.families.semi_synthetic import is_judged, make_runs
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
 
-PAPER = {PBM: 0.478700, CPBM: 0.169443}
+PAPER = {PBM: 0.478700, ROBUST: 0.169443, AUTHORS_ORACLE: 0.169443}
 LEAST_REDUCTION = 0.60
-MODELS = (PBM, CPBM, CPBM_NETWORK, CLICKSHARE)
+BARS = {"synthetic": 0.07, "mq2007_part": 0.13}
+"""Bars on the CPBM's error, set before it was measured on all seeds."""
+MODELS = (PBM, ROBUST, CPBM, CPBM_NETWORK, HIDDEN_NETWORK, AUTHORS, AUTHORS_ORACLE, CLICKSHARE)
+QUICK_MODELS = (PBM, ROBUST, CPBM, CLICKSHARE)
 
 
 def runs(plan: Plan) -> list[Run]:
     """Return ten sweeps at η=.5 and ζ=1."""
-    return make_runs(plan, MODELS, seeds=1 if plan.quick else 6, sweeps=10)
+    seeds, models = (1, QUICK_MODELS) if plan.quick else (6, MODELS)
+    return make_runs(plan, models, seeds=seeds, sweeps=10)
 
 
 def summarise(results: Results) -> list[Row]:
@@ -29,30 +43,37 @@ def summarise(results: Results) -> list[Row]:
 def headline(results: Results) -> list[Headline]:
     """Return the errors, and by how much the CPBM reduces them."""
     by_model = {model: results.where(model=model).typical("rel_error") for model in MODELS}
-    reduction = {model: 1 - by_model[model] / by_model[PBM] for model in (CPBM, CLICKSHARE)}
+    reduction = {model: 1 - by_model[model] / by_model[PBM] for model in (ROBUST, CLICKSHARE)}
     return [
         error_headline("RelError, PBM", results, paper=PAPER[PBM], ours=PBM, clickshare=None),
-        error_headline("RelError, CPBM", results, paper=PAPER[CPBM]),
-        Headline("reduction by CPBM", 0.6460, reduction[CPBM], reduction[CLICKSHARE], len(results.settings("seed"))),
+        error_headline("RelError, CPBM", results, paper=PAPER[ROBUST]),
+        Headline("reduction by CPBM", 0.6460, reduction[ROBUST], reduction[CLICKSHARE], len(results.settings("seed"))),
     ]
 
 
 def checks(results: Results) -> list[Check]:
-    """Return the paper's claim and our bars on it; in quick plans, what holds of ClickShare."""
-    pbm, cpbm, ours = (results.where(model=model).typical("rel_error") for model in (PBM, CPBM, CLICKSHARE))
+    """Return the paper's claims on the CPBM, our bars on it, and ours on ClickShare; of models whose runs are there."""
+    pbm, cpbm, ours = (results.where(model=model).typical("rel_error") for model in (PBM, ROBUST, CLICKSHARE))
     found = f"PBM {pbm:.4f}, CPBM {cpbm:.4f}, ClickShare {ours:.4f}"
-    halved = Check("ClickShare has at most half of the PBM's error", ours <= pbm / 2, found)
+    judged = [Check("ClickShare has at most half of the PBM's error", ours <= pbm / 2, found)]
+    if isnan(cpbm):
+        return judged
+    judged.append(outperforms_or_matches("the CPBM outperforms or matches the PBM", ["all runs"], [cpbm], [pbm]))
     if not is_judged(results):
-        return [halved, Check("ClickShare's error is below the CPBM's", ours < cpbm, found)]
+        return judged
+    bar = BARS.get(results[0].run.world)
+    reached = [] if bar is None else [Check(f"the CPBM's error is at most {bar}", cpbm <= bar, f"{cpbm:.4f}")]
+    paper = PAPER[ROBUST]
     return [
-        halved,
+        *judged,
         Check("the CPBM more than halves the error of the PBM", cpbm < pbm / 2, found),
-        Check("the CPBM's error is at most the paper's", cpbm <= PAPER[CPBM], f"{cpbm:.4f}, paper {PAPER[CPBM]:.4f}"),
+        Check("the CPBM's error is at most the paper's", cpbm <= paper, f"{cpbm:.4f}, paper {paper:.4f}"),
         Check(
             "the CPBM's error is 60 % below the PBM's or more",
             cpbm <= (1 - LEAST_REDUCTION) * pbm,
             f"{100 * (1 - cpbm / pbm):.1f} % below, the paper 64.6 %",
         ),
+        *reached,
         Check("ClickShare has at most half of the CPBM's error", ours <= cpbm / 2, found),
     ]
 
@@ -77,15 +98,21 @@ EXPERIMENT = Experiment(
     headline=headline,
     checks=checks,
     chart=chart,
+    by_model=True,
     notes=(
         "The paper's table has 113,590 training queries, its figures 114,730 (ten sweeps of 11,473): we run the "
         "latter, so that the table and the figures share their fits.",
-        "AllPairs needs a model of relevance, g. The paper's is a network of the context, its hyper-parameters chosen "
-        "by cross-validation. Where queries are few and repeated often (mq2007_part has 982, shown 117 times each) a "
-        "network cannot follow which of them have relevant documents, and the examination model takes the blame: see "
-        "the row *network g*. So our *CPBM AllPairs* chooses g among constants, the network and a free value for every "
-        "query and pair of positions: each is fitted to four fifths of the queries, and the one counts whose "
-        "examination has the best ClickShare objective, which is free of relevance, on the rest. This choice was added "
-        "after the network had failed on mq2007_part.",
+        '*CPBM AllPairs, robust* is what `CPBM(objective="allpairs")` does: examination is the network that the paper '
+        "prints, one sigmoid layer; ridges on context weights and the model of relevance, or the PBM, are chosen on "
+        "queries kept aside. Its rule was found on seeds 0 and 1, after seeing their errors; seeds 2 to 5 confirm it. "
+        "The paper's claims about the CPBM are judged on this row.",
+        "*CPBM AllPairs* is the same network without a penalty, with g chosen on queries kept aside among constants, a "
+        "network and free values; in *network g* that is a network of one layer, and in *hidden layers of 12* both "
+        "networks have a hidden layer.",
+        "The last two rows of AllPairs are the recipe of the authors' code, written anew from its facts: hidden layers "
+        "of 8 to 16, raw contexts, weights from truncated normals of sd .1, Adam at .03, 1,000 full-batch epochs. "
+        "*Last epoch* is width 12 as it is after training. *Chosen by the truth* takes the width, epoch and g of the "
+        "least error against the true propensities, as that code does: an oracle that no user has. The paper's number "
+        "is such a one.",
     ),
 )

@@ -32,16 +32,31 @@ class Plan:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim, whether our results bear it out, and a sentence with the numbers."""
+    """A claim, whether our results bear it out, and a sentence with the numbers.
+
+    Attributes:
+        claim: what is claimed.
+        passed: whether it holds.
+        sentence: the numbers.
+        cause: why it fails where it does, as an experiment of its own has established; empty where nobody knows.
+    """
 
     claim: str
     passed: bool
     sentence: str
+    cause: str = ""
 
     @property
     def verdict(self) -> str:
         """PASS or FAIL."""
         return "PASS" if self.passed else "FAIL"
+
+    @property
+    def reason(self) -> str:
+        """Why it fails, as a sentence with a space before it; empty where it passes."""
+        if self.passed:
+            return ""
+        return f" Cause: {self.cause}." if self.cause else " Cause unknown."
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,7 @@ class Experiment:
         notes: where we differ from the paper, and why; Markdown paragraphs.
         world: the world of all its runs; None where the corpus is the user's choice.
         needs_engine: whether measuring needs Ibis and DuckDB.
+        by_model: whether it can tell of models and logs whose runs are there while others are missing.
         unavailable: returns why the experiment cannot run here, None where it can.
     """
 
@@ -101,6 +117,7 @@ class Experiment:
     notes: tuple[str, ...] = ()
     world: str | None = None
     needs_engine: bool = False
+    by_model: bool = False
     unavailable: Callable[[], str | None] = lambda: None
 
     def plan(self, *, quick: bool, corpus: str) -> Plan:

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from math import isfinite
@@ -20,7 +20,7 @@ from typing import Any
 
 from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Row
 from clickharvest.experiments.runner.registry import is_current
-from clickharvest.experiments.runner.runs import Results
+from clickharvest.experiments.runner.runs import Results, Run
 from clickharvest.experiments.runner.store import Store
 from clickharvest.files import atomic_path
 
@@ -36,7 +36,9 @@ class Outcome:
         experiment: the experiment.
         world: where its logs came from.
         results: the results of its runs.
-        missing: number of runs without a result; with any, there are no rows, headlines or checks.
+        missing: number of runs without a result; with any, there are no rows, headlines or checks, but for experiments
+            that tell of what is there. These leave a model out on logs where some of its seeds are missing.
+        whole: the results that are told of.
     """
 
     experiment: Experiment
@@ -46,6 +48,7 @@ class Outcome:
     rows: list[Row]
     headlines: list[Headline]
     checks: list[Check]
+    whole: Results = field(default_factory=Results)
 
     @property
     def complete(self) -> bool:
@@ -80,24 +83,32 @@ def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str) -> 
     runs = list(dict.fromkeys(experiment.runs(plan)))
     results = store.results(runs)
     missing = len(runs) - len(results)
-    if missing:
+    found = {result.run for result in results}
+    lacking = {_cell(run) for run in runs if run not in found}
+    whole = Results(result for result in results if _cell(result.run) not in lacking)
+    if missing and not (experiment.by_model and whole):
         return Outcome(experiment, plan.world, results, missing, [], [], [])
-    told = experiment.summarise(results), experiment.headline(results), experiment.checks(results)
-    return Outcome(experiment, plan.world, results, 0, *told)
+    told = experiment.summarise(whole), experiment.headline(whole), experiment.checks(whole)
+    return Outcome(experiment, plan.world, results, missing, *told, whole)
+
+
+def _cell(run: Run) -> str:
+    """Return what the runs of a model on logs that differ in their seed have in common."""
+    return json.dumps([run.family, run.log, run.fit], sort_keys=True)
 
 
 def publish(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """Write the tables and figures of outcomes that are complete."""
+    """Write the tables and figures of outcomes that have rows."""
     charts: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
-        if not outcome.complete:
+        if not outcome.rows:
             continue
         place = folder / outcome.world
         place.mkdir(parents=True, exist_ok=True)
         name = outcome.experiment.id
         _write(place / f"{name}.csv", _csv(outcome.rows))
         _write(place / f"{name}.json", json.dumps(outcome.to_dict(), indent=1, ensure_ascii=False) + "\n")
-        if (chart := outcome.experiment.chart(outcome.results)) is not None:
+        if (chart := outcome.experiment.chart(outcome.whole)) is not None:
             with atomic_path(place / f"{name}.png") as partial:
                 chart.save(str(partial), format="png", scale_factor=SCALE)
             charts.setdefault(outcome.world, {})[f"{name}: {outcome.experiment.title}"] = chart.to_dict()

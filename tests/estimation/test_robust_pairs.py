@@ -1,0 +1,176 @@
+"""AllPairs that chooses ridges, relevance or the PBM by queries kept aside, and the scoring that fits it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clickharvest.errors import InputError
+from clickharvest.estimation import CPBM, PBM, AllPairs, Fit, FreeAllPairs, Sample, SquaresAllPairs
+from clickharvest.estimation.pair_scoring import PairRows, log_sigmoid, relevance_features
+from clickharvest.estimation.robust_pairs import Judged, choose
+from clickharvest.model.curves import MLP
+from clickharvest.simulate import simulate_protocol
+from samples import simulated_interventions, simulated_sample
+
+STEEP = {"desktop": 0.3, "mobile": 1.6}
+
+
+def judged(relevance: str, shares: Any, pairs: float = 0.0) -> Judged:
+    return Judged(relevance, 1.0, 1.0, pairs, np.asarray(shares, dtype=np.float64))
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    return simulated_sample(60, features=2, seed=3)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> CPBM:
+    interventions = simulated_interventions(1_500, seed=1, steepness=STEEP)
+    return CPBM(objective="allpairs", intervals=None).fit(interventions)
+
+
+class TestScoring:
+    @pytest.mark.parametrize("relevance", ["constant", "squares", "free"])
+    def test_finds_the_optimum_that_gradients_find(self, sample: Sample, relevance: str) -> None:
+        rows, weights = PairRows(sample, relevance, "paper"), np.ones(sample.n_clusters)
+        layers = rows.fit(rows.blank(), weights, 4.0, 8.0)
+        made: dict[str, AllPairs] = {
+            "constant": AllPairs(sample),
+            "squares": SquaresAllPairs(sample, strength=2.0),
+            "free": FreeAllPairs(sample),
+        }
+        fit = Fit(MLP(sample.positions, 1, 2, width=0), made[relevance], sample)
+        solution = fit.solve(fit.starts(1, 0), weights[None], np.array([4.0]))
+        params = fit.params(solution.params[0])["curve"]
+        ours, theirs = (log_sigmoid(c + sample.x @ v) for c, v in ((layers.h[0], layers.h[1:]), params.values()))
+        np.testing.assert_allclose(ours - ours[:, :1], theirs - theirs[:, :1], atol=0.02)
+        theirs_held = fit.held_out(solution.params, weights[None])[0]
+        assert rows.value(layers, weights) == pytest.approx(theirs_held, rel=1e-3)
+
+    def test_a_ridge_without_end_is_the_pbm(self, sample: Sample) -> None:
+        rows = PairRows(sample, "constant", "paper")
+        layers = rows.fit(rows.blank(), np.ones(sample.n_clusters), 1e12, 0.0)
+        assert np.abs(layers.h[1:]).max() < 1e-6
+        assert np.ptp(layers.h[0]) > 0.5
+
+    def test_queries_of_no_weight_do_not_matter(self, sample: Sample) -> None:
+        rows, weights = PairRows(sample, "squares", "paper"), np.ones(sample.n_clusters)
+        weights[:20] = 0.0
+        before = rows.fit(rows.blank(), weights, 3.0, 3.0)
+        rows.clicked[rows.cluster < 20] *= 50
+        np.testing.assert_array_equal(rows.fit(rows.blank(), weights, 3.0, 3.0).h, before.h)
+
+
+def test_squares_are_the_formula() -> None:
+    sample = simulated_sample(20, features=2, seed=1)
+    objective = SquaresAllPairs(sample, strength=3.0)
+    random = np.random.default_rng(0)
+    params = {"c": random.normal(size=3), "v": random.normal(size=(4, 3))}
+    log_p = np.log(random.uniform(0.1, 0.9, (20, 3)))
+    g = 1 / (1 + np.exp(-(params["c"] + relevance_features(sample.x) @ params["v"])))
+    rows, expected = objective.data, 0.0
+    for i, (k, other) in enumerate(rows["position"]):
+        pair = {(0, 1): 0, (0, 2): 1, (1, 2): 2}[int(k), int(other)]
+        for end, place in enumerate((k, other)):
+            chance = np.exp(log_p[rows["context"][i], place]) * g[rows["context"][i], pair]
+            expected += rows["clicked"][i, end] * np.log(chance) + rows["passed"][i, end] * np.log(1 - chance)
+    found = objective.log_likelihood(params, log_p, sample.x, rows, np.ones(20))
+    assert float(found) == pytest.approx(expected, rel=1e-4)
+    assert float(objective.penalty(params)) == pytest.approx(1.5 * (params["v"] ** 2).sum(), rel=1e-5)
+
+
+class TestChoice:
+    def test_what_is_not_ahead_of_the_pbm_by_a_standard_error_is_out(self) -> None:
+        assert choose([judged("constant", [1.0, -0.9, 0.1])]) is None
+        assert choose([judged("constant", [-1.0, -1.1, -0.9])]) is None
+
+    def test_the_simplest_of_those_that_match_the_best(self) -> None:
+        plain, rich = judged("constant", [1.0, 1.2, 0.8, 1.0]), judged("free", [1.5, 0.9, 0.5, 1.2])
+        assert choose([rich, plain]) is plain
+        assert choose([judged("free", [3.0, 3.2, 2.8, 3.0]), plain]) is not plain
+
+    def test_all_pairs_chooses_among_equals(self) -> None:
+        heavy, light = judged("constant", [1.0, 1.2, 0.8], -9.0), judged("constant", [0.9, 1.3, 0.7], -5.0)
+        assert choose([heavy, light]) is light
+
+
+class TestEstimator:
+    def test_context_is_found_where_it_matters(self, fitted: CPBM) -> None:
+        assert fitted.propensities_.curve.spec == {"name": "mlp", "width": 0}
+        found = fitted.predict({"device": list(STEEP)}).propensity
+        truth = np.arange(1, 5) ** -np.array(list(STEEP.values()))[:, None]
+        assert np.abs(found / truth - 1).mean() < 0.15
+
+    def test_the_choice_is_told(self, fitted: CPBM) -> None:
+        info = fitted.propensities_.info
+        assert info["relevance"] in ("constant", "squares", "free")
+        assert set(info["relevance_held_out"]) == {"pbm", "constant", "squares", "free"}
+        assert info["relevance_held_out"][info["relevance"]] > 0
+        assert "converged" in info["status"]
+
+    def test_the_pbm_stays_where_context_does_nothing(self) -> None:
+        interventions = simulated_interventions(300, seed=6, steepness=dict.fromkeys(STEEP, 1.0))
+        found = CPBM(objective="allpairs", intervals=None).fit(interventions)
+        plain = PBM(objective="allpairs", intervals=None).fit(interventions)
+        assert found.propensities_.curve.name == "constant"
+        expected = np.tile(plain.predict().propensity, (2, 1))
+        np.testing.assert_allclose(found.predict({"device": list(STEEP)}).propensity, expected, rtol=1e-3)
+
+    def test_context_that_is_believed_by_chance_does_no_harm(self) -> None:
+        interventions = simulated_interventions(300, seed=5, steepness=dict.fromkeys(STEEP, 1.0))
+        found = CPBM(objective="allpairs", intervals=None).fit(interventions)
+        plain = PBM(objective="allpairs", intervals=None).fit(interventions)
+        assert found.propensities_.curve.name == "mlp"
+        np.testing.assert_allclose(
+            found.predict({"device": list(STEEP)}).propensity, np.tile(plain.predict().propensity, (2, 1)), rtol=0.05
+        )
+
+    def test_few_queries_do_not_make_it_wild(self) -> None:
+        """Without a penalty the same network is off by orders of magnitude."""
+        simulation = simulate_protocol(training_queries=150, queries=150, test_queries=50, seed=2)
+        interventions = simulation.interventions()
+        contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
+
+        def error(model: CPBM) -> float:
+            found = model.fit(interventions).predict(contexts)
+            truth = simulation.test_examination[:, np.array(found.positions) - 1]
+            return float(np.abs(1 - found.propensity / truth * truth[:, :1]).mean())
+
+        assert error(CPBM(objective="allpairs", intervals=None)) < 1.5
+        named = CPBM(objective="allpairs", curve="mlp", width=0, penalty=0.0, starts=1, intervals=None)
+        assert error(named) > 3
+
+    def test_intervals_are_there(self) -> None:
+        interventions = simulated_interventions(200, seed=1, steepness=STEEP)
+        model = CPBM(objective="allpairs", replicates=20).fit(interventions)
+        prediction = model.predict({"device": list(STEEP)})
+        assert model.propensities_.draws_kind == "bootstrap"
+        assert (prediction.lower[:, 1:] < prediction.upper[:, 1:]).all()
+        with pytest.raises(InputError, match="clustered intervals are for the objective clickshare"):
+            CPBM(objective="allpairs", intervals="clustered").fit(interventions)
+
+    @pytest.mark.parametrize(
+        ("named", "relevance"), [({"curve": "linear"}, "constant"), ({"curve": "linear", "relevance": "free"}, "free")]
+    )
+    def test_named_settings_are_what_they_were(self, named: dict[str, Any], relevance: str) -> None:
+        interventions = simulated_interventions(100, seed=1, steepness=STEEP)
+        model = CPBM(objective="allpairs", penalty=1.0, intervals=None, **named).fit(interventions)
+        assert model.propensities_.info["relevance"] == relevance
+        assert "relevance_held_out" not in model.propensities_.info
+
+    def test_one_query_cannot_be_kept_aside(self) -> None:
+        interventions = simulated_interventions(1, seed=1, steepness=STEEP, shown=400)
+        with pytest.raises(InputError, match="all clicks are of one query: name curve, relevance and penalty"):
+            CPBM(objective="allpairs", intervals=None).fit(interventions)
+
+
+def test_all_rankers_serve_the_same_queries() -> None:
+    few = simulate_protocol(sweeps=0.3, queries=100, test_queries=10, repetition="same")
+    assert few.served.sum(axis=1).tolist() == [30, 30]
+    assert (few.served[0] == few.served[1]).all()
+    apart = simulate_protocol(sweeps=0.3, queries=100, test_queries=10)
+    assert (apart.served[0] != apart.served[1]).any()
