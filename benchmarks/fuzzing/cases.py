@@ -184,6 +184,8 @@ def build(base: Path, folder: Path, random: random.Random) -> Case:
         sorted(OPTIONS[command].items()), min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2)))
     ):
         case.words += [flag, hostile.argument(random) if bad and random.random() < 0.5 else random.choice(values)]
+    if "--page" in case.words and command == "reproduce":
+        case.outputs.append(case.words[case.words.index("--page") + 1])
     case.words += [flag for flag in FLAGS[command] if random.random() < 0.25]
     if command in ENDS and random.random() < 0.95:
         _output(case, random)
@@ -347,7 +349,7 @@ def _reproduce(case: Case, base: Path, random: random.Random) -> None:
     case.words += random.choice(
         (["nothing"], ["table-pbm", "--no-run", "--results", "results"], [hostile.argument(random)])
     )
-    case.outputs += ["results", "page.md"]
+    case.outputs.append("results")
 
 
 ARGUMENTS: dict[str, Callable[[Case, Path, random.Random], None]] = {

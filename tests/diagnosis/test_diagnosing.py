@@ -224,7 +224,11 @@ def test_a_text_file_is_diagnosed_like_its_table(tmp_path: Path) -> None:
     for options in ({}, {"max_position": 5}, {"unit": "query"}):
         of_file, of_table = (diagnose(log, **options) for log in (text, read_log(table)))
         assert [found.sentence for found in of_file.findings] == [found.sentence for found in of_table.findings]
-        assert replace(of_file, findings=()) == replace(of_table, findings=())
+        assert replace(of_file, findings=(), pairs=(), overlaps=()) == replace(
+            of_table, findings=(), pairs=(), overlaps=()
+        )
+        for one, other in zip(of_file.pairs + of_file.overlaps, of_table.pairs + of_table.overlaps, strict=True):
+            assert asdict(one) == pytest.approx(asdict(other))
 
 
 def test_the_dictionary_is_json() -> None:

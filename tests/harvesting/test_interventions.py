@@ -86,6 +86,7 @@ def test_clicked_keeps_whole_units() -> None:
         ({"clicks": [4, 0, 0, 0]}, "more than the impressions"),
         ({"clicks": [None, 0, 0, 0]}, "'clicks': 1 rows are empty"),
         ({"unit": None}, "lacks the columns unit"),
+        ({"device": [["a"], ["a", "b"], [], ["c"]]}, "'device' is of type list"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:

@@ -259,6 +259,8 @@ def interventions_from_arrow(
     Raises:
         InputError: columns are missing or hold values that no harvest could have left.
     """
+    import pyarrow as pa
+
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise InputError(
@@ -277,6 +279,10 @@ def interventions_from_arrow(
     if nulls:
         column, count = next(iter(nulls.items()))
         raise InputError(f"{name}, column {column!r}: {count:,} rows are empty; harvest the log again")
+    for column in context:
+        if pa.types.is_nested(table.schema.field(column).type):
+            kind = table.schema.field(column).type
+            raise InputError(f"{name}, column {column!r} is of type {kind}: expected one plain value per row")
     arrays: dict[str, Any] = {column: _array(table, column, name) for column in COLUMNS}
     result = Interventions(
         **arrays,

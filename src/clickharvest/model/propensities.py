@@ -271,7 +271,7 @@ def load_propensities(path: str | Path) -> Propensities:
         check_numbers(log_p, loaded.draws)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from error
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
     return loaded
 

@@ -196,7 +196,7 @@ def clustered_by(info: Mapping[str, Any]) -> str | None:
 
 def _fitted(info: Any) -> str:
     counts = spell_counts(info)
-    sentences = [f"_Model on {', '.join(counts)}."] if counts else []
+    sentences = [f"Fitted on {', '.join(counts)}."] if counts else []
     if "status" in info:
         sentences.append(f"The fit {clean_text(info['status'], 200)}.")
     return _wrap(" ".join(sentences))
