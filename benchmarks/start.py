@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from clickharvest.commands.app import app
+from clickharvest.commands.app import assemble
 
 README = Path(__file__).with_name("README.md")
 ROWS = 1_000
@@ -66,7 +66,9 @@ def main() -> None:
 def commands() -> list[tuple[str, list[str], float | None]]:
     """Return what is measured: its name, the command line and the bar."""
     program = [sys.executable, "-m", "clickharvest"]
-    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    names = [
+        command.name or command.callback.__name__ for command in assemble().registered_commands if command.callback
+    ]
     return [
         ("`python -c pass`", [sys.executable, "-c", "pass"], None),
         ("`import typer`", [sys.executable, "-c", "import typer"], None),

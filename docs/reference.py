@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from clickharvest import errors
-from clickharvest.commands.app import app
+from clickharvest.commands.app import assemble
 
 ARGUMENTS = "Arguments"
 PAGE = Path(__file__).parent / "commands.md"
@@ -36,7 +36,7 @@ Row = tuple[str, str, str]
 
 def commands() -> dict[str, tuple[Any, Any]]:
     """Return every command, by name, and the context that its help needs."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(assemble())
     root = group.context_class(group, info_name="clickharvest")
     found = {name: group.get_command(root, name) for name in group.list_commands(root)}
     return {name: (own, own.context_class(own, info_name=name, parent=root)) for name, own in found.items()}

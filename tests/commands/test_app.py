@@ -144,4 +144,4 @@ def test_one_command_is_built_alone_but_the_demo_has_all() -> None:
 
     assert names("fit", "log.csv") == ["fit"]
     assert names("--version") == []
-    assert names("demo") == names("--help") == names() == names("nothing") == [one.__name__ for one in COMMANDS]
+    assert names("demo") == names("--help") == names() == names("nothing") == list(COMMANDS)

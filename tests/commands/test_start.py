@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clickharvest.commands.app import app
+from clickharvest.commands.app import assemble
 from places import SRC
 
 HEAVY = ("ibis", "duckdb", "pyarrow", "jax", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
-COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+COMMANDS = [command.callback.__name__ for command in assemble().registered_commands if command.callback]
 LOADED = f"""
 import sys
 from clickharvest.commands.app import _run

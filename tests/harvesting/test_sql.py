@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from clickharvest.commands.app import app
+from clickharvest.commands.app import assemble
 from clickharvest.errors import InputError
 from clickharvest.harvesting.sql import DIALECTS, to_sql, unbound_table
 from clickharvest.simulate import simulate_ab_log
@@ -34,7 +34,7 @@ Command = Callable[[str], str]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Command:
     def run(arguments: str) -> str:
-        app(shlex.split(arguments), standalone_mode=False)
+        assemble()(shlex.split(arguments), standalone_mode=False)
         return capsys.readouterr().out
 
     return run

@@ -11,25 +11,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from clickharvest import __version__
-from clickharvest.commands.check import check
-from clickharvest.commands.compare import compare
-from clickharvest.commands.demo import demo
-from clickharvest.commands.fit import fit
-from clickharvest.commands.harvest import harvest
 from clickharvest.commands.output import complain, interrupted, prepare_streams, tell
-from clickharvest.commands.propensities import propensities
-from clickharvest.commands.rank import rank
-from clickharvest.commands.report import report
-from clickharvest.commands.reproduce import reproduce
-from clickharvest.commands.show import show
-from clickharvest.commands.simulate import simulate
-from clickharvest.commands.weigh import weigh
 from clickharvest.errors import ClickharvestError, ClickharvestWarning, InputError
 from clickharvest.files import written
 from clickharvest.words import clean_text, first_line
@@ -46,7 +35,11 @@ class _Commands(TyperGroup):
         return option
 
 
-COMMANDS = (check, harvest, fit, propensities, weigh, rank, report, show, compare, simulate, reproduce, demo)
+COMMANDS = (
+    "check", "harvest", "fit", "propensities", "weigh", "rank", "report", "show", "compare", "simulate", "reproduce",
+    "demo",
+)  # fmt: skip
+"""The commands in the order of the help; each is the function of its name in the module of its name."""
 
 
 def _version(wanted: bool) -> None:
@@ -64,7 +57,7 @@ def clickharvest(
 
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
-    """Return the command line; where its first word is a command, that one alone: building others takes time."""
+    """Return the command line; where its first word is a command, that one alone: the others take time to import."""
     line = typer.Typer(
         name="clickharvest",
         cls=_Commands,
@@ -76,13 +69,10 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     )
     line.callback()(clickharvest)
     first = words[0] if words else None
-    asked = [command for command in COMMANDS if command.__name__ == first and command is not demo]  # it runs the others
-    for command in () if first == "--version" else asked or COMMANDS:
-        line.command()(command)
+    asked = [name for name in COMMANDS if name == first and name != "demo"]  # which runs the others
+    for name in () if first == "--version" else asked or COMMANDS:
+        line.command()(getattr(import_module(f"clickharvest.commands.{name}"), name))
     return line
-
-
-app = assemble()
 
 
 def _check_words(words: Sequence[str]) -> None:
