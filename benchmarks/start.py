@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from clickharvest.commands.app import assemble
+from clickharvest.commands.app import COMMANDS
 
 README = Path(__file__).with_name("README.md")
 ROWS = 1_000
@@ -75,7 +75,7 @@ def commands() -> list[tuple[str, list[str], float | None]]:
         ("`import typer.rich_utils` (Typer and rich)", [sys.executable, "-c", "import typer.rich_utils"], None),
         ("`clickharvest --version`", [*program, "--version"], HELP_BAR),
         ("`clickharvest --help`", [*program, "--help"], HELP_BAR),
-        *((f"`clickharvest {name} --help`", [*program, name, "--help"], HELP_BAR) for name in names),
+        *((f"`clickharvest {name} --help`", [*program, name, "--help"], HELP_BAR) for name in COMMANDS),
         ("`clickharvest check small.csv`", [*program, "check", "small.csv"], CHECK_BAR),
         (
             "`clickharvest fit small.csv --intervals sandwich`",

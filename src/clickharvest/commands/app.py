@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -71,8 +71,18 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     first = words[0] if words else None
     asked = [name for name in COMMANDS if name == first and name != "demo"]  # which runs the others
     for name in () if first == "--version" else asked or COMMANDS:
-        line.command()(getattr(import_module(f"clickharvest.commands.{name}"), name))
+        command = getattr(import_module(f"clickharvest.commands.{name}"), name)
+        line.command(name)(_listed(command) if first == "--help" else command)
     return line
+
+
+def _listed(command: Callable[..., None]) -> Callable[[], None]:
+    """Return a command without its options, which take time to build: a list of commands needs the docstring alone."""
+
+    def nothing() -> None: ...
+
+    nothing.__doc__ = command.__doc__
+    return nothing
 
 
 def _check_words(words: Sequence[str]) -> None:
