@@ -66,9 +66,6 @@ def main() -> None:
 def commands() -> list[tuple[str, list[str], float | None]]:
     """Return what is measured: its name, the command line and the bar."""
     program = [sys.executable, "-m", "clickharvest"]
-    names = [
-        command.name or command.callback.__name__ for command in assemble().registered_commands if command.callback
-    ]
     return [
         ("`python -c pass`", [sys.executable, "-c", "pass"], None),
         ("`import typer`", [sys.executable, "-c", "import typer"], None),
