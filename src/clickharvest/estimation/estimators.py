@@ -189,7 +189,7 @@ class _Estimator(Parameterised):
             )
             warnings.warn(sentence, HarvestWarning, stacklevel=4)
             return None, None, {}
-        if choice.pooled is not None or self._can_cluster(fit.objective, len(flat)):
+        if choice.pooled is not None or self._can_cluster(type(fit.objective), len(flat)):
             with self.progress("Error bars"):
                 near = choice.pooled or smooth(fit, sample, flat, penalty)
                 found = clustered_covariance(near)
@@ -209,6 +209,10 @@ class _Estimator(Parameterised):
 
     def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
         """Return the curves that are fitted as `pooling` does: not where intervals are asked for that know no prior."""
+        self._check_intervals(type(objective))
+        return [curve for curve in curves if self._can_cluster(type(objective)) and can_pool(curve, sample)]
+
+    def _check_intervals(self, objective: type[Objective]) -> None:
         if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
             expected = "auto, clustered, bootstrap, sandwich or None"
             raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
@@ -217,12 +221,11 @@ class _Estimator(Parameterised):
                 "clustered intervals are for the objective clickshare and the optimiser lbfgs: choose these, or "
                 "intervals='auto'"
             )
-        return [curve for curve in curves if self._can_cluster(objective) and can_pool(curve, sample)]
 
-    def _can_cluster(self, objective: Objective, size: int = 0) -> bool:
+    def _can_cluster(self, objective: type[Objective], size: int = 0) -> bool:
         """Return whether intervals are `clustered`, and curves pooled where they can be."""
         wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
-        return wanted and type(objective) is ClickShare and size <= LARGEST
+        return wanted and objective is ClickShare and size <= LARGEST
 
 
 class PBM(_Estimator):
@@ -387,7 +390,7 @@ class CPBM(_Estimator):
                 "AllPairs keeps queries aside to choose relevance and ridges, and all clicks are of one query: name "
                 "curve, relevance and penalty"
             )
-        self._poolable([curve], ClickShare(sample), sample)
+        self._check_intervals(AllPairs)
         with self.progress("Cross-validation") as update:
             found = fit_robust_pairs(
                 curve, sample, weighting=self.weighting, folds=self.folds, seed=self.seed, update=update

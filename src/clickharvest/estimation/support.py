@@ -50,7 +50,10 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         anchor: the position others are relative to.
         log_p: log p_k(x) of its contexts, [m, K].
     """
-    rate = sample.exposure * np.exp(log_p[sample.context, sample.position])
+    log_rate = np.log(sample.exposure) + log_p[sample.context, sample.position]
+    top = np.full(sample.n_units, -np.inf)
+    np.maximum.at(top, sample.unit, log_rate)
+    rate = np.exp(log_rate - top[sample.unit])
     total = np.bincount(sample.unit, rate)
     clicks = np.bincount(sample.unit, sample.clicks)
     n_positions = len(sample.positions)
