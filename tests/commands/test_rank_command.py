@@ -188,6 +188,7 @@ def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixt
     assert run("rank", *files, *QUICK, "-o", folder / "r.json") == 0
     printed = capsys.readouterr().out
     assert "minus best shown" in printed
+    assert " ".join(printed.split()).count(f"({SHOWN_ORDER}) on held-out queries: dcg@10 +") == 1
     assert "judged queries" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if str(folder) not in line)
 

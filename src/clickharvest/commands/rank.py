@@ -231,7 +231,7 @@ def rank(
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
         "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
         "best_shown": best,
-        "verdict": _verdict(best, deciding.differences[best]),
+        "verdict": _verdict(clean_text(best), deciding.differences[best]),
         "judged": judged,
     }
     if as_json:
@@ -319,7 +319,7 @@ def _print(
     console.print(
         "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
     )
-    console.print(f"\n{clean_text(told['verdict'])}")
+    console.print(f"\n{told['verdict']}")
     if judged is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(count(judged["queries"], "judged query", "judged queries"))
