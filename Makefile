@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEMO := $(VENV)/.installed-demo
 
-.PHONY: test demo lint types unit debian docs reproduce quick wheel clean
+.PHONY: test demo lint types unit debian docs reproduce quick fuzz wheel clean
 
 test: debian lint types unit
 
@@ -54,6 +54,11 @@ docs: $(INSTALLED)
 # Runs that other code has measured are repeated.
 reproduce: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --page docs/reproduction.md
+
+# Five hundred generated cases, always the same, each in a process of its own; make benchmark-fuzz has ten thousand.
+fuzz: $(INSTALLED)
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+		$(BIN)/python benchmarks/fuzz.py --cases 500 --seed 13 --folder "$$folder"
 
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
