@@ -124,8 +124,7 @@ def ranking_data_from_counts(
     if keys.group_by(["query", "doc"]).aggregate([]).num_rows < keys.num_rows:
         raise InputError("the table of documents holds some query and document twice: expected one row for each")
     starts = _starts(keys["query"])
-    numbered = keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
-    found = _joined(counts, numbered, ["query", "doc"])
+    found = _joined(counts, numbered(keys), ["query", "doc"])
     unknown = found.filter(pc.and_(pc.is_null(found["row_of_document"]), pc.greater(found["clicks"], 0)))
     if unknown.num_rows:
         raise InputError(
@@ -151,6 +150,13 @@ def ranking_data_from_counts(
         exposure=exposure,
     )
     return data, keys
+
+
+def numbered(keys: pa.Table) -> pa.Table:
+    """Return keys with the number of their row, `row_of_document`."""
+    import pyarrow as pa
+
+    return keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
 
 
 def _table(source: Any, name: str, columns: Sequence[str]) -> pa.Table:

@@ -11,7 +11,7 @@ import numpy as np
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array
-from clickharvest.rank.from_log import ranking_data_from_counts
+from clickharvest.rank.from_log import numbered, ranking_data_from_counts
 from clickharvest.rank.shown import ShownRanking
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _pages(log: ClickLog, cells: pa.Table) -> pa.Table:
 
 def _arms(cells: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, ShownRanking]:
     """Return where every arm showed the documents, as shares of its pages."""
-    joined = _numbered(keys).join(cells, ["query", "doc"], join_type="inner").sort_by("row_of_document")
+    joined = numbered(keys).join(cells, ["query", "doc"], join_type="inner").sort_by("row_of_document")
     row, position, n, pages = (np.asarray(joined[name]) for name in ("row_of_document", "position", "n", "pages"))
     arm = np.asarray(joined["arm"].to_pylist(), dtype=object)
     of_list = np.searchsorted(data.starts, row, side="right") - 1
@@ -215,13 +215,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
-    return _numbered(keys).join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
-
-
-def _numbered(keys: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    return keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
+    return numbered(keys).join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
 
 
 def _name(source: Any) -> str:
