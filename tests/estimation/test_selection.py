@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clickharvest.estimation import Candidate, Fit, selection
 from clickharvest.estimation.pooling import pool
-from clickharvest.estimation.selection import cross_validate, fold_weights
+from clickharvest.estimation.selection import Judged, cross_validate, fold_weights
 from clickharvest.model.curves import Curve, make_curve
 from samples import POSITIONS, share_fit, simulated_sample
 
@@ -30,6 +30,10 @@ def test_queries_are_dealt_at_random() -> None:
     assert not np.array_equal(fold_weights(40, 4, 0), in_turn)
 
 
+def candidates(*args: Any, **options: Any) -> list[Candidate]:
+    return [one.candidate for one in cross_validate(*args, **options)]
+
+
 @cache
 def fit_of(curve: Curve) -> Fit:
     return share_fit(simulated_sample(queries=24, features=2), curve.name)
@@ -41,7 +45,7 @@ def curve_of(name: str) -> Curve:
 
 @pytest.fixture(scope="module")
 def judged() -> list[Candidate]:
-    return cross_validate(fit_of, [curve_of("constant"), curve_of("linear")], folds=3, seed=4)
+    return candidates(fit_of, [curve_of("constant"), curve_of("linear")], folds=3, seed=4)
 
 
 def by_hand(fit: Fit, penalty: float, folds: int, seed: int) -> tuple[list[float], list[float]]:
@@ -91,7 +95,7 @@ def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
     shares: list[float] = []
     curves = [curve_of("linear"), curve_of("constant")]
     update = lambda share, note="": shares.append(share)  # noqa: E731
-    found = cross_validate(fit_of, curves, penalties=(3.0, 0.5), folds=2, update=update)
+    found = candidates(fit_of, curves, penalties=(3.0, 0.5), folds=2, update=update)
     assert [(c.curve["name"], c.penalty) for c in found] == [("linear", 0.5), ("linear", 3.0), ("constant", 0.0)]
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
@@ -99,8 +103,8 @@ def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
 
 def test_there_are_no_more_folds_than_queries() -> None:
     fit = share_fit(simulated_sample(queries=3))
-    (many,) = cross_validate(lambda _: fit, [fit.curve], folds=50)
-    (three,) = cross_validate(lambda _: fit, [fit.curve], folds=3)
+    (many,) = candidates(lambda _: fit, [fit.curve], folds=50)
+    (three,) = candidates(lambda _: fit, [fit.curve], folds=3)
     assert many == three
     assert np.isfinite(many.score)
 
@@ -114,13 +118,15 @@ def test_a_fit_without_a_finite_value_is_never_chosen(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(fit, "by_query", broken)
     with np.errstate(invalid="ignore"):
-        found = cross_validate(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)
+        found = candidates(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)
     assert [c.chosen for c in found] == [False, True]
     assert found[0].score == -np.inf
 
 
 def judged_by(name: str, *scores: float) -> Any:
-    return selection._Judged(Candidate({"name": name}, None, sum(scores), 0.0), np.array(scores))
+    return Judged(
+        Candidate({"name": name}, None, sum(scores), 0.0), np.array(scores), cast(Fit, None), np.zeros((0, 0))
+    )
 
 
 def test_simpler_curves_are_taken_unless_others_are_clearly_better() -> None:
@@ -144,7 +150,7 @@ def test_pooled_curves_are_judged_on_queries_they_have_not_seen() -> None:
     sample = simulated_sample(queries=24, features=2)
     curve = curve_of("linear")
     pooled = pool(curve, sample)
-    (found,) = cross_validate(fit_of, [curve], pooled={curve: pooled}, folds=3, seed=4)
+    (found,) = candidates(fit_of, [curve], pooled={curve: pooled}, folds=3, seed=4)
     total = 0.0
     for aside in fold_weights(24, 3, 4):
         others, own = (pooled.shares.weighted(weights) for weights in (1 - aside, aside))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import widened
+from clickharvest.estimation.misfit import misfit, some_contexts, widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.objectives.base import Objective
@@ -25,9 +25,10 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.rivals import rivalry
 from clickharvest.estimation.robust_pairs import fit_robust_pairs
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
-from clickharvest.estimation.selection import Candidate, cross_validate, fold_weights
+from clickharvest.estimation.selection import Judged, cross_validate, fold_weights
 from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
@@ -70,7 +71,7 @@ class _Choice:
     fit: Fit
     penalty: float
     pooled: Pooled | None = None
-    judged: tuple[Candidate, ...] = ()
+    judged: tuple[Judged, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
     found: Array | None = None
 
@@ -144,7 +145,7 @@ class _Estimator(Parameterised):
             "queries": sample.n_queries,
             "clustered_by": sample.clustered_by,
             "clusters": sample.n_clusters,
-            "selection": [candidate.to_dict() for candidate in choice.judged],
+            "selection": [one.candidate.to_dict() for one in choice.judged],
             "seed": self.seed,
             "data": data_fingerprint(interventions),
         }
@@ -193,11 +194,17 @@ class _Estimator(Parameterised):
             with self.progress("Error bars"):
                 near = choice.pooled or smooth(fit, sample, flat, penalty)
                 found = clustered_covariance(near)
-                covariance, off_by = widened(fit.curve, sample, near, found)
+                covariance, about = found.covariance, dict(found.about)
+                if sample.x.shape[1] and (off_by := misfit(fit.curve, sample, near, found)) is not None:
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["misfit"] = np.sqrt(np.diag(off_by)).tolist()
+                if len({one.fit.curve for one in choice.judged}) > 1:
+                    off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
             if choice.pooled is not None:
                 own = curve_order(fit.curve, choice.pooled.shares)
                 covariance = covariance[np.ix_(own, own)]
-            about = found.about | {"misfit": None if off_by is None else off_by.tolist()}
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
@@ -458,9 +465,9 @@ class CPBM(_Estimator):
                 seed=self.seed,
                 update=update,
             )
-        best = next(candidate for candidate in judged if candidate.chosen)
-        curve = next(curve for curve in curves if curve.spec == best.curve)
-        return _Choice(fits[curve], best.penalty or 0.0, pooled.get(curve), tuple(judged), objective.about)
+        best = next(one for one in judged if one.candidate.chosen)
+        curve = best.fit.curve
+        return _Choice(fits[curve], best.candidate.penalty or 0.0, pooled.get(curve), tuple(judged), objective.about)
 
     def _shape(self) -> dict[str, int]:
         named = {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}

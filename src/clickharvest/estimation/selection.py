@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.pooling import Pooled
+from clickharvest.estimation.pooling import Pooled, curve_order
 from clickharvest.model.curves import Constant, Curve
 from clickharvest.progress import Update, ignore, part_of
 
@@ -73,7 +73,7 @@ def cross_validate(
     folds: int = 5,
     seed: int = 0,
     update: Update = ignore,
-) -> list[Candidate]:
+) -> list[Judged]:
     """Judge curves and penalties, the one to take marked as chosen.
 
     Args:
@@ -85,7 +85,7 @@ def cross_validate(
         seed: seed of the folds and starts.
         update: called with the share of the work done.
     """
-    judged: list[_Judged] = []
+    judged: list[Judged] = []
     for done, curve in enumerate(curves):
         fit = make_fit(curve)
         aside = fold_weights(fit.n_clusters, min(folds, fit.n_clusters), seed)
@@ -99,18 +99,27 @@ def cross_validate(
             judged += _refined(fit, aside, seed, part_of(update, begin, end))
         update(end)
     chosen = _choose(judged)
-    return [replace(one.candidate, chosen=one is chosen) for one in judged]
+    return [replace(one, candidate=replace(one.candidate, chosen=one is chosen)) for one in judged]
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """A candidate with the held-out log likelihood of every query, [queries]."""
+class Judged:
+    """A candidate, and how cross-validation judged it.
+
+    Attributes:
+        candidate: the candidate.
+        by_query: the held-out log likelihood of every query, per click of the log, [queries].
+        fit: curve and objective.
+        flats: the parameters that each fold found, [folds, n].
+    """
 
     candidate: Candidate
     by_query: Array
+    fit: Fit
+    flats: Array
 
 
-def _choose(judged: Sequence[_Judged]) -> _Judged:
+def _choose(judged: Sequence[Judged]) -> Judged:
     best = max(judged, key=lambda one: one.candidate.score)
     sound = [one for one in judged if len(one.by_query) > 1 and np.isfinite(one.by_query).all()]
     for name, errors in SIMPLER.items():
@@ -121,7 +130,7 @@ def _choose(judged: Sequence[_Judged]) -> _Judged:
     return best
 
 
-def _refined(fit: Fit, aside: Array, seed: int, update: Update) -> list[_Judged]:
+def _refined(fit: Fit, aside: Array, seed: int, update: Update) -> list[Judged]:
     """Judge the coarse grid of penalties, then those halfway to the neighbours of the best."""
     coarse = len(PENALTIES) / (len(PENALTIES) + 2)
     found = dict(zip(PENALTIES, _judge(fit, PENALTIES, aside, seed, part_of(update, 0, coarse)), strict=True))
@@ -131,28 +140,33 @@ def _refined(fit: Fit, aside: Array, seed: int, update: Update) -> list[_Judged]
     return [found[penalty] for penalty in sorted(found)]
 
 
-def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[_Judged]:
+def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[Judged]:
     folds = len(aside)
     weights = np.tile(1.0 - aside, (len(penalties), 1))
     penalty = np.repeat(np.asarray(penalties, dtype=np.float64), folds)
     start = np.tile(fit.starts(1, seed), (len(penalty), 1))
     solution = fit.solve(start, weights, penalty, tolerance=1e-4, update=update)
     held_out = fit.by_query(solution.params).reshape(len(penalties), folds, -1)
-    return [_judged(fit, float(p), of_folds, aside) for p, of_folds in zip(penalties, held_out, strict=True)]
+    flats = solution.params.reshape(len(penalties), folds, -1)
+    return [
+        _judged(fit, float(p), of_folds, own, aside)
+        for p, of_folds, own in zip(penalties, held_out, flats, strict=True)
+    ]
 
 
-def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> _Judged:
+def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
-    held_out = [shares.by_query(shares.shares(pooled.refit(1.0 - kept_aside).theta)) for kept_aside in aside]
-    return _judged(fit, None, np.array(held_out), aside)
+    found = np.array([pooled.refit(1.0 - kept_aside).theta for kept_aside in aside])
+    held_out = np.array([shares.by_query(shares.shares(theta)) for theta in found])
+    return _judged(fit, None, held_out, found[:, curve_order(fit.curve, shares)], aside)
 
 
-def _judged(fit: Fit, penalty: float | None, held_out: Array, aside: Array) -> _Judged:
+def _judged(fit: Fit, penalty: float | None, held_out: Array, flats: Array, aside: Array) -> Judged:
     """Return a candidate by the log likelihoods of all queries, fold by fold, [folds, queries]."""
     by_query = np.where(aside > 0, held_out, 0.0).sum(axis=0)
     by_query = np.where(np.isfinite(by_query), by_query, -np.inf) / fit.scale
     se = _se(aside @ by_query) if np.isfinite(by_query).all() else 0.0
-    return _Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), se), by_query)
+    return Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), se), by_query, fit, flats)
 
 
 def _se(values: Array) -> float:
