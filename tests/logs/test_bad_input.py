@@ -249,8 +249,15 @@ OPTIONS = [
     case("inputs without format", "check log.parquet --inputs queries=q.csv", "goes with --format", files=GOOD),
     case("inputs twice", "check e.csv --format ubi --inputs queries=a --inputs queries=b", "every name once"),
     case("unknown input", "check e.csv --format ubi --inputs sessions=s.csv", "no input 'sessions': expected queries"),
-    case("missing input", "check e.csv --format ubi", "the format ubi needs queries"),
-    case("unknown format", "check e.csv --format aol", "'aol' is not one of 'ubi'"),
+    case("missing input", "check e.csv --format algolia", "the format algolia needs results"),
+    case("within alone", "check log.parquet --within 30min", "--within goes with --clicks-from", files=GOOD),
+    case("clicks and a column", "check log.parquet --clicks-from c.csv --click click", "--click does not go with",
+         files=GOOD | {"c.csv": {"doc": ["a"]}}),
+    case("clicks of nothing", "check log.parquet --clicks-from c.csv", "clicks cannot be joined to what was shown",
+         files=GOOD | {"c.csv": {"doc": ["a"]}}),
+    case("clicks not there", "check log.parquet --clicks-from c.csv", "no file matches c.csv", files=GOOD),
+    case("sql of two files", "harvest log.parquet --clicks-from c.csv --emit-sql duckdb", "not go with --clicks"),
+    case("unknown format", "check e.csv --format aol", "'aol' is not one of 'adobe', 'algolia'"),
     case("demo into a file", "demo -o log.parquet", "log.parquet", files=GOOD),
 ]  # fmt: skip
 
@@ -268,7 +275,7 @@ UBI = [
          files={"e.csv": UBI_EVENTS, "q.csv": {"query_id": ["1"]}}),
     case("UBI context missing", "check e.csv --ubi-queries q.csv --context device", "missing context column 'device'",
          files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES}),
-    case("UBI of other queries", "check e.csv --ubi-queries q.csv", "no query_id",
+    case("UBI of other queries", "check e.csv --ubi-queries q.csv", "without a query or name of a list",
          files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES | {"query_id": ["2"]}}),
 ]  # fmt: skip
 

@@ -18,7 +18,7 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import sql_literal, sql_name
 from clickharvest.logs.events import Events, spell_fields, value
-from clickharvest.logs.matching import WITHIN, Match, match_clicks, spell_match
+from clickharvest.logs.matching import WITHIN, Match, match_clicks, spell_match, spell_torn
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.validation import LARGEST_POSITION
 from clickharvest.words import clean_text, count
@@ -265,16 +265,12 @@ class Export:
             )
 
     def _note_clicks(self, match: Match) -> None:
-        lost = spell_match(match)
         if match.lost == match.clicks:
             raise InputError(
                 f"{self.title}: no click is on what was shown: {match.spell_reasons() or 'there is none'}; see that "
                 "lists and clicks are of the same time, and name documents alike"
             )
-        if lost:
-            self.notes.append(lost)
-        if match.torn:
-            self.notes.append(f"{count(match.torn, 'click')} fit several pages equally well: one of them has got each")
+        self.notes += [note for note in (spell_match(match), spell_torn(match)) if note]
 
     def _log(self, shown: ir.Table, clicked: ir.Table) -> ClickLog:
         context = {name: f"c{i}" for i, name in enumerate(self.wishes.context)}

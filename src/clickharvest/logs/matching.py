@@ -85,7 +85,7 @@ def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine)
     named = clicks.filter(clicks.page.notnull() & clicks.doc.notnull())
     by_page = named.semi_join(shown, ["page", "doc"]).select("page", "doc").distinct()
     loose = clicks.filter(clicks.page.isnull() & clicks.doc.notnull() & clicks.user.notnull() & clicks.time.notnull())
-    best = _latest(shown, loose, window)
+    best = engine.materialise(_latest(shown, loose, window), task="Matching clicks")
     chosen = best.select("page", "doc").distinct()
     clicked = engine.materialise(by_page.union(chosen, distinct=True), task="Matching clicks")
     counts = _counts(shown, clicks, named, loose, best)
@@ -102,21 +102,21 @@ def _complete(table: ir.Table) -> ir.Table:
     columns = {
         name: table[name].cast(kind) if name in table.columns else ibis.null(kind) for name, kind in COLUMNS.items()
     }
-    moment = as_moment(table.time) if "time" in table.columns else ibis.null("timestamp")
-    return table.select(**columns, time=moment)
+    time = micros(table.time) if "time" in table.columns else ibis.null("int64")
+    return table.select(**columns, time=time)
 
 
-def as_moment(column: ir.Value) -> ir.Value:
-    """Return times as timestamps: numbers are seconds, milli-, micro- or nanoseconds since 1970; texts are read."""
+def micros(column: ir.Value) -> ir.Value:
+    """Return times as microseconds since 1970: numbers are seconds, milli-, micro- or nanoseconds; texts are read."""
     kind = column.type()
-    if kind.is_timestamp():
-        return column.cast("timestamp")
     if kind.is_numeric():
         number = column.cast("float64")
-        micro = ibis.cases((number >= 1e17, number / 1e3), (number >= 1e14, number), (number >= 1e11, number * 1e3),
-                           else_=number * 1e6)  # fmt: skip
-        return micro.cast("int64").as_timestamp("us")
-    return column.cast("string").try_cast("timestamp")
+        scaled = ibis.cases(
+            (number >= 1e17, number / 1e3), (number >= 1e14, number), (number >= 1e11, number * 1e3), else_=number * 1e6
+        )
+        return scaled.cast("int64")
+    stamp = column.cast("timestamp") if kind.is_timestamp() else column.cast("string").try_cast("timestamp")
+    return stamp.epoch_seconds().cast("int64") * 1_000_000 + stamp.microsecond().cast("int64")
 
 
 def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:
@@ -128,7 +128,7 @@ def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:
             clicks.user == right.its_user,
             clicks.doc == right.its_doc,
             right.its_time <= clicks.time,
-            (clicks.time.epoch_seconds() - right.its_time.epoch_seconds()) <= window,
+            clicks.time - right.its_time <= round(window * 1_000_000),
             clicks.list.isnull() | right.its_list.isnull() | (clicks.list == right.its_list),
         ],
     )
@@ -170,3 +170,10 @@ def spell_match(match: Match, *, what: str = "what was shown") -> str | None:
     verb = "matches" if match.clicks == 1 else "match"
     told = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of {what} and are left out"
     return f"{told}: {match.spell_reasons()}"
+
+
+def spell_torn(match: Match) -> str | None:
+    """Return a sentence on clicks that fit several pages, None where none does."""
+    if not match.torn:
+        return None
+    return f"{count(match.torn, 'click fits', 'clicks fit')} several pages equally well: one of them has got each"

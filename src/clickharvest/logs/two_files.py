@@ -14,10 +14,9 @@ import ibis.expr.types as ir
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog, find_column
 from clickharvest.logs.engines import Engine
-from clickharvest.logs.matching import WITHIN, match_clicks, spell_match
+from clickharvest.logs.matching import WITHIN, match_clicks, spell_match, spell_torn
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.sources import open_source, spell_columns
-from clickharvest.words import count
 
 KEYS = ("page", "doc", "user", "time")
 CLICKED = "_clickharvest_clicked"
@@ -80,12 +79,8 @@ def read_two_files(
     match = match_clicks(displays, clicks.select(**{role: clicks[theirs[role]] for role in used}), within, engine)
     if match.lost == match.clicks:
         raise InputError(f"no click is on what was shown: {match.spell_reasons() or 'there is none'}")
-    for note in (
-        spell_match(match),
-        f"{count(match.torn, 'click')} fit several pages equally well" if match.torn else None,
-    ):
-        if note:
-            warnings.warn(note, HarvestWarning, stacklevel=3)
+    for note in filter(None, (spell_match(match), spell_torn(match))):
+        warnings.warn(note, HarvestWarning, stacklevel=3)
     marked = match.clicked.select(its_page=match.clicked.page, its_doc=match.clicked.doc)
     joined = shown.left_join(
         marked,
