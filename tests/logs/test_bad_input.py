@@ -21,7 +21,7 @@ LOG = {"query": ["q", "q", "q"], "doc": ["a", "a", "b"], "position": [1, 2, 2], 
 COUNTED = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "clicks": [1, 0], "impressions": [3, 3]}
 OBJECT, ORDINAL = "event_attributes.object.object_id", "event_attributes.position.ordinal"
 UBI_QUERIES = {"query_id": ["1"], "user_query": ["shoes"]}
-UBI_EVENTS = {"query_id": ["1"], "action_name": ["click"], OBJECT: ["sku"], ORDINAL: [1]}
+UBI_EVENTS = {"query_id": ["1"] * 2, "action_name": ["view", "click"], OBJECT: ["sku"] * 2, ORDINAL: [1, 1]}
 RANKINGS = {"query": ["q", "q"], "ranker": ["f", "g"], "doc": ["a", "a"], "position": [1, 2]}
 INTERVENTIONS = {
     "unit": [0, 0], "query": ["q", "q"], "position": [1, 2], "exposure": [1.0, 1.0], "clicks": [1, 0],
@@ -268,15 +268,15 @@ UBI = [
     case("UBI queries missing", "check e.csv --ubi-queries q.csv", "no file matches q.csv",
          files={"e.csv": UBI_EVENTS}),
     case("UBI without impressions", "check e.csv --ubi-queries q.csv", "no impressions among the events",
-         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES}),
+         files={"e.csv": UBI_EVENTS | {"action_name": ["click", "click"]}, "q.csv": UBI_QUERIES}),
     case("UBI events lack columns", "check e.csv --ubi-queries q.csv", f"events lack {ORDINAL}",
          files={"e.csv": {n: c for n, c in UBI_EVENTS.items() if n != ORDINAL}, "q.csv": UBI_QUERIES}),
     case("UBI queries lack columns", "check e.csv --ubi-queries q.csv", "queries lack user_query",
          files={"e.csv": UBI_EVENTS, "q.csv": {"query_id": ["1"]}}),
     case("UBI context missing", "check e.csv --ubi-queries q.csv --context device", "missing context column 'device'",
-         files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES}),
+         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES}),
     case("UBI of other queries", "check e.csv --ubi-queries q.csv", "without a query or name of a list",
-         files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES | {"query_id": ["2"]}}),
+         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES | {"query_id": ["2"]}}),
 ]  # fmt: skip
 
 HARVESTED = [

@@ -140,7 +140,7 @@ class Events:
             f"{clean_text(kind, 40) or 'without a name'} ({rows:,})" for kind, rows in list(self.kinds.items())[:5]
         ]
         told = ", ".join(named) if named else "no event"
-        return told + (f" and {count(self.bad, 'line')} that are no JSON objects" if self.bad else "")
+        return told + (f" and {count(self.bad, 'line')} without a JSON object" if self.bad else "")
 
     def fields(self) -> list[str]:
         """Return the paths of what the first events hold, lists not looked into."""
