@@ -263,7 +263,9 @@ OPTIONS = [
 
 UBI = [
     case("UBI with a role", "check e.csv --ubi-queries q.csv --query q", "--query does not go with the format ubi"),
-    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "--table does not go with the format ubi"),
+    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "a table name (t) goes with a DuckDB file",
+         files={"e.csv": UBI_EVENTS}),
+    case("an input that is an option", "check e.csv --format ubi --inputs within=1h", "an option of its own, --within"),
     case("UBI named, a role", "check e.csv --format ubi --inputs queries=q.csv --doc d", "--doc does not go with"),
     case("UBI queries missing", "check e.csv --ubi-queries q.csv", "no file matches q.csv",
          files={"e.csv": UBI_EVENTS}),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 import pytest
 
 from clickharvest import read_export
@@ -226,6 +227,16 @@ def test_names_in_capitals_and_objects_as_text_as_warehouses_unload_them(tmp_pat
     assert rows(read_export(tmp_path / "x.parquet", format, engine=engine, **options)) == expected
 
 
+def test_a_table_of_a_duckdb_file_and_of_a_connection(tmp_path: Path) -> None:
+    format, _, expected, _ = EXPECTED["product_interactions"]
+    con = ibis.duckdb.connect(str(tmp_path / "shop.duckdb"))
+    events = f"read_json('{EXPORTS / 'product_interactions.jsonl'}')"
+    con.con.execute(f"CREATE TABLE interactions AS FROM {events}; CREATE TABLE other AS SELECT 1 AS x")
+    assert rows(read_export(con.table("interactions"), format)) == expected
+    con.disconnect()
+    assert rows(read_export(tmp_path / "shop.duckdb", format, table="interactions")) == expected
+
+
 @pytest.mark.parametrize("name", ["ga4", "snowplow", "segment", "metarank", "elastic", "adobe", "algolia", "pages"])
 def test_an_export_is_recognised(name: str) -> None:
     assert recognise(EXPORTS / f"{name}.jsonl") == EXPECTED[name][0]
@@ -238,6 +249,7 @@ def test_an_export_is_recognised(name: str) -> None:
         ("check {0}/segment.jsonl", "missing column 'query'.*; or is it segment.* --format segment"),
         ("check {0}/metarank.jsonl --format metarank --inputs type=like", "name the type of a click with --inputs"),
         ("check {0}/ga4.jsonl --format ga4 --context device.make", "missing context column 'device.make': found .*geo"),
+        ("check {0}/ga4.jsonl --format ga4 --context device", "name a field of it, such as device.category"),
         ("check {0}/ga4.jsonl --format ga4 --within soon", "--within soon: expected a length of time"),
         ("check {0}/ga4.jsonl --format ga4 --position rank", "--position does not go with the format ga4"),
         ("check {0}/ga4.jsonl --format ga4 --query event_params.nothing", "11 without a query or name.*--query"),

@@ -291,6 +291,8 @@ class LogOptions:
     def export(self) -> tuple[str, dict[str, str]] | None:
         """The known export that the log is, with its own inputs; None for a table of columns."""
         inputs = parse_words(",".join(self.inputs or ()), "--inputs") if self.inputs else {}
+        if own := [name for name in inputs if name in {field.name for field in dataclasses.fields(self)}]:
+            raise InputError(f"--inputs {own[0]}=…: it has an option of its own, --{own[0].replace('_', '-')}")
         if self.ubi_queries is not None:
             if self.format not in (None, "ubi"):
                 raise InputError(f"--ubi-queries does not go with --format {self.format}: it is an input of ubi")

@@ -198,12 +198,19 @@ class Export:
         if not others:
             return
         there = self.events.run(f"SELECT {', '.join(f'count({name})' for name in others)} FROM {table}")[0]
+        nested = [f"bool_or(json_type({name}) IN ('OBJECT', 'ARRAY'))" for name in others if name != "ranker"]
         named = dict(zip([*(f"c{i}" for i in range(len(self.wishes.context))), "ranker"],
                          [*self.wishes.context, self.wishes.ranker], strict=True))  # fmt: skip
         for name, rows in zip(others, there, strict=True):
             if not rows:
                 role = "missing column" if name == "ranker" else "missing context column"
                 raise InputError(f"{role} {named[name]!r}: found {spell_fields(self.events)}")
+        answers = self.events.run(f"SELECT {', '.join(nested)} FROM {table}")[0] if nested else ()
+        for name, is_nested in zip(self.wishes.context, answers, strict=True):
+            if is_nested:
+                inner = [path for path in self.events.fields() if path.startswith(f"{name}.")]
+                such = f", such as {inner[0]}" if inner else ""
+                raise InputError(f"context column {name!r} holds objects or lists: name a field of it{such}")
 
     def _place(self, table: str) -> str:
         """Return SQL for a row's position, from 1, having found out what positions count from."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import find_column
-from clickharvest.logs.engines import DuckDBEngine, Engine, sql_literal, sql_name
+from clickharvest.logs.engines import Engine, sql_literal, sql_name
 from clickharvest.logs.ibis_inside import compile_on
 from clickharvest.logs.sources import RECORD, open_source, spell_columns
 from clickharvest.words import clean_text, count
@@ -184,8 +184,11 @@ def open_events(
     Raises:
         InputError: a source cannot be opened, or the engine is not DuckDB.
     """
-    engine = engine or DuckDBEngine()
-    parts = [_records(source, engine, nested, as_text) for source in sources]
+    parts = []
+    for source in sources:
+        part, engine = _records(source, engine, nested, as_text)
+        parts.append(part)
+    assert engine is not None
     unwrapped = "coalesce(json_extract(record, '/_source'), record)"
     actions = ", ".join(sql_literal(action) for action in ACTIONS)
     is_action = f"len(json_keys(record)) = 1 AND json_keys(record)[1] IN ({actions})"
@@ -203,14 +206,14 @@ def open_events(
     return Events(name, engine, counted, bad)
 
 
-def _records(source: Any, engine: Engine, nested: Sequence[str], as_text: Sequence[str]) -> str:
-    """Return SQL for the records of a source, as JSON in the column `record`."""
+def _records(source: Any, engine: Engine | None, nested: Sequence[str], as_text: Sequence[str]) -> tuple[str, Engine]:
+    """Return SQL for the records of a source, as JSON in the column `record`, and where it runs."""
     opened, engine = open_source(source, engine, text=as_text, records=True)
     if engine.backend.name != "duckdb":
         raise InputError(f"known exports are read by DuckDB, not by {engine.name}: leave --engine out, or pass files")
     query = compile_on(engine.backend, opened)
     if opened.columns == (RECORD,):
-        return f"SELECT {RECORD} AS record FROM ({query})"
+        return f"SELECT {RECORD} AS record FROM ({query})", engine
     parsed = {find_column(opened.columns, name) for name in nested}
     types = opened.schema()
     fields = []
@@ -221,7 +224,7 @@ def _records(source: Any, engine: Engine, nested: Sequence[str], as_text: Sequen
         # Warehouses may write all names in capitals.
         name = column.lower() if column.isupper() else column
         fields.append(f"{sql_literal(name)}: {cell}")
-    return f"SELECT to_json({{{', '.join(fields)}}}) AS record FROM ({query})"
+    return f"SELECT to_json({{{', '.join(fields)}}}) AS record FROM ({query})", engine
 
 
 def spell_fields(events: Events) -> str:

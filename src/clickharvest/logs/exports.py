@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clickharvest.errors import ClickharvestError, InputError
+from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ROLES, ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.events import SAMPLE, open_events
@@ -25,7 +25,7 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     Args:
         source: the export, anything `read_log` takes.
         format: which one, such as `"ga4"`: the modules of `clickharvest.logs.formats`.
-        options: `context`, `position_base` and `engine` as for `read_log`; what else the format takes, such as
+        options: `context`, `position_base`, `engine` and `table` as for `read_log`; what else the format takes, such as
             `ranker`, `within="30min"` for how long after a list was shown a click may be on it, and its own inputs,
             such as `queries` of `"ubi"`.
 
@@ -50,14 +50,16 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     _, *parameters = inspect.signature(reader).parameters.values()
     takes = {parameter.name: parameter for parameter in parameters}
     own = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
-    for given in (name for name in options if name not in takes):
-        if given in (*ROLES, "table", "block", "page_number", "page_size", "repeat"):
+    for given in (name for name in options if name not in (*takes, "table")):
+        if given in (*ROLES, "block", "page_number", "page_size", "repeat"):
             option = given.replace("_", "-")
             raise InputError(f"--{option} does not go with the format {format}: it fixes its columns")
         raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(own) or 'none'}")
     for name in own:
         if takes[name].default is inspect.Parameter.empty and name not in options:
             raise InputError(f"the format {format} needs {name}: name it with --inputs {name}=FILE")
+    if "table" in options and "table" not in takes:
+        source, options["engine"] = open_source(source, options.get("engine"), table=options.pop("table"))
     try:
         return reader(source, **options)
     except InputError as error:
@@ -93,7 +95,7 @@ def recognise(source: Any) -> str | None:
         opened, engine = open_source(source, DuckDBEngine(), records=True)
         events = open_events([opened.limit(SAMPLE)], engine, kind="'any'", wanted=("any",))
         rows = events.run(f"SELECT event::VARCHAR FROM {events.name} WHERE event IS NOT NULL LIMIT {SAMPLE}")
-    except ClickharvestError:
+    except Exception:  # a look at what may be anything; why it cannot be read was told before
         return None
     sample = [event for (text,) in rows if isinstance(event := json.loads(text), dict)]
     votes = {name: sum(looks(event) for event in sample) for name, looks in LOOKS.items()}

@@ -44,12 +44,12 @@ def read_adobe(
     ranker: str | None = None,
     context: Sequence[str] = (),
     position_base: int | None = None,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Adobe Commerce's storefront events: search results and clicks on products."""
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=text("event", "eventType"),
         wanted=(*VIEWS, *CLICKS, *INPUTS),

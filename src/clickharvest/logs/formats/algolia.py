@@ -44,7 +44,7 @@ def looks_like_algolia(event: dict[str, Any]) -> bool:
 def read_algolia(
     source: Any,
     *,
-    results: str,
+    results: Any,
     ranker: str | None = None,
     context: Sequence[str] = (),
     position_base: int | None = None,

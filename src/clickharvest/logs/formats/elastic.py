@@ -48,12 +48,12 @@ def read_elastic(
     context: Sequence[str] = (),
     position_base: int | None = None,
     within: str = WITHIN,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Elastic behavioral analytics: searches and clicks."""
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=text("event.action"),
         wanted=(SEARCH, CLICK),

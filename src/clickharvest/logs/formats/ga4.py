@@ -48,12 +48,12 @@ def read_ga4(
     context: Sequence[str] = (),
     position_base: int | None = None,
     within: str = WITHIN,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Google Analytics 4, as BigQuery exports it."""
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=text("event_name"),
         wanted=(VIEW, CLICK),

@@ -48,13 +48,13 @@ def read_metarank(
     context: Sequence[str] = (),
     position_base: int | None = None,
     within: str = WITHIN,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Metarank's events: rankings and interactions."""
     clicked = f"{INTERACTION} of type {type}"
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=f"CASE {text('event')} WHEN '{INTERACTION}' THEN '{INTERACTION} of type ' || coalesce({text('type')}, '') "
         f"ELSE {text('event')} END",

@@ -52,7 +52,7 @@ def read_pages(
     context: Sequence[str] = (),
     position_base: int | None = None,
     clicked: str | None = None,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     within: str = WITHIN,
     engine: Engine | None = None,
 ) -> ClickLog:
@@ -71,11 +71,13 @@ def read_pages(
     names = f"coalesce({text(page)}, 'row ' || row_number() OVER ()) AS page"
     table = events.keep(f"SELECT event, {docs}, {clicks}, {names} FROM {events.name} WHERE event IS NOT NULL")
     notes: list[str] = []
-    chosen = "[]::VARCHAR[]" if clicks_from else _clicked(events, table, click, clicked, position_base, notes)
+    chosen = (
+        "[]::VARCHAR[]" if clicks_from is not None else _clicked(events, table, click, clicked, position_base, notes)
+    )
     whole = f"json_object('page', page, 'docs', docs, 'clicked', {chosen}, 'whole', event)"
     rows = f"SELECT '{PAGE}' AS kind, {whole} AS event FROM {table}"
     kinds = dict(events.kinds)
-    if clicks_from:
+    if clicks_from is not None:
         texts = (*as_text, "doc")
         second = open_events([clicks_from], events.engine, kind=f"'{CLICK}'", wanted=(CLICK,), as_text=texts)
         one = f"json_object('page', {text(page)}, 'clicked', [{text('doc', doc)}], 'whole', event)"
@@ -85,7 +87,7 @@ def read_pages(
     about: dict[str, Any] = {"page": text("page"), "user": text(user, of=WHOLE), "time": moment(time, of=WHOLE)}
     item = "json_extract_string(item, '$')"
     shown = Rows((PAGE,), item, items("docs"), query=text(query, of=WHOLE), **about)
-    clicked_rows = Rows((CLICK,) if clicks_from else (PAGE,), item, items("clicked"), **about)
+    clicked_rows = Rows((CLICK,) if clicks_from is not None else (PAGE,), item, items("clicked"), **about)
     wishes = Wishes(context, ranker, None, None, within)
     return Export(
         "pages", combined, shown, clicked_rows, wishes, lambda path: value(path, of=WHOLE), notes=notes

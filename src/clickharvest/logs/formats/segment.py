@@ -50,12 +50,12 @@ def read_segment(
     context: Sequence[str] = (),
     position_base: int | None = None,
     within: str = WITHIN,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Segment's e-commerce events, version 2."""
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=f"lower(replace({text('event', 'event_text')}, '_', ' '))",
         wanted=(*VIEWS, *CLICKS),

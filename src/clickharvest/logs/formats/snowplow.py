@@ -55,7 +55,7 @@ def read_snowplow(
     context: Sequence[str] = (),
     position_base: int | None = None,
     within: str = WITHIN,
-    clicks_from: str | None = None,
+    clicks_from: Any = None,
     engine: Engine | None = None,
 ) -> ClickLog:
     """Snowplow e-commerce events, or the table product_interactions of its dbt package."""
@@ -63,7 +63,7 @@ def read_snowplow(
     older = f"CASE WHEN {text('product_event_id')} IS NOT NULL AND {no_other} THEN '{CLICK}' END"
     named = text("ecommerce_action_type", "product_view_type", *(f"{action}.type" for action in ACTIONS))
     events = open_events(
-        [source, *([clicks_from] if clicks_from else [])],
+        [source] if clicks_from is None else [source, clicks_from],
         engine,
         kind=f"coalesce({named}, {older})",
         wanted=(VIEW, CLICK),

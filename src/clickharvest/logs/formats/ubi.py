@@ -130,7 +130,7 @@ def read_ubi(
 def read_events(
     source: Any,
     *,
-    queries: str | None = None,
+    queries: Any = None,
     ranker: str | None = None,
     context: Sequence[str] = (),
     position_base: int | None = None,
