@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from clickharvest import CPBM, ClickLog, check_model, diagnose, harvest, read_log
 from clickharvest.model.propensities import Propensities
 
@@ -37,7 +35,7 @@ def describe(log: ClickLog) -> list[str]:
 def table(model: Propensities, devices: list[str]) -> list[str]:
     """Return propensities and their intervals, a row for each device."""
     predicted = model.predict({"device": devices})
-    places = [int(np.flatnonzero(predicted.positions == k)[0]) for k in POSITIONS]
+    places = [list(predicted.positions).index(k) for k in POSITIONS]
     rows = ["| device | " + " | ".join(f"position {k}" for k in POSITIONS) + " |", "|---|" + "---|" * len(POSITIONS)]
     for i, device in enumerate(devices):
         known = predicted.propensity[i], predicted.lower[i], predicted.upper[i]
@@ -61,7 +59,7 @@ def main() -> None:
     power = CPBM(curve="power", seed=0).fit(interventions).propensities_
     lines += ["", "With `--curve power`, which lets the steepness depend on the device:", "", *table(power, devices)]
     before, _, after = PAGE.read_text().split(MARK)
-    PAGE.write_text("\n".join([before + MARK, *lines, MARK + after]))
+    PAGE.write_text("\n".join([before + MARK, "", *lines, "", MARK + after]))
 
 
 if __name__ == "__main__":
