@@ -80,7 +80,8 @@ def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine)
         engine: where both live.
     """
     window = parse_window(within)
-    shown, clicks = (_complete(table) for table in (shown, clicks))
+    fine = engine.backend.name == "duckdb"
+    shown, clicks = (_complete(table, fine) for table in (shown, clicks))
     clicks = engine.materialise(clicks.distinct(), task="Matching clicks")
     named = clicks.filter(clicks.page.notnull() & clicks.doc.notnull())
     by_page = named.semi_join(shown, ["page", "doc"]).select("page", "doc").distinct()
@@ -97,17 +98,20 @@ def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine)
     return Match(clicked, total, counted, torn)
 
 
-def _complete(table: ir.Table) -> ir.Table:
+def _complete(table: ir.Table, fine: bool) -> ir.Table:
     """Return a table with all columns that are matched by, those it lacks empty."""
     columns = {
         name: table[name].cast(kind) if name in table.columns else ibis.null(kind) for name, kind in COLUMNS.items()
     }
-    time = micros(table.time) if "time" in table.columns else ibis.null("int64")
+    time = micros(table.time, fine) if "time" in table.columns else ibis.null("int64")
     return table.select(**columns, time=time)
 
 
-def micros(column: ir.Value) -> ir.Value:
-    """Return times as microseconds since 1970: numbers are seconds, milli-, micro- or nanoseconds; texts are read."""
+def micros(column: ir.Value, fine: bool) -> ir.Value:
+    """Return times as microseconds since 1970: numbers are seconds, milli-, micro- or nanoseconds; texts are read.
+
+    Not every engine tells fractions of a second: where not `fine`, those of timestamps and texts are left out.
+    """
     kind = column.type()
     if kind.is_numeric():
         number = column.cast("float64")
@@ -116,7 +120,8 @@ def micros(column: ir.Value) -> ir.Value:
         )
         return scaled.cast("int64")
     stamp = column.cast("timestamp") if kind.is_timestamp() else column.cast("string").try_cast("timestamp")
-    return stamp.epoch_seconds().cast("int64") * 1_000_000 + stamp.microsecond().cast("int64")
+    seconds = stamp.epoch_seconds().cast("int64") * 1_000_000
+    return seconds + stamp.microsecond().cast("int64") if fine else seconds
 
 
 def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:
