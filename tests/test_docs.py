@@ -20,6 +20,7 @@ import shlex
 import subprocess
 import sys
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -35,7 +36,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import clickharvest
 from clickharvest.commands import app as cli
-from clickharvest.errors import EngineError
+from clickharvest.errors import ClickharvestWarning, EngineError
 from clickharvest.logs.engines import check_java
 from clickharvest.simulate import simulate_ab_log
 from places import ROOT
@@ -105,9 +106,12 @@ def run_blocks(
         if block.language == "python":
             exec(compile(block.text, "page", "exec", dont_inherit=True), namespace)  # noqa: S102
         elif block.language == "console":
-            for line in block.text.replace("\\\n", " ").splitlines():
-                if line.startswith("$ "):
-                    run_line(line.removeprefix("$ "), monkeypatch)
+            with warnings.catch_warnings():
+                if "Warning: " in (block.printed or ""):  # any other is an error
+                    warnings.simplefilter("always", ClickharvestWarning)
+                for line in block.text.replace("\\\n", " ").splitlines():
+                    if line.startswith("$ "):
+                        run_line(line.removeprefix("$ "), monkeypatch)
         elif block.title:
             Path(block.title).write_text(block.text)
         captured = capsys.readouterr()

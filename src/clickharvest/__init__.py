@@ -2,7 +2,7 @@
 
     logs ──► harvest ──► diagnose ──► fit ──► propensities
 
-1. `read_log` (or `read_ubi`) opens a click log where it lies and checks it.
+1. `read_log` (or `read_export`, for known exports) opens a click log where it lies and checks it.
 2. `diagnose` tells whether natural variation in it reveals examination, and tests the assumptions.
 3. `harvest` collects the interventions: documents seen at several positions.
 4. `PBM` and `CPBM` estimate examination from them, without or with context, with error bars.

@@ -25,7 +25,9 @@ from .harvesting import read_interventions as read_interventions
 from .logs import ClickLog as ClickLog
 from .logs import DuckDBEngine as DuckDBEngine
 from .logs import SparkEngine as SparkEngine
+from .logs import read_export as read_export
 from .logs import read_log as read_log
+from .logs import read_two_files as read_two_files
 from .logs import read_ubi as read_ubi
 from .model import ContextEncoder as ContextEncoder
 from .model import Prediction as Prediction

@@ -41,7 +41,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
         ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
         ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
         ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
-        ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'ubi'"),
+        ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'adobe', 'algolia', 'elastic', 'ga4'"),
     ],
 )
 def test_another_name_is_refused_in_one_line(run: Command, arguments: str, told: str) -> None:

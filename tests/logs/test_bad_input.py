@@ -21,7 +21,7 @@ LOG = {"query": ["q", "q", "q"], "doc": ["a", "a", "b"], "position": [1, 2, 2], 
 COUNTED = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "clicks": [1, 0], "impressions": [3, 3]}
 OBJECT, ORDINAL = "event_attributes.object.object_id", "event_attributes.position.ordinal"
 UBI_QUERIES = {"query_id": ["1"], "user_query": ["shoes"]}
-UBI_EVENTS = {"query_id": ["1"], "action_name": ["click"], OBJECT: ["sku"], ORDINAL: [1]}
+UBI_EVENTS = {"query_id": ["1"] * 2, "action_name": ["view", "click"], OBJECT: ["sku"] * 2, ORDINAL: [1, 1]}
 RANKINGS = {"query": ["q", "q"], "ranker": ["f", "g"], "doc": ["a", "a"], "position": [1, 2]}
 INTERVENTIONS = {
     "unit": [0, 0], "query": ["q", "q"], "position": [1, 2], "exposure": [1.0, 1.0], "clicks": [1, 0],
@@ -249,27 +249,36 @@ OPTIONS = [
     case("inputs without format", "check log.parquet --inputs queries=q.csv", "goes with --format", files=GOOD),
     case("inputs twice", "check e.csv --format ubi --inputs queries=a --inputs queries=b", "every name once"),
     case("unknown input", "check e.csv --format ubi --inputs sessions=s.csv", "no input 'sessions': expected queries"),
-    case("missing input", "check e.csv --format ubi", "the format ubi needs queries"),
-    case("unknown format", "check e.csv --format aol", "'aol' is not one of 'ubi'"),
+    case("missing input", "check e.csv --format algolia", "the format algolia needs results"),
+    case("within alone", "check log.parquet --within 30min", "--within goes with --clicks-from", files=GOOD),
+    case("clicks and a column", "check log.parquet --clicks-from c.csv --click click", "--click does not go with",
+         files=GOOD | {"c.csv": {"doc": ["a"]}}),
+    case("clicks of nothing", "check log.parquet --clicks-from c.csv", "clicks cannot be joined to what was shown",
+         files=GOOD | {"c.csv": {"doc": ["a"]}}),
+    case("clicks not there", "check log.parquet --clicks-from c.csv", "no file matches c.csv", files=GOOD),
+    case("sql of two files", "harvest log.parquet --clicks-from c.csv --emit-sql duckdb", "not go with --clicks"),
+    case("unknown format", "check e.csv --format aol", "'aol' is not one of 'adobe', 'algolia'"),
     case("demo into a file", "demo -o log.parquet", "log.parquet", files=GOOD),
 ]  # fmt: skip
 
 UBI = [
     case("UBI with a role", "check e.csv --ubi-queries q.csv --query q", "--query does not go with the format ubi"),
-    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "--table does not go with the format ubi"),
+    case("UBI with a table", "check e.csv --ubi-queries q.csv --table t", "a table name (t) goes with a DuckDB file",
+         files={"e.csv": UBI_EVENTS}),
+    case("an input that is an option", "check e.csv --format ubi --inputs within=1h", "an option of its own, --within"),
     case("UBI named, a role", "check e.csv --format ubi --inputs queries=q.csv --doc d", "--doc does not go with"),
     case("UBI queries missing", "check e.csv --ubi-queries q.csv", "no file matches q.csv",
          files={"e.csv": UBI_EVENTS}),
     case("UBI without impressions", "check e.csv --ubi-queries q.csv", "no impressions among the events",
-         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES}),
+         files={"e.csv": UBI_EVENTS | {"action_name": ["click", "click"]}, "q.csv": UBI_QUERIES}),
     case("UBI events lack columns", "check e.csv --ubi-queries q.csv", f"events lack {ORDINAL}",
          files={"e.csv": {n: c for n, c in UBI_EVENTS.items() if n != ORDINAL}, "q.csv": UBI_QUERIES}),
     case("UBI queries lack columns", "check e.csv --ubi-queries q.csv", "queries lack user_query",
          files={"e.csv": UBI_EVENTS, "q.csv": {"query_id": ["1"]}}),
     case("UBI context missing", "check e.csv --ubi-queries q.csv --context device", "missing context column 'device'",
-         files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES}),
-    case("UBI of other queries", "check e.csv --ubi-queries q.csv", "no query_id",
-         files={"e.csv": UBI_EVENTS | {"action_name": ["view"]}, "q.csv": UBI_QUERIES | {"query_id": ["2"]}}),
+         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES}),
+    case("UBI of other queries", "check e.csv --ubi-queries q.csv", "without a query or name of a list",
+         files={"e.csv": UBI_EVENTS, "q.csv": UBI_QUERIES | {"query_id": ["2"]}}),
 ]  # fmt: skip
 
 HARVESTED = [

@@ -88,6 +88,8 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         raise InputError(
             f"--emit-sql does not go with the format {log.export[0]}: name a table of a click log's columns"
         )
+    if log.clicks_from is not None:
+        raise InputError("--emit-sql does not go with --clicks-from: name one table of what was shown and clicked")
     columns = {role: role for role in ("query", "doc", "position", *{cluster} & set(OPTIONAL))} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"
@@ -102,7 +104,7 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         **log.columns,
         **log.preparation,
         context=log.context_columns,
-        position_base=log.position_base,
+        position_base=log.base,
         validate=False,
     )
     ranked = {"query": "string", "ranker": "string", "doc": "string", "position": "int64"}

@@ -102,14 +102,15 @@ class LogOptions:
         ),
     ] = None
     position_base: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--position-base",
-            help="0 where positions start at 0.",
+            help="0 where positions start at 0 (default: 1; known exports: found out).",
             rich_help_panel=COLUMNS,
+            show_default=False,
             callback=whole(-1_000_000, 1_000_000),
         ),
-    ] = 1
+    ] = None
     block: Annotated[
         list[str] | None,
         typer.Option(
@@ -157,6 +158,26 @@ class LogOptions:
             "--inputs",
             metavar="NAME=FILE,…",
             help="What else the format of LOG is read from.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    clicks_from: Annotated[
+        str | None,
+        typer.Option(
+            "--clicks-from",
+            metavar="FILE",
+            help="LOG holds what was shown, FILE the clicks: of page and document, or of user, document and time.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            metavar="TIME",
+            help="How long after a list was shown a click of its user may be on it (default: 30min).",
             rich_help_panel=COLUMNS,
             show_default=False,
         ),
@@ -222,7 +243,12 @@ class LogOptions:
     def sources(self) -> list[str | None]:
         """All files, folders and globs that are read."""
         others = [] if self.export is None else self.export[1].values()
-        return [self.source, *others]
+        return [self.source, self.clicks_from, *others]
+
+    @property
+    def base(self) -> int:
+        """What positions of a table of columns count from."""
+        return 1 if self.position_base is None else self.position_base
 
     def start_engine(self, progress: Progress) -> Engine:
         """Start the engine asked for."""
@@ -236,25 +262,37 @@ class LogOptions:
 
     def read(self, progress: Progress) -> ClickLog:
         """Read and check the log."""
-        from clickharvest.logs.formats import read_format
+        from clickharvest.logs.exports import read_export, suggest_format
         from clickharvest.logs.reading import read_log
+        from clickharvest.logs.two_files import read_two_files
 
-        engine = self.start_engine(progress)
-        shared: dict[str, Any] = {
-            "context": self.context_columns,
-            "position_base": self.position_base,
-            "engine": engine,
-        }
-        if self.export is None:
-            return read_log(self.source, table=self.table, **self.columns, **self.preparation, **shared)
-        name, inputs = self.export
+        shared: dict[str, Any] = {"context": self.context_columns, "engine": self.start_engine(progress)}
         named = self.columns | self.preparation | ({} if self.table is None else {"table": self.table})
-        return read_format(name, self.source, columns=named, inputs=inputs, **shared)
+        if self.export is not None:
+            name, inputs = self.export
+            return read_export(
+                self.source, name, position_base=self.position_base, **named, **inputs, **self.joining, **shared
+            )
+        shared["position_base"] = self.base
+        with suggest_format(self.source):
+            if self.clicks_from is not None:
+                return read_two_files(self.source, **self.joining, **named, **shared)
+            if self.within is not None:
+                raise InputError("--within goes with --clicks-from or --format: it says when clicks come after lists")
+            return read_log(self.source, **named, **shared)
+
+    @property
+    def joining(self) -> dict[str, Any]:
+        """Where clicks come from, and how long after a list, where the user says."""
+        asked = {"clicks_from": self.clicks_from, "within": self.within}
+        return {name: value for name, value in asked.items() if value is not None}
 
     @property
     def export(self) -> tuple[str, dict[str, str]] | None:
         """The known export that the log is, with its own inputs; None for a table of columns."""
         inputs = parse_words(",".join(self.inputs or ()), "--inputs") if self.inputs else {}
+        if own := [name for name in inputs if name in {field.name for field in dataclasses.fields(self)}]:
+            raise InputError(f"--inputs {own[0]}=…: it has an option of its own, --{own[0].replace('_', '-')}")
         if self.ubi_queries is not None:
             if self.format not in (None, "ubi"):
                 raise InputError(f"--ubi-queries does not go with --format {self.format}: it is an input of ubi")
@@ -330,7 +368,7 @@ class HarvestOptions:
 
     def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
         """Return the keyword arguments that `harvest` and its kin take."""
-        design = self.design(log.position_base, rankings_source)
+        design = self.design(log.base, rankings_source)
         return {"unit": self.unit_kind, "max_position": self.max_position, "design": design}
 
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:

@@ -1,6 +1,6 @@
 """Click logs: where they lie, what their columns mean, and whether their rows can be that.
 
-source ──► read_log · read_ubi ──► ClickLog on an engine
+source ──► read_log · read_export · read_two_files ──► ClickLog on an engine
 """
 
 import lazy_loader

@@ -5,5 +5,7 @@ from .doubting import doubts as doubts
 from .engines import DuckDBEngine as DuckDBEngine
 from .engines import Engine as Engine
 from .engines import SparkEngine as SparkEngine
+from .exports import read_export as read_export
 from .formats.ubi import read_ubi as read_ubi
 from .reading import read_log as read_log
+from .two_files import read_two_files as read_two_files

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import glob
 import re
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
 from clickharvest.errors import InputError
 from clickharvest.logs.duckdb_files import open_duckdb_file
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine, sql_literal
 from clickharvest.logs.ibis_inside import sql_types
 from clickharvest.words import first_line
 
@@ -40,12 +43,22 @@ CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
 JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
 """Look at every record, so that attributes which few events have still become columns."""
 
+RECORD = "_clickharvest_record"
+"""The column of records that are left as they are."""
+LONGEST = 2**26
+"""Bytes of a record: pages of results can be long."""
+
 NO_PARTITIONS: dict[bool, dict[str, Any]] = {False: {"hive_partitioning": False}, True: {"recursiveFileLookup": True}}
 """What tells DuckDB, and Spark, that names of folders such as `position=7` are no columns."""
 
 
 def open_source(
-    source: Any, engine: Engine | None = None, *, table: str | None = None, text: Collection[str] = ()
+    source: Any,
+    engine: Engine | None = None,
+    *,
+    table: str | None = None,
+    text: Collection[str] = (),
+    records: bool = False,
 ) -> tuple[ir.Table, Engine]:
     """Open a log's source.
 
@@ -56,6 +69,8 @@ def open_source(
             own; Spark also reads the addresses that it is set up for, such as `hdfs://…`.
         table: the table of a DuckDB file that holds more than one.
         text: columns that CSV and TSV must keep as text, so that document `007` stays `007`.
+        records: whether DuckDB leaves the records of a JSONL file as they are, in one column `RECORD`; lines that are
+            no JSON become nulls.
 
     Returns:
         The source as an Ibis table, and the engine it lives in.
@@ -67,7 +82,7 @@ def open_source(
             return source, engine or DuckDBEngine()
     engine = engine or DuckDBEngine()
     if isinstance(source, str | Path):
-        return _open_path(str(source), engine, table, {name.lower() for name in text}), engine
+        return _open_path(str(source), engine, table, {name.lower() for name in text}, records), engine
     arrow = _to_arrow(source)
     check_names(arrow.column_names)
     return ibis.memtable(arrow), engine
@@ -126,7 +141,7 @@ def check_names(names: Sequence[str]) -> None:
         seen[name.lower()] = name
 
 
-def _open_path(path: str, engine: Engine, table: str | None, text: set[str]) -> ir.Table:
+def _open_path(path: str, engine: Engine, table: str | None, text: set[str], records: bool) -> ir.Table:
     spark = isinstance(engine, SparkEngine)
     local = "://" not in path or Path(path).exists()
     if not local and not spark:
@@ -160,6 +175,8 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str]) -> 
         raise InputError(f"{path} is empty: expected a click log of at least one row")
     reader = _read_spark if spark else _read_duckdb
     try:
+        if records and kind == "jsonl" and not spark:
+            return _read_records(location, engine)
         keys = _partition_keys(files)
         opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys else {})
         if keys and not keys & {name.lower() for name in opened.columns}:
@@ -266,6 +283,22 @@ def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str], options: d
     # Texts that look like dates, or mix with numbers, stay as they are written.
     kinds = sql_types(con, types)
     return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"), **options)
+
+
+def _read_records(path: str, engine: Engine) -> ir.Table:
+    """Return the records of JSONL, or of one JSON array, unparsed."""
+    rows = f"SELECT json AS {RECORD} FROM read_json_objects({sql_literal(path)}, maximum_object_size={LONGEST}, "
+    lines, array = f"{rows}format='newline_delimited', ignore_errors=true)", f"{rows}format='array')"
+    run = engine.backend.con.execute
+    # An array is one long line, or lines of which the first is a bracket, which is no JSON.
+    first = run(f"SELECT json_type({RECORD}) FROM ({lines}) LIMIT 1").fetchone()
+    if first in [(None,), ("ARRAY",)]:
+        with suppress(duckdb.Error):
+            run(f"SELECT count({RECORD}) FROM ({array})").fetchall()
+            lines = array
+    name = f"clickharvest_{uuid.uuid4().hex}"
+    run(f"CREATE TEMP VIEW {name} AS {lines}")
+    return engine.backend.table(name)
 
 
 def _read_spark(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:

@@ -1,42 +1,52 @@
-"""Reading OpenSearch *User Behavior Insights* (UBI): a table of queries and a table of events.
+"""OpenSearch *User Behavior Insights* (UBI): queries and events, in two files or mixed in one.
 
-What is taken from them:
+What is taken (names of UBI's [schema](https://docs.opensearch.org/latest/search-plugins/ubi/schemas/)):
 
 | here | there |
 |---|---|
 | `page` | `query_id`: one execution of a query |
-| `query` | `user_query` of that execution |
+| `query` | `user_query` of that execution, else of the event |
 | `doc` | `event_attributes.object.object_id` |
-| `position` | `event_attributes.position.ordinal` |
-| impression | an event with action `impression` or `view` (a click counts as one, too) |
+| `position` | `event_attributes.position.ordinal`, from 0 or 1, found out for each `application` |
+| impression | an event with action `impression` or `view`; a click on a page that has impressions counts as one, too |
 | click | an event with action `click` on the same execution and object |
+| `user` | `client_id` |
 | `time` | `timestamp` of the query |
 
-Every other plain column of the queries, such as `application` or `query_attributes.experiment`, can be a context
-column or the ranker. Exports may nest their attributes (JSON) or name them with dots (CSV), and may wrap each
-record in `_source`, as index dumps do.
+Where there are no impressions, `query_response_hit_ids` of the queries tells what was *returned*, in order, which is
+not what was displayed; that is told. Queries may repeat a `query_id`: the first with hits counts. Any field of the
+queries or events, such as `application` or `query_attributes.experiment`, can be a context or the ranker. Exports may
+be bulk files or index dumps, nest their attributes (JSON, Parquet) or name them with dots (CSV).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import ibis
-import ibis.expr.types as ir
-
-from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.logs.click_log import ClickLog, number
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.displays import Export, Rows, Wishes
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.events import Events, items, moment, open_events, spell_fields, text, value
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.reading import read_log
-from clickharvest.logs.sources import open_source, spell_columns
+from clickharvest.words import count
 
 IMPRESSIONS = ("impression", "view")
 CLICK = "click"
+QUERY = "a query"
+"""The kind of what is no event but a query."""
 OBJECT = "event_attributes.object.object_id"
 ORDINAL = "event_attributes.position.ordinal"
+HITS = "query_response_hit_ids"
+SAME_TIME = "export queries and events of the same time"
+DONE, ASKED = "json_extract(event, '/done')", "json_extract(event, '/asked')"
+"""An event, and the query that it belongs to."""
+
+
+def looks_like_ubi(event: dict[str, Any]) -> bool:
+    """Whether an event is one of UBI, or a query."""
+    return "query_id" in event and ("action_name" in event or "user_query" in event)
 
 
 def read_ubi(
@@ -45,24 +55,24 @@ def read_ubi(
     *,
     ranker: str | None = None,
     context: Sequence[str] = (),
-    position_base: int = 1,
+    position_base: int | None = None,
     engine: Engine | None = None,
 ) -> ClickLog:
-    """Read a click log from UBI's two tables.
+    """Read a click log from UBI's queries and events.
 
     Args:
-        queries: the queries, anything `open_source` takes.
+        queries: the queries, anything `open_source` takes; None where they are among the events.
         events: the events, likewise.
-        ranker: column of the queries that tells the ranker or A/B arm.
-        context: columns of the queries that examination may depend on.
-        position_base: 0 where ordinals count from 0.
+        ranker: field of the queries or events that tells the ranker or A/B arm.
+        context: fields of the queries or events that examination may depend on.
+        position_base: what ordinals count from, 0 or 1; found out by default.
         engine: where to run; an embedded DuckDB by default.
 
     Raises:
-        InputError: a column is missing, there are no impressions, or the rows cannot be a click log.
+        InputError: a field is missing, nothing was shown, or no click is on what was shown.
 
     Warns:
-        HarvestWarning: results were shown for queries that `queries` lacks; they are left out.
+        HarvestWarning: events are left out, ordinals count from 0, or what was returned stands in for what was shown.
 
     Example:
         >>> import pyarrow as pa
@@ -73,104 +83,109 @@ def read_ubi(
         >>> log.engine.fetch(log.table.select("query", "doc", "position", "clicks"), task="").to_pylist()
         [{'query': 'shoes', 'doc': 'sku7', 'position': 3, 'clicks': 1}]
     """
-    asked, engine = open_source(queries, engine, text=("query_id", "user_query"))
-    happened, engine = open_source(events, engine, text=("query_id", "action_name", OBJECT, ORDINAL))
-    asked, happened = flatten(asked), flatten(happened)
-    _require(asked, ("query_id", "user_query"), "queries")
-    _require(happened, ("query_id", "action_name", OBJECT, ORDINAL), "events")
-    shown = _shown(happened)
-    asked = asked.mutate(query_id=asked.query_id.cast("string"))
-    joined = shown.inner_join(asked.drop(*(set(shown.columns) & set(asked.columns) - {"query_id"})), "query_id")
-    _check_events(happened, shown, joined, engine)
-    return read_log(
-        joined,
-        query="user_query",
-        doc=OBJECT,
-        position=ORDINAL,
-        click=CLICK,
-        page="query_id",
-        time="timestamp" if "timestamp" in asked.columns else "",
-        original="",
-        ranker=ranker,
-        context=context,
-        position_base=position_base,
-        engine=engine,
+    opened = open_events(
+        [events] if queries is None else [events, queries],
+        engine,
+        kind=f"coalesce(lower({text('action_name')}), CASE WHEN {text('query_id')} IS NOT NULL THEN '{QUERY}' END)",
+        wanted=(*IMPRESSIONS, CLICK, QUERY),
+        nested=("event_attributes", "query_attributes", HITS),
+        as_text=("query_id", "action_name", "user_query", OBJECT, ORDINAL),
     )
+    seen = any(opened.kinds.get(kind) for kind in IMPRESSIONS)
+    _check(opened, seen, queries is not None)
+    joined, doubtful = _with_queries(opened)
+    about: dict[str, Any] = {
+        "page": _either("query_id"),
+        "query": _either("user_query"),
+        "user": _either("client_id"),
+        "time": f"coalesce({moment('timestamp', of=ASKED)}, {moment('timestamp', of=DONE)})",
+        "group": _either("application"),
+    }
+    doc, position = (text(name, of="json_extract(item, '/done')") for name in (OBJECT, ORDINAL))
+    clicks = Rows((CLICK,), doc, position=position, **about)
+    if seen:
+        shown = Rows(IMPRESSIONS, doc, position=position, **about)
+    else:
+        shown = Rows((QUERY,), "json_extract_string(item, '$')", items(HITS, of=ASKED), **about)
+    wishes = Wishes(context, ranker, None, position_base)
+    export = Export("UBI", joined, shown, clicks, wishes, lookup, no_query=SAME_TIME, clicks_show=seen)
+    if doubtful:
+        export.notes.append(f"{count(doubtful, 'query_id')} with several user queries: the first counts")
+    if not seen:
+        export.notes.append(
+            f"there are no impressions, so {HITS} stands in for them: it holds what was returned, and results that "
+            "nobody scrolled to count as shown"
+        )
+    try:
+        return export.read()
+    except InputError as error:
+        if seen or "no click is on" not in str(error):
+            raise
+        raise InputError(
+            f"{error}; {HITS} may hold Lucene's own ids where the queries name no object_id_field"
+        ) from error
 
 
-@log_format("ubi")
+@log_format("ubi", looks_like_ubi)
 def read_events(
     source: Any,
     *,
-    queries: str,
+    queries: Any = None,
     ranker: str | None = None,
     context: Sequence[str] = (),
-    position_base: int = 1,
+    position_base: int | None = None,
     engine: Engine | None = None,
 ) -> ClickLog:
-    """OpenSearch User Behavior Insights: the log holds the events, the input `queries` their queries."""
+    """OpenSearch User Behavior Insights: events and queries mixed, or queries in the input `queries`."""
     return read_ubi(queries, source, ranker=ranker, context=context, position_base=position_base, engine=engine)
 
 
-def flatten(table: ir.Table) -> ir.Table:
-    """Return a table whose nested records are columns named with dots, those of `_source` without the prefix.
-
-    Example:
-        >>> nested = ibis.table({"_source": "struct<a: int64, b: struct<c: string>>"}, name="t")
-        >>> flatten(nested).columns
-        ('a', 'b.c')
-    """
-    columns: dict[str, ir.Value] = {}
-    waiting = [(name, table[name]) for name in table.columns]
-    while waiting:
-        name, value = waiting.pop(0)
-        if value.type().is_struct():
-            prefix = "" if name == "_source" else f"{name}."
-            waiting[:0] = [(f"{prefix}{part}", value[part]) for part in value.names]
-        else:
-            columns[name] = value
-    return table.select(**columns)
+def lookup(path: str) -> str:
+    """Return SQL for the JSON at a path of the query, or of the event."""
+    return f"coalesce({value(path, of=ASKED)}, {value(path, of=DONE)})"
 
 
-def _shown(events: ir.Table) -> ir.Table:
-    """Return every object shown for a query: its position, and whether it was clicked."""
-    kept = events.filter(events.action_name.lower().isin([*IMPRESSIONS, CLICK]) & events[OBJECT].notnull())
-    position = number(kept[ORDINAL])
-    is_click = kept.action_name.lower() == CLICK
-    grouped = kept.group_by(kept.query_id.cast("string").name("query_id"), kept[OBJECT].cast("string").name(OBJECT))
-    return grouped.agg(
-        ibis.coalesce(position.min(where=~is_click), position.min()).name(ORDINAL),
-        is_click.ifelse(1, 0).max().name(CLICK),
-        is_click.ifelse(0, 1).max().name("seen"),
-    )
+def _either(name: str) -> str:
+    return f"coalesce({text(name, of=ASKED)}, {text(name, of=DONE)})"
 
 
-def _check_events(events: ir.Table, shown: ir.Table, joined: ir.Table, engine: Engine) -> None:
-    counts = shown.agg(results=shown.count(), seen=shown.seen.sum()).cross_join(joined.agg(known=joined.count()))
-    found = engine.fetch(counts, task="Reading events").to_pylist()[0]
-    if not found["seen"]:
-        actions = events.group_by("action_name").agg(rows=events.count()).order_by(ibis.desc("rows")).limit(5)
-        names = engine.fetch(actions, task="Reading events")["action_name"].to_pylist()
+def _check(events: Events, seen: bool, queries_given: bool) -> None:
+    """Raise `InputError` where the events lack what every UBI export has."""
+    done = f"FROM {events.name} WHERE kind IN ('{CLICK}', '{IMPRESSIONS[0]}', '{IMPRESSIONS[1]}')"
+    rows, objects, ordinals = events.run(f"SELECT count(*), count({text(OBJECT)}), count({text(ORDINAL)}) {done}")[0]
+    lacking = [name for name, there in ((OBJECT, objects), (ORDINAL, ordinals or (objects and not seen))) if not there]
+    if rows and lacking:
+        raise InputError(
+            f"the UBI events lack {', '.join(lacking)}: found {spell_fields(events)}; export them as they are"
+        )
+    hits, texts = events.run(
+        f"SELECT coalesce(max(len({items(HITS)})), 0), count({text('user_query')}) FROM {events.name}"
+    )[0]
+    if not seen and not hits:
         raise InputError(
             f"no impressions among the events: expected the actions {' or '.join(IMPRESSIONS)} with {OBJECT}, found "
-            f"{', '.join(map(str, names)) or 'no event'}; log what was shown, not only what was clicked"
+            f"{events.spell_kinds()}; log what was shown, not only what was clicked"
         )
-    if not found["known"]:
-        raise InputError(
-            f"no query_id of the {found['results']:,} results shown is among the queries: export queries and events of "
-            "the same time"
-        )
-    if found["known"] < found["results"]:
-        warnings.warn(
-            f"{found['results'] - found['known']:,} of {found['results']:,} results were shown for a query_id that is "
-            "not among the queries; they are left out",
-            HarvestWarning,
-            stacklevel=3,
-        )
+    if not texts:
+        what = "queries" if queries_given else "events"
+        advice = "export them as they are" if queries_given else "name the queries with --inputs queries=FILE"
+        raise InputError(f"the UBI {what} lack user_query: found {spell_fields(events)}; {advice}")
 
 
-def _require(table: ir.Table, needed: Sequence[str], what: str) -> None:
-    missing = [name for name in needed if name not in table.columns]
-    if missing:
-        found = spell_columns(table.columns)
-        raise InputError(f"the UBI {what} lack {', '.join(missing)}: found {found}; export them as they are")
+def _with_queries(events: Events) -> tuple[Events, int]:
+    """Return events `{"done": event, "asked": its query}`, and how many queries have several texts."""
+    order = f"{text('query_id')} AS id, event, len({items(HITS)}) > 0 AS has_hits, {moment('timestamp')} AS moment"
+    queries = events.keep(f"SELECT {order}, {text('user_query')} AS words FROM {events.name} WHERE kind = '{QUERY}'")
+    ranked = "row_number() OVER (PARTITION BY id ORDER BY has_hits DESC, moment NULLS LAST, event::VARCHAR)"
+    first = f"SELECT id, event AS asked FROM {queries} WHERE id IS NOT NULL QUALIFY {ranked} = 1"
+    done = (
+        f"SELECT kind, event, {text('query_id')} AS id FROM {events.name} WHERE event IS NOT NULL AND kind <> '{QUERY}'"
+    )
+    both = (
+        f"SELECT kind, json_object('done', event, 'asked', asked) AS event FROM ({done}) LEFT JOIN ({first}) USING (id)"
+    )
+    alone = f"SELECT '{QUERY}' AS kind, json_object('done', NULL, 'asked', asked) AS event FROM ({first})"
+    name = events.keep(f"{both} UNION ALL {alone}")
+    several = f"SELECT id FROM {queries} GROUP BY id HAVING count(DISTINCT words) > 1"
+    doubtful = events.run(f"SELECT count(*) FROM ({several})")[0][0]
+    return Events(name, events.engine, events.kinds, events.bad, events), doubtful

@@ -1,0 +1,316 @@
+"""Displays: from the events of an export to a click log.
+
+A format says where in an event the list, its items, and their ids and positions are (`Rows`, in the SQL of the module
+`events`). Everything else is the same for all of them, and here: what lacks an id, a position or a query is left out
+and counted, positions that count from 0 are noticed, what a page shows twice keeps its first place, and each click
+finds what it was on. All that was noticed is told, one warning each.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import ibis.expr.types as ir
+
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.engines import sql_literal, sql_name
+from clickharvest.logs.events import Events, spell_fields, value
+from clickharvest.logs.matching import WITHIN, Match, match_clicks, spell_match, spell_torn
+from clickharvest.logs.reading import read_log
+from clickharvest.logs.validation import LARGEST_POSITION
+from clickharvest.words import clean_text, count
+
+NULL = "NULL::VARCHAR"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where events hold displays, or clicks: SQL on `event`, and on the `item` of its list.
+
+    Attributes:
+        kinds: the kinds of events.
+        doc: the document, SQL on `item`.
+        items: the list of items; None where an event is about one, which is the event itself.
+        position: where the item was, SQL on `item`; its place in the list where no event says.
+        item_list: what the list is called, SQL on `item`.
+        list: what the list is called; it goes before for what `item_list` leaves empty.
+        query: what the list was shown for; the name of the list where it is empty, then `fallback`.
+        fallback: what the list was shown for, if there is nothing better.
+        page: the result page; empty where a click does not name it.
+        user: who saw it.
+        time: when.
+        group: events of one group count positions from the same number.
+        paged_by_time: a page is what one user was shown of one list at one time.
+        query_alone: nothing stands in for a query that is empty.
+    """
+
+    kinds: Sequence[str]
+    doc: str
+    items: str | None = None
+    position: str = NULL
+    item_list: str = NULL
+    list: str = NULL
+    query: str = NULL
+    fallback: str = NULL
+    page: str = NULL
+    user: str = NULL
+    time: str = "NULL::TIMESTAMP"
+    group: str = NULL
+    paged_by_time: bool = False
+    query_alone: bool = False
+
+    def select(self, events: str, others: dict[str, str]) -> str:
+        """Return SQL for one row per item."""
+        kinds = ", ".join(map(sql_literal, self.kinds))
+        # What is of the whole event is computed once, not for each of its items.
+        whole = {"page": self.page, "list": self.list, "query": self.query, "fallback": self.fallback,
+                 "user": self.user, "time": self.time, "grp": self.group, **others}  # fmt: skip
+        columns = ", ".join(f"{sql} AS {sql_name(name)}" for name, sql in whole.items())
+        things = "[event]" if self.items is None else self.items
+        opened = f"SELECT {columns}, {things} AS things FROM {events} WHERE kind IN ({kinds})"
+        each = "unnest(things) AS item, generate_subscripts(things, 1) AS place"
+        spread = f"SELECT * EXCLUDE (things), {each} FROM ({opened})"
+        own = f"{self.doc} AS doc, {self.position} AS written"
+        listed = f"coalesce({self.item_list}, list) AS list"
+        rows = f"SELECT * EXCLUDE (item) REPLACE ({listed}), {own} FROM ({spread})"
+        page = "\"user\" || ' ' || coalesce(list, '') || ' ' || time" if self.paged_by_time else "page"
+        query = "query" if self.query_alone else "coalesce(query, list, fallback)"
+        return f"SELECT * EXCLUDE (fallback) REPLACE ({page} AS page, {query} AS query) FROM ({rows})"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asks of an export.
+
+    Attributes:
+        context: fields that examination may depend on, as paths.
+        ranker: the field of the ranker or A/B arm.
+        query: the field to take for the query, where the format leaves a choice.
+        position_base: what positions count from; None to find out.
+        within: how long after a list was shown a click may be on it, where the click names no page.
+    """
+
+    context: Sequence[str] = ()
+    ranker: str | None = None
+    query: str | None = None
+    position_base: int | None = None
+    within: str = WITHIN
+
+    def __post_init__(self) -> None:
+        if self.position_base not in (None, 0, 1):
+            raise InputError(f"the position base is {self.position_base}: expected 1, or 0 where the top position is 0")
+
+
+@dataclass
+class Export:
+    """An export on its way to a click log.
+
+    Attributes:
+        title: what to call it in messages.
+        events: its events.
+        shown: where they hold what was shown.
+        clicks: where they hold clicks.
+        wishes: what the user asks for.
+        lookup: SQL for the JSON at a path that the user names.
+        no_query: what to do where no list has a query.
+        clicks_show: whether a click on a page that has displays shows its document, at the position the click names.
+        notes: what was noticed.
+    """
+
+    title: str
+    events: Events
+    shown: Rows
+    clicks: Rows
+    wishes: Wishes
+    lookup: Callable[[str], str] = value
+    no_query: str = "name the field of the query with --query"
+    clicks_show: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def read(self) -> ClickLog:
+        """Return the click log, and tell what was noticed.
+
+        Raises:
+            InputError: nothing was shown, or no click is on what was shown.
+
+        Warns:
+            HarvestWarning: events or clicks are left out, or positions count from 0.
+        """
+        self.events.require(self.shown.kinds, f"list among {count(self.events.total, 'event')} of {self.title}")
+        self.events.require(self.clicks.kinds, f"click among {count(self.events.total, 'event')} of {self.title}")
+        if self.events.bad:
+            is_one = self.events.bad == 1
+            told = "is no JSON object and is left out" if is_one else "are no JSON objects and are left out"
+            self.notes.append(f"{count(self.events.bad, 'line')} of the export {told}")
+        displays = self._displays()
+        clicks = self.events.keep(self.clicks.select(self.events.name, {}))
+        engine = self.events.engine
+        shown = engine.backend.table(displays)
+        match = match_clicks(shown, engine.backend.table(clicks), self.wishes.within, engine)
+        self._note_clicks(match)
+        log = self._log(shown, match.clicked)
+        for note in self.notes:
+            warnings.warn(f"{self.title}: {note}", HarvestWarning, stacklevel=4)
+        return log
+
+    def _others(self) -> dict[str, str]:
+        wanted = {f"c{i}": self.lookup(path) for i, path in enumerate(self.wishes.context)}
+        if self.wishes.ranker:
+            wanted["ranker"] = f"json_extract_string({self.lookup(self.wishes.ranker)}, '$')"
+        return wanted
+
+    def _displays(self) -> str:
+        """Return the table of what was shown: one row per page and document, positions from 1."""
+        others = self._others()
+        shown = self.shown
+        if self.wishes.query:
+            chosen = f"json_extract_string({self.lookup(self.wishes.query)}, '$')"
+            shown = replace(shown, query=chosen, query_alone=True)
+        rows = f"SELECT *, false AS by_click FROM ({shown.select(self.events.name, others)})"
+        if self.clicks_show:
+            clicks = replace(self.clicks, query=shown.query)
+            rows += f" UNION ALL BY NAME SELECT *, true AS by_click FROM ({clicks.select(self.events.name, others)})"
+        table = self.events.keep(rows)
+        self._check_fields(table, list(others))
+        place = self._place(table)
+        fine = (
+            f"doc IS NOT NULL AND page IS NOT NULL AND query IS NOT NULL AND {place} BETWEEN 1 AND {LARGEST_POSITION}"
+        )
+        fine += f" AND {place} % 1 = 0"
+        kept = ", ".join(
+            f"min({sql_name(name)}) AS {sql_name(name)}" for name in ("list", "query", "user", "time", *others)
+        )
+        seen = f"min({place}) FILTER (NOT by_click)"
+        grouped = f"SELECT page, doc, {kept}, coalesce({seen}, min({place}))::BIGINT AS position, "
+        grouped += f"count(DISTINCT {place}) FILTER (NOT by_click) > 1 AS twice, bool_and(by_click) AS by_click "
+        grouped += f"FROM {table} WHERE {fine} GROUP BY page, doc"
+        # A page without any display is known from its clicks alone: they tell nothing of what was passed over.
+        pages = f"SELECT *, bool_and(by_click) OVER (PARTITION BY page) AS clicks_alone FROM ({grouped})"
+        displays = self.events.keep(f"SELECT * EXCLUDE (clicks_alone) FROM ({pages}) WHERE NOT clicks_alone")
+        self._note_displays(table, fine, displays)
+        return displays
+
+    def _check_fields(self, table: str, others: Sequence[str]) -> None:
+        """Raise `InputError` where no event has a field that the user named."""
+        if not others:
+            return
+        there = self.events.run(f"SELECT {', '.join(f'count({name})' for name in others)} FROM {table}")[0]
+        nested = [f"bool_or(json_type({name}) IN ('OBJECT', 'ARRAY'))" for name in others if name != "ranker"]
+        named = dict(zip([*(f"c{i}" for i in range(len(self.wishes.context))), "ranker"],
+                         [*self.wishes.context, self.wishes.ranker], strict=True))  # fmt: skip
+        for name, rows in zip(others, there, strict=True):
+            if not rows:
+                role = "missing column" if name == "ranker" else "missing context column"
+                raise InputError(f"{role} {named[name]!r}: found {spell_fields(self.events)}")
+        answers = self.events.run(f"SELECT {', '.join(nested)} FROM {table}")[0] if nested else ()
+        for name, is_nested in zip(self.wishes.context, answers, strict=True):
+            if is_nested:
+                inner = [path for path in self.events.fields() if path.startswith(f"{name}.")]
+                such = f", such as {inner[0]}" if inner else ""
+                raise InputError(f"context column {name!r} holds objects or lists: name a field of it{such}")
+
+    def _place(self, table: str) -> str:
+        """Return SQL for a row's position, from 1, having found out what positions count from."""
+        number = "try_cast(written AS DOUBLE)"
+        named = self.events.run(f"SELECT count({number}) FROM {table} WHERE NOT by_click")[0][0]
+        if not named:
+            if self.shown.position != NULL:
+                self.notes.append("no list tells positions: the order of its items counts")
+            return "place"
+        base = self.wishes.position_base
+        if base is not None:
+            return f"({number} + {1 - base})"
+        tops = f"SELECT grp, page, min({number}) AS top FROM {table} WHERE NOT by_click GROUP BY grp, page"
+        found = self.events.run(
+            f"SELECT grp, count(*) FILTER (top = 0), count(*) FILTER (top = 1) FROM ({tops}) GROUP BY grp ORDER BY grp"
+        )
+        from_0 = [group for group, zero, one in found if zero > one]
+        if not from_0:
+            return number
+        known = [clean_text(group, 40) for group in from_0 if group is not None]
+        whose = f" of {', '.join(known[:5])}" if known and len(found) > 1 else ""
+        self.notes.append(
+            f"positions{whose} count from 0, so 1 is added; --position-base 0 confirms it, --position-base 1 denies it"
+        )
+        groups = " OR ".join(f"grp IS NOT DISTINCT FROM {'NULL' if g is None else sql_literal(g)}" for g in from_0)
+        return f"({number} + CASE WHEN {groups} THEN 1 ELSE 0 END)"
+
+    def _note_displays(self, table: str, fine: str, displays: str) -> None:
+        whole = "doc IS NOT NULL AND page IS NOT NULL"
+        lacking = {
+            "without a document": "doc IS NULL",
+            "without a page (its session, user or time is missing)": "doc IS NOT NULL AND page IS NULL",
+            "without a query or name of a list": f"{whole} AND query IS NULL",
+            "without a usable position": f"{whole} AND query IS NOT NULL AND NOT coalesce({fine}, false)",
+        }
+        counts = ", ".join(f"count(*) FILTER (NOT by_click AND {test})" for test in lacking.values())
+        total, *broken = self.events.run(f"SELECT count(*) FILTER (NOT by_click), {counts} FROM {table}")[0]
+        ((left, twice, by_click),) = self.events.run(
+            f"SELECT count(*), count(*) FILTER (twice), count(*) FILTER (by_click) FROM {displays}"
+        )
+        told = [f"{rows:,} {what}" for what, rows in zip(lacking, broken, strict=True) if rows]
+        if not left:
+            why = f"of {count(total, 'item')} of lists, {', '.join(told)}" if told else "all lists are empty"
+            advice = f"; {self.no_query}" if broken[2] else ""
+            raise InputError(f"{self.title}: nothing was shown: {why}{advice}")
+        if told:
+            self.notes.append(f"{sum(broken):,} of {count(total, 'item')} of lists are left out: {', '.join(told)}")
+        if self.shown.items is not None:
+            kinds = ", ".join(map(sql_literal, self.shown.kinds))
+            no_items = f"kind IN ({kinds}) AND coalesce(len({self.shown.items}), 0) = 0"
+            empty = self.events.run(f"SELECT count(*) FROM {self.events.name} WHERE {no_items}")[0][0]
+            if empty:
+                self.notes.append(f"{count(empty, 'list')} without items")
+        if twice:
+            self.notes.append(f"{count(twice, 'document')} at several places of one page: the first place counts")
+        if by_click:
+            self.notes.append(
+                f"{count(by_click, 'result')} clicked without having been shown: counted as shown where the click says"
+            )
+
+    def _note_clicks(self, match: Match) -> None:
+        if match.lost == match.clicks:
+            raise InputError(
+                f"{self.title}: no click is on what was shown: {match.spell_reasons() or 'there is none'}; see that "
+                "lists and clicks are of the same time, and name documents alike"
+            )
+        self.notes += [note for note in (spell_match(match), spell_torn(match)) if note]
+
+    def _log(self, shown: ir.Table, clicked: ir.Table) -> ClickLog:
+        context = {name: f"c{i}" for i, name in enumerate(self.wishes.context)}
+        kinds = self._kinds(shown.get_name(), list(context.values()))
+        marked = clicked.select(its_page=clicked.page, its_doc=clicked.doc)
+        joined = shown.left_join(marked, [shown.page == marked.its_page, shown.doc == marked.its_doc])
+        filled = shown.agg(user=shown.user.count(), no_time=shown.count() - shown.time.count())
+        there = self.events.engine.fetch(filled, task="Reading events").to_pylist()[0]
+        columns: dict[str, ir.Value] = {name: joined[name] for name in ("page", "query", "doc", "position")}
+        columns["click"] = joined.its_page.notnull().ifelse(1, 0)
+        own = {"user": bool(there["user"]), "time": not there["no_time"]}
+        columns |= {name: joined[name] for name, has in own.items() if has and name not in context}
+        columns |= {name: _typed(joined[column], kinds[column]) for name, column in context.items()}
+        ranker = self.wishes.ranker
+        if ranker and ranker not in columns:
+            columns[ranker] = joined.ranker
+        kept = self.events.engine.materialise(joined.select(**columns), task="Reading events")
+        return read_log(kept, ranker=ranker or "", original="", context=tuple(context), engine=self.events.engine)
+
+    def _kinds(self, table: str, columns: Sequence[str]) -> dict[str, str]:
+        """Return what the JSON of each context column holds: numbers, truths or texts."""
+        tests = {"number": "'UBIGINT', 'BIGINT', 'HUGEINT', 'DOUBLE'", "truth": "'BOOLEAN'"}
+        found = {}
+        for column in columns:
+            asked = ", ".join(f"bool_and(json_type({column}) IN ({kinds}))" for kinds in tests.values())
+            answer = self.events.run(f"SELECT {asked} FROM {table} WHERE {column} IS NOT NULL")[0]
+            found[column] = next((kind for kind, holds in zip(tests, answer, strict=True) if holds), "text")
+        return found
+
+
+def _typed(column: ir.Value, kind: str) -> ir.Value:
+    """Return JSON as a plain value."""
+    plain = column.unwrap_as("string") if kind == "text" else column.cast("string")
+    if kind == "text":
+        return plain.coalesce(column.cast("string").nullif("null"))
+    return plain.cast("float64") if kind == "number" else plain == "true"

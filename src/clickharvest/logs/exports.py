@@ -1,0 +1,103 @@
+"""Exports: a log of a known format, read by the format's own function; and which format a log looks like."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from clickharvest.errors import InputError
+from clickharvest.logs.click_log import ROLES, ClickLog
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.events import SAMPLE, open_events
+from clickharvest.logs.formats import FORMATS, LOOKS
+from clickharvest.logs.sources import open_source
+
+ALWAYS = ("context", "position_base", "engine")
+"""Keywords that every format takes."""
+
+
+def read_export(source: Any, format: str, **options: Any) -> ClickLog:
+    """Read a log of a known export: Google Analytics 4, Snowplow, Segment …
+
+    Args:
+        source: the export, anything `read_log` takes.
+        format: which one, such as `"ga4"`: the modules of `clickharvest.logs.formats`.
+        options: `context`, `position_base`, `engine` and `table` as for `read_log`; what else the format takes, such as
+            `ranker`, `within="30min"` for how long after a list was shown a click may be on it, and its own inputs,
+            such as `queries` of `"ubi"`.
+
+    Raises:
+        InputError: there is no such format, it does not take an option, or the log is not of that format; then the
+            message tells which one it looks like.
+
+    Warns:
+        HarvestWarning: events are left out, or positions count from 0.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> ranking = {"event": "ranking", "id": "r1", "timestamp": "1599391467000",
+        ...            "fields": [{"name": "query", "value": "cat"}], "items": [{"id": "a"}, {"id": "b"}]}
+        >>> click = {"event": "interaction", "type": "click", "id": "i1", "timestamp": "1599391468000", "item": "b",
+        ...          "ranking": "r1"}
+        >>> log = read_export(pa.Table.from_pylist([ranking]), "metarank", clicks_from=pa.Table.from_pylist([click]))
+        >>> log.engine.fetch(log.table.select("query", "doc", "clicks").order_by("doc"), task="").to_pylist()
+        [{'query': 'cat', 'doc': 'a', 'clicks': 0}, {'query': 'cat', 'doc': 'b', 'clicks': 1}]
+    """
+    reader = FORMATS.find(format)
+    _, *parameters = inspect.signature(reader).parameters.values()
+    takes = {parameter.name: parameter for parameter in parameters}
+    own = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
+    for given in (name for name in options if name not in (*takes, "table")):
+        if given in (*ROLES, "block", "page_number", "page_size", "repeat"):
+            option = given.replace("_", "-")
+            raise InputError(f"--{option} does not go with the format {format}: it fixes its columns")
+        raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(own) or 'none'}")
+    for name in own:
+        if takes[name].default is inspect.Parameter.empty and name not in options:
+            raise InputError(f"the format {format} needs {name}: name it with --inputs {name}=FILE")
+    if "table" in options and "table" not in takes:
+        source, options["engine"] = open_source(source, options.get("engine"), table=options.pop("table"))
+    try:
+        return reader(source, **options)
+    except InputError as error:
+        looks = recognise(source)
+        if looks in (None, format):
+            raise
+        raise InputError(f"{error}; it looks like {looks}: --format {looks}") from error
+
+
+@contextmanager
+def suggest_format(source: Any) -> Iterator[None]:
+    """Say which known export a source looks like, if what reads it as a table of columns finds that it is none."""
+    try:
+        yield
+    except InputError as error:
+        looks = recognise(source) if "column" in str(error) else None
+        if looks is None:
+            raise
+        raise InputError(f"{error}; or is it {looks}? It looks like that: --format {looks}") from error
+
+
+def recognise(source: Any) -> str | None:
+    """Return the format that the first events of a log look like, None where they look like none.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> recognise(pa.table({"query_id": ["1"], "action_name": ["click"]})), recognise(pa.table({"query": ["q"]}))
+        ('ubi', None)
+    """
+    for name in FORMATS:
+        FORMATS[name]
+    try:
+        opened, engine = open_source(source, DuckDBEngine(), records=True)
+        events = open_events([opened.limit(SAMPLE)], engine, kind="'any'", wanted=("any",))
+        rows = events.run(f"SELECT event::VARCHAR FROM {events.name} WHERE event IS NOT NULL LIMIT {SAMPLE}")
+    except Exception:  # a look at what may be anything; why it cannot be read was told before
+        return None
+    sample = [event for (text,) in rows if isinstance(event := json.loads(text), dict)]
+    votes = {name: sum(looks(event) for event in sample) for name, looks in LOOKS.items()}
+    best = max(votes, key=lambda name: votes[name], default=None)
+    return best if best is not None and votes[best] * 2 > len(sample) else None

@@ -1,0 +1,184 @@
+"""Matching: which of the results that were shown each click was on.
+
+A click that names its page is on that page's row of its document. Any other is on what the same user was shown last:
+among the rows of that user and document, not later than the click and at most a window earlier, those of the click's
+list before others, then the latest. Clicks that fit nothing are counted, with the reason; they are not thrown away
+in silence.
+
+    shown(page, doc, user, list, time)  +  clicks(page, doc, user, list, time)  ──►  clicked(page, doc)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import ibis
+import ibis.expr.types as ir
+
+from clickharvest.errors import InputError
+from clickharvest.logs.engines import Engine
+from clickharvest.words import count
+
+WITHIN = "30min"
+"""How long after a list was shown a click may be on it, where the click does not say which list it was on."""
+UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400,
+         "days": 86400}  # fmt: skip
+NO_PAGE, NOT_THERE = "on a page that is not there", "on a document that its page did not show"
+COLUMNS = {"page": "string", "doc": "string", "user": "string", "list": "string"}
+"""What both tables are matched by, beside the time; a table may lack some."""
+
+
+def parse_window(text: str) -> float:
+    """Return a length of time in seconds.
+
+    Example:
+        >>> parse_window("30min"), parse_window("1.5 h"), parse_window("45s")
+        (1800.0, 5400.0, 45.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
+    seconds = float(found[1]) * UNITS.get(found[2], 0) if found else 0.0
+    if not 0 < seconds <= 366 * 86400:
+        raise InputError(f"--within {text}: expected a length of time such as 30min, 45s, 2h or 1d")
+    return seconds
+
+
+@dataclass(frozen=True)
+class Match:
+    """What clicks were on.
+
+    Attributes:
+        clicked: the pages and documents that were clicked, as columns `page` and `doc`, each pair once.
+        clicks: clicks, those that were sent twice counted once.
+        reasons: why clicks fit nothing, and how many.
+        torn: clicks that fit several pages equally well; the one that sorts first has got them.
+    """
+
+    clicked: ir.Table
+    clicks: int
+    reasons: dict[str, int]
+    torn: int
+
+    @property
+    def lost(self) -> int:
+        """Clicks that fit nothing."""
+        return sum(self.reasons.values())
+
+    def spell_reasons(self) -> str:
+        """Return why clicks fit nothing, the most frequent reason first."""
+        ordered = sorted(((rows, why) for why, rows in self.reasons.items() if rows), reverse=True)
+        return ", ".join(f"{rows:,} {why}" for rows, why in ordered)
+
+
+def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine) -> Match:
+    """Find out which of the results shown each click was on; see the module.
+
+    Args:
+        shown: what was shown, one row per page and document, with what there is of `COLUMNS` and `time`.
+        clicks: the clicks, likewise.
+        within: the window, such as `"30min"`.
+        engine: where both live.
+    """
+    window = parse_window(within)
+    fine = engine.backend.name == "duckdb"
+    shown, clicks = (_complete(table, fine) for table in (shown, clicks))
+    clicks = engine.materialise(clicks.distinct(), task="Matching clicks")
+    named = clicks.filter(clicks.page.notnull() & clicks.doc.notnull())
+    by_page = named.semi_join(shown, ["page", "doc"]).select("page", "doc").distinct()
+    loose = clicks.filter(clicks.page.isnull() & clicks.doc.notnull() & clicks.user.notnull() & clicks.time.notnull())
+    best = engine.materialise(_latest(shown, loose, window), task="Matching clicks")
+    chosen = best.select("page", "doc").distinct()
+    clicked = engine.materialise(by_page.union(chosen, distinct=True), task="Matching clicks")
+    counts = _counts(shown, clicks, named, loose, best)
+    tables = [table.mutate(what=ibis.literal(what)) for what, table in counts.items()]
+    found = engine.fetch(ibis.union(*tables), task="Matching clicks").to_pylist()
+    counted = {row["what"]: int(row["n"]) for row in found}
+    counted[NO_PAGE] -= counted[NOT_THERE]
+    total, torn = (counted.pop(what) for what in ("clicks", "torn"))
+    return Match(clicked, total, counted, torn)
+
+
+def _complete(table: ir.Table, fine: bool) -> ir.Table:
+    """Return a table with all columns that are matched by, those it lacks empty."""
+    columns = {
+        name: table[name].cast(kind) if name in table.columns else ibis.null(kind) for name, kind in COLUMNS.items()
+    }
+    time = micros(table.time, fine) if "time" in table.columns else ibis.null("int64")
+    return table.select(**columns, time=time)
+
+
+def micros(column: ir.Value, fine: bool) -> ir.Value:
+    """Return times as microseconds since 1970: numbers are seconds, milli-, micro- or nanoseconds; texts are read.
+
+    Not every engine tells fractions of a second: where not `fine`, those of timestamps and texts are left out.
+    """
+    kind = column.type()
+    if kind.is_numeric():
+        number = column.cast("float64")
+        scaled = ibis.cases(
+            (number >= 1e17, number / 1e3), (number >= 1e14, number), (number >= 1e11, number * 1e3), else_=number * 1e6
+        )
+        return scaled.cast("int64")
+    stamp = column.cast("timestamp") if kind.is_timestamp() else column.cast("string").try_cast("timestamp")
+    seconds = stamp.epoch_seconds().cast("int64") * 1_000_000
+    return seconds + stamp.microsecond().cast("int64") if fine else seconds
+
+
+def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:
+    """Return each click's page: `ways` is how many pages fit it equally well."""
+    right = shown.select(**{f"its_{name}": shown[name] for name in shown.columns})
+    pairs = clicks.inner_join(
+        right,
+        [
+            clicks.user == right.its_user,
+            clicks.doc == right.its_doc,
+            right.its_time <= clicks.time,
+            clicks.time - right.its_time <= round(window * 1_000_000),
+            clicks.list.isnull() | right.its_list.isnull() | (clicks.list == right.its_list),
+        ],
+    )
+    own_list = (pairs.list == pairs.its_list).fill_null(False).cast("int8")
+    key = [pairs.user, pairs.doc, pairs.list, pairs.time]
+    place = ibis.rank().over(ibis.window(group_by=key, order_by=[own_list.desc(), pairs.its_time.desc()]))
+    first = pairs.mutate(place=place).filter(lambda t: t.place == 0)
+    return first.group_by("user", "doc", "list", "time").agg(page=first.its_page.min(), ways=first.its_page.nunique())
+
+
+def _counts(shown: ir.Table, clicks: ir.Table, named: ir.Table, loose: ir.Table, best: ir.Table) -> dict[str, ir.Table]:
+    """Return how many clicks there are, are torn between pages, and fit nothing, by what they lack: tables of `n`."""
+    nowhere = named.anti_join(shown, ["page", "doc"])
+    stray = nowhere.semi_join(shown.select("page").distinct(), "page")
+    seen = shown.filter(shown.user.notnull()).group_by("user", "doc").agg(first=shown.time.min())
+    marked = best.select("user", "doc", "time", found=ibis.literal(1), listed=best.list)
+    same = [loose[name] == marked[name] for name in ("user", "doc", "time")]
+    kept = loose.left_join(marked, [*same, loose.list.identical_to(marked.listed)])
+    lost = kept.filter(kept.found.isnull()).select("user", "doc", "time")
+    judged = lost.left_join(seen, ["user", "doc"])
+    unknown = clicks.page.isnull() & clicks.doc.notnull() & (clicks.user.isnull() | clicks.time.isnull())
+    return {
+        "clicks": clicks.agg(n=clicks.count()),
+        "torn": best.agg(n=best.count(where=best.ways > 1)),
+        "without a document": clicks.agg(n=clicks.count(where=clicks.doc.isnull())),
+        NO_PAGE: nowhere.agg(n=nowhere.count()),
+        NOT_THERE: stray.agg(n=stray.count()),
+        "without a page, and without user or time": clicks.agg(n=clicks.count(where=unknown)),
+        "on a document that its user was not shown": judged.agg(n=judged.count(where=judged["first"].isnull())),
+        "before it was shown": judged.agg(n=judged.count(where=judged["first"] > judged.time)),
+        "too late, or on another list": judged.agg(n=judged.count(where=judged["first"] <= judged.time)),
+    }
+
+
+def spell_match(match: Match, *, what: str = "what was shown") -> str | None:
+    """Return a sentence on clicks that fit nothing, None where all fit."""
+    if not match.lost:
+        return None
+    verb = "matches" if match.clicks == 1 else "match"
+    told = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of {what} and are left out"
+    return f"{told}: {match.spell_reasons()}"
+
+
+def spell_torn(match: Match) -> str | None:
+    """Return a sentence on clicks that fit several pages, None where none does."""
+    if not match.torn:
+        return None
+    return f"{count(match.torn, 'click fits', 'clicks fit')} several pages equally well: one of them has got each"
