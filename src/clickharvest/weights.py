@@ -173,13 +173,14 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     """
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
-    context = _context(log, propensities)
+    context = model_context(log, propensities)
     _check_names(log)
-    values = _cell_values(log, context)
-    cells = _count_cells(log, values)
+    values = cell_values(log, context)
+    cells = count_cells(log, values)
     position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    p, own, why = _score(propensities, position, contexts)
+    scored = score_cells(propensities, position, contexts)
+    p, own, why = scored.propensity, scored.own, scored.why
     # A cell counts once: its position comes first.
     doubted = own & (why != "")
     threshold = choose_clip(p, clicks) if clip == "auto" else clip
@@ -205,7 +206,9 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         unsupported_context_clicks=int(clicks[doubted].sum()),
         unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
     )
-    return Weights(_join(log, values, cells, (p, weight / scale, own & ~doubted)), report)
+    results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
+    joined = join_cells(log, values, cells, results)
+    return Weights(joined.select(**_own_columns(log), **{name: joined[name] for name in COLUMNS}), report)
 
 
 def weigh_to_parquet(
@@ -287,7 +290,7 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
     return None if first == 0 else float(tau[first])
 
 
-def _context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
+def model_context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
     context = () if propensities.encoder is None else propensities.encoder.columns
     if missing := [name for name in context if name not in log.context]:
         raise InputError(
@@ -305,7 +308,7 @@ def _check_names(log: ClickLog) -> None:
         )
 
 
-def _cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
+def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
     """Return what tells cells apart: position and contexts, where NaN is as empty as NULL."""
     import ibis
 
@@ -317,7 +320,7 @@ def _cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]
     return values
 
 
-def _count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
+def count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
     """Return the rows and clicks of every cell, counted inside the engine."""
     rows = log.source.select(**values, clicks=log.columns["clicks"])
     cells = rows.group_by(*values).agg(rows=rows.count(), clicks=rows.clicks.sum().cast("int64"))
@@ -327,14 +330,31 @@ def _count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
     return counted
 
 
-def _score(
-    propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.object_]]:
-    """Return the propensity of every cell, whether it is that of its own position, and what speaks against it."""
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The propensities of n cells.
+
+    Attributes:
+        propensity: of its own position, or of the one it borrows from, [n].
+        own: whether it is that of its own position, [n].
+        why: what speaks against it, in words; empty where nothing does, [n].
+        log_sd: standard deviation of its logarithm, 0 where the model tells none, [n].
+    """
+
+    propensity: NDArray[np.float64]
+    own: NDArray[np.bool_]
+    why: NDArray[np.object_]
+    log_sd: NDArray[np.float64]
+
+
+def score_cells(
+    propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any], *, spread: bool = False
+) -> Scored:
+    """Return the propensity of every cell; with `spread` also how uncertain it is, which takes longer."""
     known = np.array(propensities.curve.positions)
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
     shown = np.searchsorted(propensities.shown, known)[column]
-    p = np.empty(len(position))
+    p, log_sd = np.empty(len(position)), np.zeros(len(position))
     why = np.full(len(position), "", dtype=object)
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
@@ -343,19 +363,18 @@ def _score(
             x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
         log_p = propensities.curve.relative(propensities.params, x)
         p[part] = np.exp(np.take_along_axis(log_p, column[part, None], axis=1)[:, 0])
+        if spread and propensities.draws is not None:
+            log_sd[part] = np.take_along_axis(propensities.log_sd(x), column[part, None], axis=1)[:, 0]
         for doubt in reversed(propensities.doubts(x, lacking)):
             where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
             why[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = doubt.why
-    return p, known[column] == position, why
+    return Scored(p, known[column] == position, why, log_sd)
 
 
-def _join(
-    log: ClickLog,
-    values: dict[str, ir.Value],
-    cells: pa.Table,
-    results: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
+def join_cells(
+    log: ClickLog, values: dict[str, ir.Value], cells: pa.Table, results: Mapping[str, NDArray[Any]]
 ) -> ir.Table:
-    """Return the log with the cells' results joined to its rows, on the very values that the cells were counted by."""
+    """Return the log's source with the cells' results as further columns, joined on what the cells were counted by."""
     import ibis
     import pyarrow as pa
 
@@ -369,11 +388,10 @@ def _join(
             filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
             value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
         keys[f"cell_{name}"] = (value, column)
-    columns = {name: column for name, (_, column) in keys.items()} | dict(zip(COLUMNS, results, strict=True))
+    columns = {name: column for name, (_, column) in keys.items()} | dict(results)
     scored = ibis.memtable(pa.table(columns))
     conditions = [value == scored[name] for name, (value, _) in keys.items()]
-    joined = log.source.left_join(scored, conditions, rname="{name}_of_cell")
-    return joined.select(**_own_columns(log), **{name: scored[name] for name in COLUMNS})
+    return log.source.left_join(scored, conditions, rname="{name}_of_cell")
 
 
 def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
