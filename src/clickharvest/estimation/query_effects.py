@@ -62,6 +62,7 @@ class Clustered:
         covariance: V, [size, size].
         overdispersion: φ.
         variance: σ², of the effects of single queries at single positions.
+        variance_error: its standard error.
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
         design_effect: how many times the variance of independent clicks a typical entry of the score has.
@@ -70,6 +71,7 @@ class Clustered:
     covariance: Array
     overdispersion: float
     variance: float
+    variance_error: float
     effective_queries: Array
     design_effect: float
 
@@ -103,7 +105,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         told.append(np.concatenate([totals, leverage[None]]))
     residual, own, squares, position, leverage = np.concatenate(told, axis=1)
     overdispersion = _overdispersion(shares, fit.at)
-    variance = _variance(residual, own, squares, leverage, overdispersion)
+    variance, error = _variance(residual, own, squares, leverage, overdispersion)
     score = overdispersion * fit.information + variance * effects
     told_of = np.diag(fit.information) > LEAST
     first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
@@ -111,6 +113,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         covariance=inverse @ (score + fit.precision) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
+        variance_error=error,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
         design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
     )
@@ -170,15 +173,18 @@ def _overdispersion(shares: ClickCells, at: Shares) -> float:
     return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
 
 
-def _variance(residual: Array, own: Array, squares: Array, leverage: Array, overdispersion: float) -> float:
-    """Return σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) − φ on (1 − h) Σ_j Q² / q."""
+def _variance(
+    residual: Array, own: Array, squares: Array, leverage: Array, overdispersion: float
+) -> tuple[float, float]:
+    """Return σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) − φ on (1 − h) Σ_j Q² / q, and its standard error."""
     use = own > LEAST
     residual, own, squares, kept = residual[use], own[use], squares[use], 1 - leverage[use]
     excess, slope = residual**2 / (own * kept) - overdispersion, kept * squares / own
-    variance = 0.0
+    variance, error = 0.0, np.inf
     for _ in range(20 if use.any() else 0):
         weight = kept / (overdispersion + variance * squares / own) ** 2
+        error = float(np.sqrt(2 / (weight @ slope**2)))
         before, variance = variance, max(float((weight * slope) @ excess / (weight @ slope**2)), 0.0)
         if abs(variance - before) < 1e-4:
             break
-    return variance
+    return variance, error

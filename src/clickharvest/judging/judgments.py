@@ -181,10 +181,11 @@ def judge(
 
 
 def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how high rankers showed documents, log E / n, and how often, of what is most often shown, [n, 2]."""
+    """Return how high rankers showed documents, log E / n, its square, and how often, of the most shown, [n, 3]."""
     most = np.zeros(int(query.max()) + 1)
     np.maximum.at(most, query, impressions)
-    return np.stack([np.log(exposure / impressions), np.log(impressions / most[query])], axis=1)
+    height = np.log(exposure / impressions)
+    return np.stack([height, (height - height.mean()) ** 2, np.log(impressions / most[query])], axis=1)
 
 
 def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float, ...]:

@@ -3,13 +3,14 @@
 Document d of query q got C clicks, and E = Σ p_k(x) over its impressions: as many impressions at the anchor would have
 been examined as often. With r its relevance, the rate of clicks on it at the anchor,
 
-    C ~ Poisson(E r),   r ~ Gamma(a, a / (m_q μ)),   log μ = β·z,   m_q ~ Gamma(b, b / m):
+    C ~ Poisson(E r),   r ~ Gamma(a', a' / (m_q μ)),   log μ = β·z,   log a' = log a + γ·z,   m_q ~ Gamma(b, b / m):
 
-documents vary around the mean m_q of their query, queries around the mean m of all. a, b, m and β maximise the marginal
-likelihood (m_q by Laplace's method, with a gamma for its posterior); a query, or a document, that has few clicks is
+documents vary around the mean m_q of their query, queries around the mean m of all. a, b, m, β and γ maximise the
+marginal likelihood (m_q by Laplace's method, with a gamma for its posterior); a query, or a document, that has few clicks is
 drawn towards what others tell. z is what was known before the clicks: how high and how often rankers showed the
 document. Rankers know something: without z, documents that stood low, of which little is known, would be drawn up to
-the mean, and their intervals would miss. How much rankers know, β, the clicks of all documents tell.
+the mean, and their intervals would miss. How much rankers know (β), and by how much less good documents differ (γ),
+the clicks of all documents tell.
 
 A click rate is known less, or better, than Poisson clicks would make it:
 
@@ -20,8 +21,9 @@ A click rate is known less, or better, than Poisson clicks would make it:
 Both make the variance D times that of a Poisson count, D = 1 − r E₂ / E + v E r, and C and E are divided by D: the
 quasi-likelihood has the variance it should. D is of the relevance that a first round, with D = 1, has found.
 
-The posterior of r given m_q and a is Gamma(a + C, a / m_q + E): over the posterior of m_q, and that of log a where few
-documents tell it, it is a mixture of gamma distributions (Gauss-Hermite), of which mean and quantiles are told.
+The posterior of r given m_q and a' is Gamma(a' + C, a' / (m_q μ) + E): over the posterior of m_q, and that of log a where few
+documents tell it, it is a mixture of gamma distributions (Gauss-Hermite), of which mean and quantiles are told. What was
+never clicked has an interval from 0 on.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from scipy.special import gammainc, gammaincc, gammaincinv, gammaln, ndtr
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LEARNED_FROM = 50_000
+LEARNED_FROM = 20_000
 """Most documents that the prior is learned from, of whole queries drawn at random: more would not change it."""
 BOUNDS = (np.log(1e-2), np.log(1e3))
 """Of log a and log b: relevance that varies tenfold, or by three hundredths."""
@@ -49,8 +51,13 @@ NEWTON = 50
 """Most steps to the mode of log m_q."""
 SURE, MOST_UNSURE = 0.1, 1.0
 """Standard deviation of log a below which it counts as known, and the most it is taken to be."""
-STEEPEST, FLAT = 3.0, 1e-9
-"""Largest β, and the standard deviation below which a column of z does not vary."""
+STEEPEST, FARTHEST, FLAT = 3.0, 5.0, 1e-9
+"""Largest β and γ, largest logarithm of μ, and the standard deviation below which a column of z does not vary."""
+CAUTION = 0.5
+"""What a is multiplied by for intervals: relevance varies in other ways than gamma distributions do. Chosen by the coverage
+in simulated logs, of other seeds than those of the table in benchmarks/README.md."""
+FEW = 200
+"""Documents below which one z is all that can be learned from them, and γ nothing."""
 STEP, BESIDE = 1e-4, 0.1
 """Steps of log a, b and m for gradients, and for the curvature."""
 STEPS, TINY = 30, 1e-300
@@ -63,10 +70,11 @@ class Prior:
 
     Attributes:
         mean: m, mean relevance of a document of any query.
-        within: a: within a query, relevance has the coefficient of variation 1/√a.
+        within: a: within a query, relevance of a typical document has the coefficient of variation 1/√a.
         between: b: the mean of a query has the coefficient of variation 1/√b.
         unsure: standard deviation of log a, as far as the documents tell it.
         slopes: β, what a standard deviation of each z adds to the logarithm of relevance.
+        narrowing: γ, what a standard deviation of each z adds to log a.
     """
 
     mean: float
@@ -74,6 +82,7 @@ class Prior:
     between: float
     unsure: float = 0.0
     slopes: tuple[float, ...] = ()
+    narrowing: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +149,8 @@ def shrink(
 
 
 def _standardised(known: Array) -> Array:
-    """Return columns of mean 0 and standard deviation 1; those that do not vary are left out."""
-    kept = known[:, known.std(axis=0) > FLAT]
+    """Return columns of mean 0 and standard deviation 1 that vary, of few documents the first one alone."""
+    kept = known[:, known.std(axis=0) > FLAT][:, : 1 if len(known) < FEW else None]
     scaled: Array = (kept - kept.mean(axis=0)) / kept.std(axis=0)
     return scaled
 
@@ -158,7 +167,12 @@ class _Counts:
 
     def factor(self, slopes: Sequence[float]) -> Array:
         """Return μ, [n]."""
-        return np.exp(self.known @ np.array(slopes)) if len(slopes) else np.ones_like(self.clicks)
+        return np.exp(np.clip(self.known @ np.array(slopes), -FARTHEST, FARTHEST)) if slopes else np.ones(len(self.query))
+
+    def shape(self, prior: Prior) -> Array:
+        """Return a', [n]."""
+        log_a = np.log(prior.within) + self.known @ np.array(prior.narrowing) if prior.narrowing else np.log(prior.within)
+        return np.exp(np.clip(np.broadcast_to(log_a, len(self.query)), *BOUNDS))
 
     def relative(self, factor: Array) -> _Counts:
         """Return the counts of r / μ: the exposure is E μ."""
@@ -183,15 +197,22 @@ def _learn(counts: _Counts) -> Prior:
     mean = np.log((some.clicks.sum() + 0.5) / some.exposure.sum())
     start = {"t": np.full(some.n_queries, mean)}
 
+    columns = some.known.shape[1]
+    slopes = columns if len(some.query) < FEW else 2 * columns
+
+    def prior_at(point: Array) -> Prior:
+        level, within, between = np.exp(point[:3]).tolist()
+        slopes = point[3:].tolist()
+        return Prior(level, within, between, 0.0, tuple(slopes[:columns]), tuple(slopes[columns:]))
+
     def loss(point: Array) -> float:
-        prior = Prior(*np.exp(point[:3]).tolist())
-        factor = some.factor(point[3:].tolist())
-        value, start["t"], _ = _by_query(some.relative(factor), prior, start["t"])
-        documents = gammaln(prior.within + some.clicks) - gammaln(prior.within) + prior.within * point[1]
-        documents += some.clicks * np.log(factor)
+        prior = prior_at(point)
+        factor = some.factor(prior.slopes)
+        a = some.shape(prior)
+        value, start["t"], _ = _by_query(some.relative(factor), prior, a, start["t"])
+        documents = gammaln(a + some.clicks) - gammaln(a) + a * np.log(a) + some.clicks * np.log(factor)
         return float((point[1:] ** 2).sum() / (2 * WEAK**2) - value.sum() - documents.sum())
 
-    slopes = some.known.shape[1]
     bounds = [(mean - 5, mean + 5), BOUNDS, BOUNDS, *[(-STEEPEST, STEEPEST)] * slopes]
     begin = np.array([mean, *[0.0] * (2 + slopes)])
     found = minimize(loss, begin, method="L-BFGS-B", bounds=bounds, options={"eps": STEP, "maxiter": 60}).x
@@ -199,30 +220,29 @@ def _learn(counts: _Counts) -> Prior:
     aside[1] = BESIDE
     curvature = (loss(found + aside) + loss(found - aside) - 2 * loss(found)) / BESIDE**2
     unsure = float(1 / np.sqrt(max(curvature, 1 / MOST_UNSURE**2)))
-    level, within, between = np.exp(found[:3]).tolist()
-    return Prior(level, within, between, unsure if unsure > SURE else 0.0, tuple(found[3:].tolist()))
+    return replace(prior_at(found), unsure=unsure if unsure > SURE else 0.0)
 
 
-def _by_query(counts: _Counts, prior: Prior, start: Array | None = None) -> tuple[Array, Array, Array]:
+def _by_query(counts: _Counts, prior: Prior, a: Array, start: Array | None = None) -> tuple[Array, Array, Array]:
     """Return, by query, the log marginal likelihood, the mode of log m_q and the curvature κ there.
 
-    The log likelihood of t = log m_q, concave, is Σ_d −a t − (a + C) log(a e^{−t} + E) + b (t − log m) − b e^t / m, up to
-    terms that do not depend on t: of these, those of single documents are left to the caller. The posterior of m_q is
-    taken as Gamma(κ, κ / mode), which has that mode and curvature on the scale of log m_q.
+    The log likelihood of t = log m_q, concave, is Σ_d −a' t − (a' + C) log(a' e^{−t} + E) + b (t − log m) − b e^t / m, up
+    to terms that do not depend on t: of these, those of single documents are left to the caller. The posterior of m_q
+    is taken as Gamma(κ, κ / mode), which has that mode and curvature on the scale of log m_q.
     """
-    a, b, m = prior.within, prior.between, prior.mean
-    size, total = counts.sums(np.ones_like(counts.clicks)), a + counts.clicks
+    b, m = prior.between, prior.mean
+    shapes, total = counts.sums(a), a + counts.clicks
     t = np.full(counts.n_queries, np.log(m)) if start is None else start
     for _ in range(NEWTON):
         share = a / (a + counts.exposure * np.exp(t)[counts.query])
-        slope = counts.sums(total * share) - a * size + b * (1 - np.exp(t) / m)
+        slope = counts.sums(total * share) - shapes + b * (1 - np.exp(t) / m)
         curvature = counts.sums(total * share * (1 - share)) + b * np.exp(t) / m
         step = np.clip(slope / curvature, -2.0, 2.0)
         t = t + step
         if np.abs(step).max(initial=0.0) < 1e-8:
             break
     spread = counts.sums(total * np.log(a * np.exp(-t)[counts.query] + counts.exposure))
-    value = -a * size * t - spread + b * (t - np.log(m)) - b * np.exp(t) / m
+    value = -shapes * t - spread + b * (t - np.log(m)) - b * np.exp(t) / m
     value += b * np.log(b) - gammaln(b) + gammaln(curvature) + curvature * (1 - np.log(curvature))
     return value, t, curvature
 
@@ -230,7 +250,8 @@ def _by_query(counts: _Counts, prior: Prior, start: Array | None = None) -> tupl
 def _means(counts: _Counts, prior: Prior) -> Array:
     """Return m_q μ, what every document is drawn towards, [n]."""
     factor = counts.factor(prior.slopes)
-    return factor * np.exp(_by_query(counts.relative(factor), prior)[1])[counts.query]
+    _, mode, _ = _by_query(counts.relative(factor), prior, counts.shape(prior))
+    return factor * np.exp(mode)[counts.query]
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,12 +300,13 @@ def _mixture(counts: _Counts, prior: Prior) -> _Mixture:
     between = prior.between / (1 + 1 / counts.n_queries)
     for away, own in outer:
         at = replace(prior, within=prior.within * float(np.exp(away * prior.unsure)), between=between)
-        _, mode, curvature = _by_query(counts, at)
+        a = counts.shape(at)
+        _, mode, curvature = _by_query(counts, at, a)
         for node, weight in _nodes(5 if prior.unsure else 7):
             mean = np.exp(mode) * np.maximum(gammaincinv(curvature, ndtr(node)) / curvature, TINY)
             weights.append(own * weight)
-            shapes.append(at.within + counts.clicks)
-            rates.append(((at.within / mean)[counts.query] + counts.exposure) / factor)
+            shapes.append(a + counts.clicks)
+            rates.append((a / mean[counts.query] + counts.exposure) / factor)
     return _Mixture(np.array(weights), np.array(shapes), np.array(rates))
 
 
@@ -295,5 +317,9 @@ def _nodes(count: int) -> list[tuple[float, float]]:
 
 
 def _shrunk(counts: _Counts, prior: Prior, level: float) -> Shrunk:
-    mixture, tail = _mixture(counts, prior), (1 - level) / 2
-    return Shrunk(mixture.mean, mixture.quantile(tail), mixture.quantile(1 - tail), prior)
+    wide, tail = _mixture(counts, replace(prior, within=CAUTION * prior.within)), (1 - level) / 2
+    # What was never clicked may be of no relevance at all: its interval has one end.
+    never = counts.clicks == 0
+    lower = np.where(never, 0.0, wide.quantile(tail))
+    upper = np.where(never, wide.quantile(level), wide.quantile(1 - tail))
+    return Shrunk(_mixture(counts, prior).mean, lower, upper, prior)
