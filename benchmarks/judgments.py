@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,11 @@ def within(score: Array, truth: Array, query: Any) -> float:
 def simulate(cell: Cell, random: np.random.Generator) -> tuple[pa.Table, Array]:
     """Return a log of pages, and the relevance of every document: the rate of clicks on it at position 1."""
     k, docs = cell.positions, cell.positions + 2
-    odds = cell.rate + random.normal(0, cell.taste, (cell.queries, 1)) + random.normal(0, cell.within, (cell.queries, docs))
+    odds = (
+        cell.rate
+        + random.normal(0, cell.taste, (cell.queries, 1))
+        + random.normal(0, cell.within, (cell.queries, docs))
+    )
     relevance = 1 / (1 + np.exp(-odds))
     relevance[random.random(relevance.shape) < cell.never] = 0.0
     examined = np.arange(1, k + 1) ** -1.0
@@ -217,12 +221,22 @@ def real() -> str:
         chance = np.clip(rate[code] * of_place[place], 1e-4, 1 - 1e-4)
         deviance = -2 * (click * np.log(chance) + (1 - click) * np.log(1 - chance))
         told = [deviance[which].sum() / click[which].sum() for which in (test, moved)]
-        elsewhere = np.bincount(code[moved], click[moved], n) / np.maximum(np.bincount(code[moved], p[place[moved]], n), 1e-9)
+        elsewhere = np.bincount(code[moved], click[moved], n) / np.maximum(
+            np.bincount(code[moved], p[place[moved]], n), 1e-9
+        )
         enough = np.bincount(code[moved], minlength=n) >= 20
         own_query = [q for q in np.unique(query) if (enough & (query == q)).sum() >= 5]
-        order = np.mean([spearmanr(rate[enough & (query == q)], elsewhere[enough & (query == q)]).statistic for q in own_query])
+        order = np.mean(
+            [spearmanr(rate[enough & (query == q)], elsewhere[enough & (query == q)]).statistic for q in own_query]
+        )
         lines.append(f"| {name} | {told[0]:.4f} | {told[1]:.4f} | {order:.3f} |")
-    return "\n".join([f"Yandex, {int(test.sum()):,} displays kept aside, {int(moved.sum()):,} of them elsewhere than usual:", "", *lines])
+    return "\n".join(
+        [
+            f"Yandex, {int(test.sum()):,} displays kept aside, {int(moved.sum()):,} of them elsewhere than usual:",
+            "",
+            *lines,
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -195,8 +195,9 @@ def pages_of(world: World, outline: Outline, pages: int, random: np.random.Gener
     chance = outline.examination * outline.relevance[shown] * world.effects[query]
     click = random.random(shown.shape) < np.minimum(chance, 1.0)
     cell = shown * k + np.arange(k)
-    impressions, clicks = np.bincount(cell.ravel(), minlength=len(outline.query) * k), np.bincount(
-        cell[click], minlength=len(outline.query) * k
+    impressions, clicks = (
+        np.bincount(cell.ravel(), minlength=len(outline.query) * k),
+        np.bincount(cell[click], minlength=len(outline.query) * k),
     )
     exposure = impressions.astype(np.float64) if outline.realised else outline.exposure.ravel()
     unit, position = np.divmod(np.flatnonzero(exposure > 0), k)

@@ -1,6 +1,6 @@
 """Relevance judgments from clicks, examination divided out, for tools that evaluate search.
 
-    log + propensities ──► judge ──► Judgments ──► write_judgments (CSV, Parquet, Quepid, TREC qrels, OpenSearch)
+log + propensities ──► judge ──► Judgments ──► write_judgments (CSV, Parquet, Quepid, TREC qrels, OpenSearch)
 """
 
 import lazy_loader

@@ -167,11 +167,15 @@ class _Counts:
 
     def factor(self, slopes: Sequence[float]) -> Array:
         """Return μ, [n]."""
-        return np.exp(np.clip(self.known @ np.array(slopes), -FARTHEST, FARTHEST)) if slopes else np.ones(len(self.query))
+        return (
+            np.exp(np.clip(self.known @ np.array(slopes), -FARTHEST, FARTHEST)) if slopes else np.ones(len(self.query))
+        )
 
     def shape(self, prior: Prior) -> Array:
         """Return a', [n]."""
-        log_a = np.log(prior.within) + self.known @ np.array(prior.narrowing) if prior.narrowing else np.log(prior.within)
+        log_a = (
+            np.log(prior.within) + self.known @ np.array(prior.narrowing) if prior.narrowing else np.log(prior.within)
+        )
         return np.exp(np.clip(np.broadcast_to(log_a, len(self.query)), *BOUNDS))
 
     def relative(self, factor: Array) -> _Counts:

@@ -102,7 +102,9 @@ def _write_opensearch(judgments: Judgments, file: TextIO, rating: Rating, name: 
     file.write(head[:-1] + ', "judgmentRatings": [')
     for i, (query, rows) in enumerate(groupby(_rows(judgments), key=lambda row: row["query"])):
         ratings = [{"docId": str(row["doc"]), "rating": f"{row[rating]:.3f}"} for row in rows]
-        file.write(("," if i else "") + "\n" + json.dumps({"query": str(query), "ratings": ratings}, ensure_ascii=False))
+        file.write(
+            ("," if i else "") + "\n" + json.dumps({"query": str(query), "ratings": ratings}, ensure_ascii=False)
+        )
     file.write("\n]}\n")
 
 

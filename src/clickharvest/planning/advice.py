@@ -37,7 +37,10 @@ def advice(diagnosis: Diagnosis) -> str | None:
         if pair.position in index and pair.other in index:
             i, j = index[pair.position], index[pair.other]
             ties[i, j] = ties[j, i] = pair.effective_clicks / 4
-    own = np.array([next((o.effective_clicks for o in diagnosis.overlaps if o.position == k), 0.0) for k in positions]) / 4
+    own = (
+        np.array([next((o.effective_clicks for o in diagnosis.overlaps if o.position == k), 0.0) for k in positions])
+        / 4
+    )
     for _ in range(ROUNDS):
         rows = ties.sum(axis=1)
         factor = np.sqrt(np.minimum(np.divide(own, rows, out=np.ones_like(own), where=rows > 0), 1.0))

@@ -79,8 +79,9 @@ class Forecast:
         apart = scale * self.apart if new_queries else scale**2 * (self.apart - self.single) + scale * self.single
         score = self.overdispersion * scale * self.information + apart + self.chance + self.precision
         covariance = inverse @ score @ inverse + self.missed / scale
-        variance = np.einsum("cki,ij,ckj->ck", self.gradients, covariance, self.gradients, optimize=True)
-        return np.sqrt(np.maximum(variance, 0.0))
+        variance: Array = np.einsum("cki,ij,ckj->ck", self.gradients, covariance, self.gradients, optimize=True)
+        sd: Array = np.sqrt(np.maximum(variance, 0.0))
+        return sd
 
 
 def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
@@ -101,7 +102,7 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     apart = bread @ found.covariance @ bread - found.overdispersion * fit.information - fit.precision
     # σ² is never below 0, so that chance makes it positive in small logs; what grows with s² must not be chance.
     trust = found.variance**2 / (found.variance**2 + found.variance_error**2) if found.variance else 0.0
-    clicks = np.bincount(sample.context, sample.clicks, len(sample.x))
+    clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
     gradients = fit.shares.gradients(most)
     contexts = {} if encoder is None else _values(interventions, encoder, sample.x[most])

@@ -62,7 +62,9 @@ class Outline:
         k = len(self.examination)
         for (i, j), share in self.swaps.items():
             if not (1 <= i < j <= k) or not 0 <= share <= 1:
-                raise InputError(f"a swap of ranks {i} and {j} at a share of {share}: expected ranks 1 ≤ i < j ≤ {k}, 0 to 1")
+                raise InputError(
+                    f"a swap of ranks {i} and {j} at a share of {share}: expected ranks 1 ≤ i < j ≤ {k}, 0 to 1"
+                )
         total = self.moved
         if np.any(total > 1 + 1e-9):
             worst = int(np.argmax(total)) + 1
@@ -235,7 +237,9 @@ def outline_from_rankings(
     placed = np.zeros((len(first), k))
     np.add.at(placed, (unit, position[kept] - 1), share)
     if np.any(placed.sum(axis=1) > 1 + 1e-9):
-        raise InputError("a ranker puts a document at two positions of a query: expected one row per query, ranker, doc")
+        raise InputError(
+            "a ranker puts a document at two positions of a query: expected one row per query, ranker, doc"
+        )
     p, by_rank = _assumed(k + 1, click_rates, steepness)
     control = names[kept] == next(iter(shares))
     rank = np.full(len(first), k)

@@ -61,7 +61,8 @@ class Plan:
         if not self.contexts:
             return ["all"]
         return [
-            ", ".join(f"{name} = {values[i]}" for name, values in self.contexts.items()) for i in range(len(self.clicks))
+            ", ".join(f"{name} = {values[i]}" for name, values in self.contexts.items())
+            for i in range(len(self.clicks))
         ]
 
     @property

@@ -9,6 +9,7 @@ Swaps with rank 1 compare directly and cost much; neighbours cost little, but th
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,14 +87,19 @@ def choose_swaps(
             f"of them (about ±{100 * best:.0f} %): plan more pages, a larger width, or fewer positions"
         )
     scale = float(harm @ np.exp(most))
+    conditions: Any = [{"type": "ineq", "fun": slack}, {"type": "ineq", "fun": left}]
+    options: Any = {"maxiter": 200, "ftol": 1e-8}
+
+    def cost(logs: Array) -> float:
+        return float(harm @ np.exp(logs)) / scale
+
     solution = minimize(
-        lambda logs: float(harm @ np.exp(logs)) / scale,
-        most,
-        jac=lambda logs: harm * np.exp(logs) / scale,
+        cost,
+        most.tolist(),
         method="SLSQP",
-        bounds=[(np.log(LEAST_SHARE / 10), np.log(MOST_MOVED))] * len(pairs),
-        constraints=[{"type": "ineq", "fun": slack}, {"type": "ineq", "fun": left}],
-        options={"maxiter": 200, "ftol": 1e-8},
+        bounds=[(float(np.log(LEAST_SHARE / 10)), float(np.log(MOST_MOVED)))] * len(pairs),
+        constraints=conditions,
+        options=options,
     )
     shares = np.exp(solution.x if np.min(slack(solution.x)) > -1e-3 else most)
     shares[shares < LEAST_SHARE] = 0.0
@@ -128,7 +134,8 @@ def _variance(outline: Outline, swaps: dict[Pair, float], pages: float) -> Array
     total = rate.sum(axis=1, keepdims=True)
     share = rate / np.maximum(total, 1e-300)
     information = np.diag(rate.sum(axis=0)) - (share * total).T @ share
-    return np.maximum(np.diag(np.linalg.pinv(information[1:, 1:], hermitian=True)), 1e-300)
+    variance: Array = np.maximum(np.diag(np.linalg.pinv(information[1:, 1:], hermitian=True)), 1e-300)
+    return variance
 
 
 def _clipped(swaps: dict[Pair, float], k: int) -> dict[Pair, float]:
