@@ -291,6 +291,7 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
 
 
 def model_context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
+    """Return the model's context columns, all of which the log must have been read with."""
     context = () if propensities.encoder is None else propensities.encoder.columns
     if missing := [name for name in context if name not in log.context]:
         raise InputError(

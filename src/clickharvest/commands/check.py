@@ -20,8 +20,8 @@ def check(
 ) -> None:
     """Tell whether a log reveals examination, and test the assumptions.
 
-    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked. The last line tells about
-    how much more traffic would give ±10 % at every position; clickharvest plan tells it by position and segment.
+    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked. The last line tells
+    about how much more traffic would give ±10 % at every position; clickharvest plan tells it by position and segment.
 
     Examples:
 

@@ -1,10 +1,10 @@
 """Designs of stochastic policies: logged probabilities of placement, and team-draft interleaving.
 
 - `Placements`: a table tells with which probability each document was placed at each position of a query.
-- `LoggedPlacements`: the log itself has, in every row, the probability with which its document was placed where it stood
-  (column `propensity_of_placement`). Where else it could have stood is known as far as it stood there at times. With
-  q_i the probabilities logged at the n impressions of a unit at position k, its exposure there is n / Σ_i 1/q_i: as
-  E Σ_i 1/q_i is the number of pages, that is the mean probability over all of them, also where it varied.
+- `LoggedPlacements`: the log itself has, in every row, the probability with which its document was placed where it
+  stood (column `propensity_of_placement`). Where else it could have stood is known as far as it stood there at times.
+  With q_i the probabilities logged at the n impressions of a unit at position k, its exposure there is n / Σ_i 1/q_i:
+  as E Σ_i 1/q_i is the number of pages, that is the mean probability over all of them, also where it varied.
 - `TeamDraft`: two rankings were interleaved by team draft: in each round a coin tells which of them picks first, each
   picks its best document that is not yet on the page. All sequences of coins are gone through.
 """
@@ -73,8 +73,8 @@ class Placements:
         found = log.engine.fetch(placed.agg(wrong=wrong.sum().fill_null(0)), task="Reading placements")
         if found["wrong"][0].as_py():
             raise InputError(
-                f"the table of placements, column 'probability': {found['wrong'][0].as_py():,} rows are no numbers from "
-                "0 to 1; give probabilities"
+                f"the table of placements, column 'probability': {found['wrong'][0].as_py():,} rows are no numbers "
+                "from 0 to 1; give probabilities"
             )
         seen = log.table.select("query", *log.context).distinct()
         joined = seen.inner_join(placed, same(seen, placed, ["query", *shared]), rname="placed_{name}")
@@ -118,8 +118,8 @@ class LoggedPlacements:
         found = log.engine.fetch(rows.agg(wrong=wrong.sum().fill_null(0)), task="Reading placements")
         if found["wrong"][0].as_py():
             raise InputError(
-                f"column {self.column!r}: {found['wrong'][0].as_py():,} rows are no probabilities, above 0 and at most 1: "
-                "what was shown must have been possible"
+                f"column {self.column!r}: {found['wrong'][0].as_py():,} rows are no probabilities, above 0 and at most "
+                "1: what was shown must have been possible"
             )
         keys = ["query", *log.context, "doc", "position"]
         shown = rows.group_by(*keys).agg(n=rows.impressions.sum(), inverse=(rows.impressions / rows._q).sum())
@@ -212,4 +212,5 @@ def _interleaved(page: NDArray[np.int64], rank: NDArray[np.int64], depth: int) -
             picked = (left == best[page]) & (left < NOWHERE)
             found[picked, position] += 1
             free &= ~picked
-    return found / 2**rounds
+    found /= 2**rounds
+    return found

@@ -3,8 +3,8 @@
 The engine counts, for every query and document, clicks C and E = Σ p_k(x) over its impressions, so that C / E is the
 rate of clicks on it at the anchor; `shrinkage` draws that towards the means of its query and of all, and tells an
 interval. Click-through (C over impressions) and clicks over expected clicks (COEC) mix relevance with the position: the
-first says that what stood low is bad, the second divides by how often *other* documents were clicked there, and so calls
-the documents average that a good ranker puts on top.
+first says that what stood low is bad, the second divides by how often *other* documents were clicked there, and so
+calls the documents average that a good ranker puts on top.
 
 How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
 bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
@@ -91,8 +91,8 @@ class Judgments:
             [
                 f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
                 f"{count(told['clicks'], 'click')}.",
-                f"Mean relevance, the rate of clicks at the anchor: {self.prior.mean:.4g}; documents of a query vary by "
-                f"{100 / np.sqrt(self.prior.within):.0f} %, queries by {100 / np.sqrt(self.prior.between):.0f} %.",
+                f"Mean relevance, the rate of clicks at the anchor: {self.prior.mean:.4g}; documents of a query vary "
+                f"by {100 / np.sqrt(self.prior.within):.0f} %, queries by {100 / np.sqrt(self.prior.between):.0f} %.",
                 f"Grades from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
             ]
         )
@@ -205,8 +205,8 @@ def _warn(log: ClickLog, propensities: Propensities) -> None:
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
     if log.only_clicked_pages:
         sentence = (
-            "nearly every page of the log has a click: those without seem to be missing, so that relevance is too high, "
-            "most where few users click; compare documents of one query alone"
+            "nearly every page of the log has a click: those without seem to be missing, so that relevance is too "
+            "high, most where few users click; compare documents of one query alone"
         )
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
 

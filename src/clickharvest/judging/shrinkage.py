@@ -6,10 +6,10 @@ been examined as often. With r its relevance, the rate of clicks on it at the an
     C ~ Poisson(E r),   r ~ Gamma(a', a' / (m_q μ)),   log μ = β·z,   log a' = log a + γ·z,   m_q ~ Gamma(b, b / m):
 
 documents vary around the mean m_q of their query, queries around the mean m of all. a, b, m, β and γ maximise the
-marginal likelihood (m_q by Laplace's method, with a gamma for its posterior); a query, or a document, that has few clicks is
-drawn towards what others tell. z is what was known before the clicks: how high and how often rankers showed the
-document. Rankers know something: without z, documents that stood low, of which little is known, would be drawn up to
-the mean, and their intervals would miss. How much rankers know (β), and by how much less good documents differ (γ),
+marginal likelihood (m_q by Laplace's method, with a gamma for its posterior); a query, or a document, that has few
+clicks is drawn towards what others tell. z is what was known before the clicks: how high and how often rankers showed
+the document. Rankers know something: without z, documents that stood low, of which little is known, would be drawn up
+to the mean, and their intervals would miss. How much rankers know (β), and by how much less good documents differ (γ),
 the clicks of all documents tell.
 
 A click rate is known less, or better, than Poisson clicks would make it:
@@ -21,9 +21,9 @@ A click rate is known less, or better, than Poisson clicks would make it:
 Both make the variance D times that of a Poisson count, D = 1 − r E₂ / E + v E r, and C and E are divided by D: the
 quasi-likelihood has the variance it should. D is of the relevance that a first round, with D = 1, has found.
 
-The posterior of r given m_q and a' is Gamma(a' + C, a' / (m_q μ) + E): over the posterior of m_q, and that of log a where few
-documents tell it, it is a mixture of gamma distributions (Gauss-Hermite), of which mean and quantiles are told. What was
-never clicked has an interval from 0 on.
+The posterior of r given m_q and a' is Gamma(a' + C, a' / (m_q μ) + E): over the posterior of m_q, and that of log a
+where few documents tell it, it is a mixture of gamma distributions (Gauss-Hermite), of which mean and quantiles are
+told. What was never clicked has an interval from 0 on.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ SURE, MOST_UNSURE = 0.1, 1.0
 STEEPEST, FARTHEST, FLAT = 3.0, 5.0, 1e-9
 """Largest β and γ, largest logarithm of μ, and the standard deviation below which a column of z does not vary."""
 CAUTION = 0.5
-"""What a is multiplied by for intervals: relevance varies in other ways than gamma distributions do. Chosen by the coverage
-in simulated logs, of other seeds than those of the table in benchmarks/README.md."""
+"""What a is multiplied by for intervals: relevance varies in other ways than gamma distributions do. Chosen by the
+coverage in simulated logs, of other seeds than those of the table in benchmarks/README.md."""
 FEW = 200
 """Documents below which one z is all that can be learned from them, and γ nothing."""
 STEP, BESIDE = 1e-4, 0.1
@@ -167,16 +167,14 @@ class _Counts:
 
     def factor(self, slopes: Sequence[float]) -> Array:
         """Return μ, [n]."""
-        return (
-            np.exp(np.clip(self.known @ np.array(slopes), -FARTHEST, FARTHEST)) if slopes else np.ones(len(self.query))
-        )
+        log_factor: Array = self.known @ np.array(slopes) if slopes else np.zeros(len(self.query))
+        return np.exp(np.clip(log_factor, -FARTHEST, FARTHEST))
 
     def shape(self, prior: Prior) -> Array:
         """Return a', [n]."""
-        log_a = (
-            np.log(prior.within) + self.known @ np.array(prior.narrowing) if prior.narrowing else np.log(prior.within)
-        )
-        return np.exp(np.clip(np.broadcast_to(log_a, len(self.query)), *BOUNDS))
+        narrowing: Array = self.known @ np.array(prior.narrowing) if prior.narrowing else np.zeros(len(self.query))
+        shape: Array = np.exp(np.clip(np.log(prior.within) + narrowing, *BOUNDS))
+        return shape
 
     def relative(self, factor: Array) -> _Counts:
         """Return the counts of r / μ: the exposure is E μ."""
@@ -230,9 +228,9 @@ def _learn(counts: _Counts) -> Prior:
 def _by_query(counts: _Counts, prior: Prior, a: Array, start: Array | None = None) -> tuple[Array, Array, Array]:
     """Return, by query, the log marginal likelihood, the mode of log m_q and the curvature κ there.
 
-    The log likelihood of t = log m_q, concave, is Σ_d −a' t − (a' + C) log(a' e^{−t} + E) + b (t − log m) − b e^t / m, up
-    to terms that do not depend on t: of these, those of single documents are left to the caller. The posterior of m_q
-    is taken as Gamma(κ, κ / mode), which has that mode and curvature on the scale of log m_q.
+    The log likelihood of t = log m_q, concave, is Σ_d −a' t − (a' + C) log(a' e^{−t} + E) + b (t − log m) − b e^t / m,
+    up to terms that do not depend on t: of these, those of single documents are left to the caller. The posterior of
+    m_q is taken as Gamma(κ, κ / mode), which has that mode and curvature on the scale of log m_q.
     """
     b, m = prior.between, prior.mean
     shapes, total = counts.sums(a), a + counts.clicks

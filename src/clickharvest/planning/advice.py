@@ -1,9 +1,9 @@
 """Advice: how far a log is from ±10 %, in one line, from what a diagnosis has counted; NumPy alone.
 
-The information of the clicks on log p is a Laplacian: positions k and j are tied by W_{kj} = Σ_u N_u π_{u,k} π_{u,j}, and
-H_{kk} = Σ_j W_{kj} is a quarter of the position's effective clicks. Effective clicks of pairs tell which positions are
-tied how strongly to each other; they are scaled until rows add up to H_{kk}. The inverse without the anchor gives standard
-errors, as if queries read alike: `plan_from_log` counts how they differ, too.
+The information of the clicks on log p is a Laplacian: positions k and j are tied by W_{kj} = Σ_u N_u π_{u,k} π_{u,j},
+and H_{kk} = Σ_j W_{kj} is a quarter of the position's effective clicks. Effective clicks of pairs tell which positions
+are tied how strongly to each other; they are scaled until rows add up to H_{kk}. The inverse without the anchor gives
+standard errors, as if queries read alike: `plan_from_log` counts how they differ, too.
 """
 
 from __future__ import annotations

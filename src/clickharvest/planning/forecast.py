@@ -3,8 +3,8 @@
 The covariance of a fit, by query (`estimation.query_effects`), is V = J⁻¹ (φ H + σ² S + Λ) J⁻¹ with J = H + Λ, H the
 information of the clicks, S = Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}) what queries that read differently add, and Λ the
 precision of the prior. With s times as many pages of the same kind H becomes s H. S does not: more clicks of a query
-that reads in its own way are no new queries. Pages being drawn from one stream of queries, clicks N_u of units are about
-Poisson, and of S the part that pairs of clicks make grows with s², the part of single clicks with s:
+that reads in its own way are no new queries. Pages being drawn from one stream of queries, clicks N_u of units are
+about Poisson, and of S the part that pairs of clicks make grows with s², the part of single clicks with s:
 
     S(s) = s² (S − B) + s B,   B = Σ_u Σ_k N_u π_{u,k}² (z_{u,k} − z̄_u)(z_{u,k} − z̄_u)ᵀ.
 
@@ -12,8 +12,8 @@ So V(s) does not go to 0 where queries differ (σ² > 0) and the same queries co
 traffic is enough, and only other queries help. With `new_queries` all traffic beyond the log is of other queries, and S
 grows with s.
 
-σ² has a standard error; of σ² S the share σ⁴ / (σ⁴ + error²) is taken for real, and the rest, which further traffic would
-show to be chance, does not grow.
+σ² has a standard error; of σ² S the share σ⁴ / (σ⁴ + error²) is taken for real, and the rest, which further traffic
+would show to be chance, does not grow.
 
 What a curve may miss of the contexts (`estimation.misfit`) is taken to fall with 1/s.
 """

@@ -7,9 +7,9 @@ i and j are exchanged, a document that its ranker has put at rank k stands at j 
 
 so that a unit with probabilities a over ranks (which arm, which rank) has exposures a T.
 
-What the clicks will be is assumed: an examination curve p, k^{−η} by default, and the rate of clicks c_k at rank k, from
-which the relevance of what stands there is c_k / p_k. A loss in clicks follows: exchanging i and j costs
-(p_i − p_j)(r_i − r_j) clicks a page.
+What the clicks will be is assumed: an examination curve p, k^{−η} by default, and the rate of clicks c_k at rank k,
+from which the relevance of what stands there is c_k / p_k. A loss in clicks follows: exchanging i and j costs (p_i −
+p_j)(r_i − r_j) clicks a page.
 """
 
 from __future__ import annotations
@@ -268,8 +268,9 @@ def _assumed(k: int, click_rates: Sequence[float] | None, steepness: float) -> t
     if not len(rates) or not np.all((rates > 0) & (rates <= 1)):
         raise InputError(f"rates of clicks are {rates.tolist()}: expected numbers above 0, at most 1")
     rates = np.concatenate([rates, np.full(max(k - len(rates), 0), rates[-1])])[:k]
-    p = rank**-steepness
-    return p, np.minimum(rates / p, 1.0)
+    p: Array = rank.astype(np.float64) ** -steepness
+    relevance: Array = np.minimum(rates / p, 1.0)
+    return p, relevance
 
 
 def _text(column: Any) -> NDArray[np.str_]:

@@ -1,9 +1,10 @@
 """Which ranks to swap, on which share of the pages, so that every position is known well enough for the least harm.
 
 Candidates are swaps of rank 1 with rank k and of neighbouring ranks. For shares s the design gives every unit exposures
-and expected clicks, and these the information H(s) on log p, as in `estimation.linear_shares`, without a prior. The loss
-Σ s_{ij} (p_i − p_j)(r_i − r_j) is linear in s; it is made as small as it can be while [H(s)⁻¹]_{kk} ≤ v at every position.
-Swaps with rank 1 compare directly and cost much; neighbours cost little, but the errors of a chain of them add up.
+and expected clicks, and these the information H(s) on log p, as in `estimation.linear_shares`, without a prior. The
+loss Σ s_{ij} (p_i − p_j)(r_i − r_j) is linear in s; it is made as small as it can be while [H(s)⁻¹]_{kk} ≤ v at every
+position. Swaps with rank 1 compare directly and cost much; neighbours cost little, but the errors of a chain of them
+add up.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ def choose_swaps(
     if np.min(slack(most)) < 0:
         best = float(np.expm1(z_value(level) * np.sqrt(inflation * np.exp(np.log(wanted) - slack(most)).max())))
         raise NotIdentifiedError(
-            f"{pages:,.0f} pages do not give ±{100 * width:g} % at every position, though each rank were swapped on half "
-            f"of them (about ±{100 * best:.0f} %): plan more pages, a larger width, or fewer positions"
+            f"{pages:,.0f} pages do not give ±{100 * width:g} % at every position, though each rank were swapped on "
+            f"half of them (about ±{100 * best:.0f} %): plan more pages, a larger width, or fewer positions"
         )
     scale = float(harm @ np.exp(most))
     conditions: Any = [{"type": "ineq", "fun": slack}, {"type": "ineq", "fun": left}]
