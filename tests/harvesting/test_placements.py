@@ -11,7 +11,7 @@ import pytest
 
 from clickharvest.errors import InputError
 from clickharvest.estimation import PBM
-from clickharvest.harvesting import LoggedPlacements, Placements, Rankings, TeamDraft, harvest
+from clickharvest.harvesting import LoggedPlacements, Placements, Rankings, TeamDraft, harvest, read_interventions
 from clickharvest.logs.reading import read_log
 from command_line import run
 
@@ -51,7 +51,7 @@ def test_logged_probabilities_and_their_table_give_the_curve() -> None:
 
 def test_probabilities_that_varied_are_averaged_over_pages() -> None:
     """Ten pages place a at 1 with .9, ten with .3: on average with .6, whatever pages it stood on."""
-    shown = {"query": ["q"] * 12, "doc": ["a"] * 12, "position": [1] * 12, "click": [0] * 12}
+    shown = {"query": ["q"] * 12, "doc": ["a"] * 12, "position": [1] * 12, "click": [1] + [0] * 11}
     log = read_log(pa.table(shown | {"propensity_of_placement": [0.9] * 9 + [0.3] * 3}))
     found = log.engine.fetch(LoggedPlacements().exposures(log), task="")
     assert found["exposure"].to_pylist() == pytest.approx([0.6])
@@ -123,7 +123,7 @@ def test_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     words = ("harvest", tmp_path / "log.parquet", "-o", tmp_path / "i.parquet")
     assert run(*words, "--placement", "propensity_of_placement") == 0
     assert run(*words, "--placements", tmp_path / "placed.parquet") == 0
-    assert "design" in capsys.readouterr().out
+    assert read_interventions(tmp_path / "i.parquet").exposure_kind == "design"
     assert run(*words, "--team-draft", 3) == 2
     assert "needs the two rankings" in capsys.readouterr().err
     assert run(*words, "--placement", "x", "--swap", 3) == 2

@@ -1,4 +1,4 @@
-"""Judgments: counted in the engine as by hand, written as tools read them, from the command line, and what is refused."""
+"""Judgments: counted in the engine as by hand, written as tools read them, from the command line, what is refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def test_grades_are_by_the_cutoffs(judged: tuple[Judgments, pa.Table, dict[str, 
     for row in found.table.to_pylist():
         times = row["relevance"] / found.prior.mean
         assert row["grade"] == (times >= 0.5) + (times >= 1) + (times >= 2)
-    assert sum(found.grades) == found.table.num_rows and len(found.grades) == 4
+    assert sum(found.grades) == found.table.num_rows
+    assert len(found.grades) == 4
 
 
 def test_rows_are_sorted_by_query_and_relevance(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
@@ -121,14 +122,16 @@ def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path:
     found = judged[0]
     rows = found.table.to_pylist()
     assert write_judgments(found, tmp_path / "all.csv") == "table"
-    assert [row["doc"] for row in csv.DictReader((tmp_path / "all.csv").open())] == [row["doc"] for row in rows]
+    assert [row["doc"] for row in csv.DictReader((tmp_path / "all.csv").read_text().splitlines())] == [
+        row["doc"] for row in rows
+    ]
     assert write_judgments(found, tmp_path / "all.parquet") == "table"
     assert pq.read_table(tmp_path / "all.parquet").equals(found.table)
     assert json.loads(pq.read_schema(tmp_path / "all.parquet").metadata[b"clickharvest"])["grades"] == list(
         found.grades
     )
     write_judgments(found, tmp_path / "ratings.csv", format="quepid")
-    quepid = list(csv.DictReader((tmp_path / "ratings.csv").open()))
+    quepid = list(csv.DictReader((tmp_path / "ratings.csv").read_text().splitlines()))
     assert quepid[0] == {"query": "q0", "docid": rows[0]["doc"], "rating": str(rows[0]["grade"])}
     assert write_judgments(found, tmp_path / "judged.qrels") == "qrels"
     line = (tmp_path / "judged.qrels").read_text().splitlines()[0]

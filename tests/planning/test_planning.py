@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def two_positions(clicks: int, queries: int = 400) -> Interventions:
     unit = np.repeat(np.arange(queries), 2)
     each = np.full(2 * queries, clicks // (2 * queries))
     return Interventions(
-        unit=unit, query=unit, position=np.tile([1, 2], queries), exposure=np.ones(2 * queries), clicks=each,
+        unit=unit, query=unit, position=np.tile([1, 2], queries), exposure=10.0 * each, clicks=each,
         impressions=10 * each,
     )  # fmt: skip
 
@@ -74,7 +75,8 @@ def test_queries_that_differ_set_a_floor() -> None:
     """Eight queries read differently: their traffic alone never gives ±1 %, other queries would."""
     log = ranked_outline(3, queries=8, swaps={(1, 2): 0.3, (2, 3): 0.3}, spread=0.5).simulate(200_000, 1)
     same, new = plan_from_log(log, width=0.01), plan_from_log(log, width=0.01, new_queries=True)
-    assert np.isinf(same.times).all() and "No amount of such traffic" in same.sentence
+    assert np.isinf(same.times).all()
+    assert "No amount of such traffic" in same.sentence
     assert np.isfinite(new.times).all()
     assert same.to_dict()["needed"][0]["times"] is None
 
@@ -88,18 +90,14 @@ def test_what_a_design_promises_comes_out(realised: bool) -> None:
 
 
 def test_chosen_swaps_reach_the_width_and_cost_less_than_swaps_with_the_top() -> None:
-    outline = ranked_outline(5, queries=300)
-    chosen = plan_from_design(outline, 60_000, choose=True)
+    outline = ranked_outline(5, queries=100)
+    chosen = plan_from_design(outline, 60_000, choose=True, draws=3)
     assert chosen.margin.max() <= 0.1 * 1.05
-    even = next(
-        found
-        for share in np.linspace(0.01, 0.24, 24)
-        if (
-            found := plan_from_design(replace(outline, swaps={(1, k): share for k in range(2, 6)}), 60_000)
-        ).margin.max()
-        <= chosen.margin.max()
-    )
-    assert chosen.loss < even.loss
+    top = replace(outline, swaps={(1, k): 0.01 for k in range(2, 6)})
+    share = 0.01 * chosen.loss / (top.loss() / top.clicks())
+    other = plan_from_design(replace(top, swaps=dict.fromkeys(top.swaps, share)), 60_000, draws=3)
+    assert other.loss == pytest.approx(chosen.loss)
+    assert other.margin.max() > chosen.margin.max()
 
 
 def test_loss_is_that_of_exchanged_results() -> None:
@@ -133,7 +131,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     simulated_interventions(60, seed=3, steepness={"desk": 1.0, "phone": 0.5}).write(tmp_path / "i.parquet")
     assert run("plan", tmp_path / "i.parquet", "--days", 7, "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert {row["device"] for row in told["needed"]} == {"desk", "phone"} and told["days_of_log"] == 7
+    assert {row["device"] for row in told["needed"]} == {"desk", "phone"}
+    assert told["days_of_log"] == 7
     assert run("plan", "--positions", 3, "--pages", 20_000, "--swaps", "1-2=.2,2-3=.2") == 0
     assert "They cost" in capsys.readouterr().out
     ranked = {"query": ["q"] * 4, "ranker": list("aabb"), "doc": list("xyyx"), "position": [1, 2, 1, 2]}
@@ -156,7 +155,7 @@ def test_days_come_from_the_time_column(tmp_path: Path, capsys: pytest.CaptureFi
             "doc": "a",
             "position": k,
             "click": (i + k) % 2,
-            "time": np.datetime64("2026-03-01") + i % 10,
+            "time": date(2026, 3, 1 + i % 10),
         }
         for i in range(40)
         for k in (1, 2)

@@ -60,6 +60,8 @@ FEW = 200
 """Documents below which one z is all that can be learned from them, and γ nothing."""
 STEP, BESIDE = 1e-4, 0.1
 """Steps of log a, b and m for gradients, and for the curvature."""
+LEAST_MEAN = 1e-12
+"""Share of its mode that m_q has at least."""
 STEPS, TINY = 30, 1e-300
 """Most steps to a quantile, and what stands for 0 where logarithms are taken."""
 
@@ -305,7 +307,7 @@ def _mixture(counts: _Counts, prior: Prior) -> _Mixture:
         a = counts.shape(at)
         _, mode, curvature = _by_query(counts, at, a)
         for node, weight in _nodes(5 if prior.unsure else 7):
-            mean = np.exp(mode) * np.maximum(gammaincinv(curvature, ndtr(node)) / curvature, TINY)
+            mean = np.exp(mode) * np.maximum(gammaincinv(curvature, ndtr(node)) / curvature, LEAST_MEAN)
             weights.append(own * weight)
             shapes.append(a + counts.clicks)
             rates.append((a / mean[counts.query] + counts.exposure) / factor)
