@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging.shrinkage import Prior, shrink
 from clickharvest.model.propensities import Propensities
-from clickharvest.weights import cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count
 
 if TYPE_CHECKING:
