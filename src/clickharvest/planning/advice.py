@@ -50,10 +50,11 @@ def advice(diagnosis: Diagnosis) -> str | None:
     worst = int(np.argmax(variance))
     times = variance[worst] * (Z / np.log1p(WIDTH)) ** 2
     margin = np.expm1(Z * np.sqrt(variance[worst]))
+    every = "every position" if diagnosis.identified else "every linked position"
     if times <= 1:
-        return f"Clicks are enough for ±10 % at every position, as far as queries read alike (widest: {_told(margin)})."
+        return f"Clicks are enough for ±10 % at {every}, as far as queries read alike (widest: {_told(margin)})."
     return (
-        f"For ±10 % at every position, expect to need about {times:,.{0 if times >= 10 else 1}f} times this traffic "
+        f"For ±10 % at {every}, expect to need about {times:,.{0 if times >= 10 else 1}f} times this traffic "
         f"(position {linked[worst]}: {_told(margin)} now)."
     )
 
