@@ -32,7 +32,7 @@ def check(
     from clickharvest.commands.terminal import print_diagnosis
     from clickharvest.diagnosis.diagnosing import diagnose
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
-    from clickharvest.planning.advice import advice
+    from clickharvest.planning.advising import advice
 
     if is_interventions(log.source):
         diagnosis = diagnose(read_interventions(log.source, unit=units.unit_kind), anchor=anchor)
