@@ -200,7 +200,7 @@ def test_counted_rows_count_and_rows_never_shown_stay(duckdb_engine: DuckDBEngin
 
 
 def test_continuous_contexts_have_a_cell_each(duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clickharvest.weights.CELLS_AT_ONCE", 300)
+    monkeypatch.setattr("clickharvest.scoring.CELLS_AT_ONCE", 300)
     random = np.random.default_rng(1)
     n = 2000
     table = pa.table(

@@ -4,8 +4,10 @@ from . import errors as errors
 from . import estimation as estimation
 from . import experiments as experiments
 from . import harvesting as harvesting
+from . import judging as judging
 from . import logs as logs
 from . import model as model
+from . import planning as planning
 from . import rank as rank
 from . import report as report
 from . import simulate as simulate
@@ -37,6 +39,7 @@ from .model import load_propensities as load_propensities
 from .report import plot_curves as plot_curves
 from .report import plot_importance as plot_importance
 from .report import plot_overlap as plot_overlap
+from .report import plot_plan as plot_plan
 from .weights import Weights as Weights
 from .weights import weigh as weigh
 from .weights import weigh_to_parquet as weigh_to_parquet

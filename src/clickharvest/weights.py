@@ -9,9 +9,7 @@ weight is that of *one click* and is given on every row. What a row contributes 
 without a click contributes nothing. To train a ranker, give the clicked documents their weights and all others none
 (see `clickharvest.rank.boosting` for why a `sample_weight` is something else).
 
-The engine counts the distinct cells of context and position, NumPy scores these, and the engine joins them back: no
-row leaves it. A model without context has as many cells as positions. A context of continuous numbers makes about as
-many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
+Propensities are those of cells, which `scoring` counts and joins back inside the engine: no row leaves it.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
+from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-    import pyarrow as pa
 
     from clickharvest.logs.click_log import ClickLog
 
@@ -41,8 +39,6 @@ COLUMNS = ("propensity", "ips_weight", "propensity_supported")
 """The columns that weighing adds to those of a log."""
 KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
-CELLS_AT_ONCE = 100_000
-"""Cells scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -173,13 +169,14 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     """
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
-    context = _context(log, propensities)
+    context = model_context(log, propensities)
     _check_names(log)
-    values = _cell_values(log, context)
-    cells = _count_cells(log, values)
+    values = cell_values(log, context)
+    cells = count_cells(log, values)
     position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    p, own, why = _score(propensities, position, contexts)
+    scored = score_cells(propensities, position, contexts)
+    p, own, why = scored.propensity, scored.own, scored.why
     # A cell counts once: its position comes first.
     doubted = own & (why != "")
     threshold = choose_clip(p, clicks) if clip == "auto" else clip
@@ -205,7 +202,9 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         unsupported_context_clicks=int(clicks[doubted].sum()),
         unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
     )
-    return Weights(_join(log, values, cells, (p, weight / scale, own & ~doubted)), report)
+    results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
+    joined = join_cells(log, values, cells, results)
+    return Weights(joined.select(**_own_columns(log), **{name: joined[name] for name in COLUMNS}), report)
 
 
 def weigh_to_parquet(
@@ -287,93 +286,12 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
     return None if first == 0 else float(tau[first])
 
 
-def _context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
-    context = () if propensities.encoder is None else propensities.encoder.columns
-    if missing := [name for name in context if name not in log.context]:
-        raise InputError(
-            f"the model depends on the context column {', '.join(map(repr, missing))}, the log was read with "
-            f"{', '.join(map(repr, log.context)) or 'no context'}: read it with context={list(context)}"
-        )
-    return context
-
-
 def _check_names(log: ClickLog) -> None:
     if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
         raise InputError(
             f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
             "rename it or leave it out"
         )
-
-
-def _cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
-    """Return what tells cells apart: position and contexts, where NaN is as empty as NULL."""
-    import ibis
-
-    values = {"position": log.columns["position"].cast("int64")}
-    for i, name in enumerate(context):
-        value = log.columns[name]
-        is_float = value.type().is_floating()
-        values[f"context_{i}"] = value.isnan().ifelse(ibis.null(value.type()), value) if is_float else value
-    return values
-
-
-def _count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
-    """Return the rows and clicks of every cell, counted inside the engine."""
-    rows = log.source.select(**values, clicks=log.columns["clicks"])
-    cells = rows.group_by(*values).agg(rows=rows.count(), clicks=rows.clicks.sum().cast("int64"))
-    counted = log.engine.fetch(cells, task="Counting contexts")
-    if counted["position"].null_count:
-        raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
-    return counted
-
-
-def _score(
-    propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.object_]]:
-    """Return the propensity of every cell, whether it is that of its own position, and what speaks against it."""
-    known = np.array(propensities.curve.positions)
-    column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
-    shown = np.searchsorted(propensities.shown, known)[column]
-    p = np.empty(len(position))
-    why = np.full(len(position), "", dtype=object)
-    for begin in range(0, len(position), CELLS_AT_ONCE):
-        part = slice(begin, begin + CELLS_AT_ONCE)
-        x, lacking = np.zeros((len(position[part]), 0)), None
-        if propensities.encoder is not None:
-            x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
-        log_p = propensities.curve.relative(propensities.params, x)
-        p[part] = np.exp(np.take_along_axis(log_p, column[part, None], axis=1)[:, 0])
-        for doubt in reversed(propensities.doubts(x, lacking)):
-            where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
-            why[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = doubt.why
-    return p, known[column] == position, why
-
-
-def _join(
-    log: ClickLog,
-    values: dict[str, ir.Value],
-    cells: pa.Table,
-    results: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
-) -> ir.Table:
-    """Return the log with the cells' results joined to its rows, on the very values that the cells were counted by."""
-    import ibis
-    import pyarrow as pa
-
-    keys: dict[str, tuple[ir.Value, Any]] = {}
-    for name, value in values.items():
-        column = cells[name]
-        if column.null_count:
-            # NULL does not survive every way into an engine, so whether a value is empty is a key of its own.
-            keys[f"cell_{name}_is_empty"] = (value.isnull(), column.is_null())
-            kind = value.type()
-            filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
-            value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
-        keys[f"cell_{name}"] = (value, column)
-    columns = {name: column for name, (_, column) in keys.items()} | dict(zip(COLUMNS, results, strict=True))
-    scored = ibis.memtable(pa.table(columns))
-    conditions = [value == scored[name] for name, (value, _) in keys.items()]
-    joined = log.source.left_join(scored, conditions, rname="{name}_of_cell")
-    return joined.select(**_own_columns(log), **{name: scored[name] for name in COLUMNS})
 
 
 def _own_columns(log: ClickLog) -> dict[str, ir.Value]:

@@ -20,7 +20,8 @@ def check(
 ) -> None:
     """Tell whether a log reveals examination, and test the assumptions.
 
-    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked.
+    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked. The last line tells
+    about how much more traffic would give ±10 % at every position; clickharvest plan tells it by position and segment.
 
     Examples:
 
@@ -31,14 +32,15 @@ def check(
     from clickharvest.commands.terminal import print_diagnosis
     from clickharvest.diagnosis.diagnosing import diagnose
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.planning.advising import advice
 
     if is_interventions(log.source):
         diagnosis = diagnose(read_interventions(log.source, unit=units.unit_kind), anchor=anchor)
     else:
         diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
     if as_json:
-        tell(json.dumps(diagnosis.to_dict(), indent=2))
+        tell(json.dumps(diagnosis.to_dict() | {"advice": advice(diagnosis)}, indent=2))
     else:
-        print_diagnosis(diagnosis)
+        print_diagnosis(diagnosis, advice(diagnosis))
     if not diagnosis.identified:
         raise typer.Exit(3)

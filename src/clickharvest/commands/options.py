@@ -356,6 +356,37 @@ class HarvestOptions:
         ),
     ] = None
 
+    placements: Annotated[
+        str | None,
+        typer.Option(
+            "--placements",
+            metavar="FILE",
+            help="Table of query, doc, position, probability of a stochastic policy: design exposures.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            "--placement",
+            metavar="COLUMN",
+            help="Column of the logged probability of each placement, such as propensity_of_placement.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+    team_draft: Annotated[
+        int | None,
+        typer.Option(
+            "--team-draft",
+            metavar="K",
+            help="Pages of K results interleave the two rankers of --rankings by team draft.",
+            rich_help_panel=UNITS,
+            show_default=False,
+        ),
+    ] = None
+
     @property
     def unit_kind(self) -> UnitKind:
         """What makes a unit, as `harvest` takes it."""
@@ -374,9 +405,22 @@ class HarvestOptions:
     def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
         """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
         from clickharvest.harvesting.designs import Rankings, Swap
+        from clickharvest.harvesting.placements import LoggedPlacements, Placements, TeamDraft
 
         source = rankings_source if rankings_source is not None else self.rankings
         rankings = Rankings(source, self.shares, position_base) if source is not None else None
+        asked = {"--placements": self.placements, "--placement": self.placement, "--team-draft": self.team_draft,
+                 "--swap": self.swap}  # fmt: skip
+        if len(given := [option for option, value in asked.items() if value is not None]) > 1:
+            raise InputError(f"{' and '.join(given)} describe two designs: give one")
+        if self.placements is not None:
+            return Placements(self.placements, position_base)
+        if self.placement is not None:
+            return LoggedPlacements(self.placement)
+        if self.team_draft is not None:
+            if rankings is None:
+                raise InputError("--team-draft needs the two rankings: name their table with --rankings")
+            return TeamDraft(rankings, self.team_draft)
         if self.swap is None:
             return rankings
         if self.swap.strip().isdecimal():

@@ -49,8 +49,8 @@ def screen() -> Console:
     return console
 
 
-def print_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print a diagnosis: counts, a table of positions, every finding, and the answer."""
+def print_diagnosis(diagnosis: Diagnosis, advice: str | None = None) -> None:
+    """Print a diagnosis: counts, a table of positions, every finding, the answer, and advice, if any."""
     console = screen()
     t = diagnosis.totals
     console.print(
@@ -66,6 +66,8 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
         console.print(finding_line(finding))
     console.print()
     console.print(_answer(diagnosis))
+    if advice is not None:
+        console.print(advice)
 
 
 def position_table(diagnosis: Diagnosis) -> Table:

@@ -92,7 +92,7 @@ def weigh(
     refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
     propensities = load_propensities(model)
-    clicks = replace(log, context=_context(log, propensities)).read(show_progress)
+    clicks = replace(log, context=context_of(log, propensities)).read(show_progress)
     report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=weights.normalise)
     if as_json:
         tell(json.dumps({"file": str(output), **report.to_dict()}))
@@ -100,7 +100,7 @@ def weigh(
         screen().print(f"{report}\nSaved: {output}")
 
 
-def _context(log: LogOptions, propensities: Propensities) -> list[str]:
+def context_of(log: LogOptions, propensities: Propensities) -> list[str]:
     """Return the model's context columns, which the user need not name again."""
     needed = [] if propensities.encoder is None else list(propensities.encoder.columns)
     if log.context_columns and set(log.context_columns) != set(needed):

@@ -67,6 +67,7 @@ class Clustered:
         covariance: V, [size, size].
         overdispersion: φ.
         variance: σ², of the effects of single queries at single positions.
+        variance_error: its standard error.
         steepness: ς², of the steepness of queries.
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
@@ -76,6 +77,7 @@ class Clustered:
     covariance: Array
     overdispersion: float
     variance: float
+    variance_error: float
     steepness: float
     effective_queries: Array
     design_effect: float
@@ -109,7 +111,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
             effects[kind] += y.T @ y
             told.append(replace(contrasts, kept=1 - leverage))
     overdispersion = _overdispersion(shares, fit.at)
-    variance, steepness = _variances(told, overdispersion)
+    (variance, steepness), error = _variances(told, overdispersion)
     score = overdispersion * fit.information + variance * effects[0] + steepness * effects[1]
     single = [contrasts for contrasts in told if contrasts.position is not None]
     own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))
@@ -119,6 +121,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         covariance=inverse @ (score + fit.precision) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
+        variance_error=error,
         steepness=steepness,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
         design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
@@ -203,23 +206,28 @@ def _overdispersion(shares: ClickCells, at: Shares) -> float:
     return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
 
 
-def _variances(told: Sequence[_Contrasts], overdispersion: float) -> tuple[float, float]:
-    """Return σ², ς² ≥ 0 by weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q."""
+def _variances(told: Sequence[_Contrasts], overdispersion: float) -> tuple[tuple[float, float], float]:
+    """Return σ² and ς², both ≥ 0, and the standard error of σ².
+
+    By weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q.
+    """
     residual, own, squares, along, kept = (
         np.concatenate([getattr(one, field.name) for one in told]) for field in fields(_Contrasts)[:5]
     )
     use = own > LEAST
+    if not use.any():
+        return (0.0, 0.0), np.inf
     residual, own, squares, along, kept = (part[use] for part in (residual, own, squares, along, kept))
     excess = residual**2 / (own * kept) - overdispersion
     slopes = np.stack([squares, along**2], axis=1) * (kept / own)[:, None]
-    variances = np.zeros(2)
-    for _ in range(20 if use.any() else 0):
-        root = np.sqrt(kept) / (overdispersion + slopes @ variances / kept)
-        before, (variances, _) = variances, nnls(slopes * root[:, None], excess * root)
-        if np.abs(variances - before).max() < 1e-4:
+    found = np.zeros(2)
+    for _ in range(20):
+        root = np.sqrt(kept) / (overdispersion + slopes @ found / kept)
+        before, (found, _) = found, nnls(slopes * root[:, None], excess * root)
+        if np.abs(found - before).max() < 1e-4:
             break
-    if not variances[1]:
-        return float(variances[0]), 0.0
+    weighted = slopes * root[:, None]
     # Squares of normal residuals have the variance 2 in these units.
-    noise = 2 * np.linalg.pinv((slopes * root[:, None]).T @ (slopes * root[:, None]))[1, 1]
-    return float(variances[0]), float(variances[1] ** 3 / (variances[1] ** 2 + noise))
+    noise = 2 * np.diag(np.linalg.pinv(weighted.T @ weighted))
+    steepness = found[1] ** 3 / (found[1] ** 2 + noise[1]) if found[1] else 0.0
+    return (float(found[0]), float(steepness)), float(np.sqrt(noise[0]))

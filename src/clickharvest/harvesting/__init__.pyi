@@ -7,6 +7,9 @@ from .designs import Swap as Swap
 from .interventions import Interventions as Interventions
 from .interventions import read_interventions as read_interventions
 from .linked import linked_positions as linked_positions
+from .placements import LoggedPlacements as LoggedPlacements
+from .placements import Placements as Placements
+from .placements import TeamDraft as TeamDraft
 from .sql import DIALECTS as DIALECTS
 from .sql import to_sql as to_sql
 from .sql import unbound_table as unbound_table

@@ -64,7 +64,7 @@ class Rankings:
 
     def placements(self, log: ClickLog) -> ir.Table:
         """Return one row per unit and ranker: where the ranker puts it, and the ranker's share as `_weight`."""
-        ranked = self._read(log)
+        ranked = self.read(log)
         shared = [name for name in log.context if name in ranked.columns]
         seen = log.table.select("query", *log.context).distinct()
         keys = ["query", *shared]
@@ -78,7 +78,8 @@ class Rankings:
         joined = ranked.inner_join(counted, ranked.ranker == counted._arm)
         return joined.select(*columns, _weight=counted._share)
 
-    def _read(self, log: ClickLog) -> ir.Table:
+    def read(self, log: ClickLog) -> ir.Table:
+        """Return the rankings as `query`, the log's contexts that they depend on, `doc`, `ranker`, `position`."""
         opened, _ = open_source(self.source, log.engine, text=("query", "ranker", "doc", "position"))
         missing = [name for name in ("query", "ranker", "doc", "position") if name not in opened.columns]
         if missing:

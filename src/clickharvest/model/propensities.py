@@ -40,6 +40,8 @@ CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
 NORMALS = 4_000
 """Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
+LEVEL = 0.95
+"""Level of an interval that standard deviations are read off."""
 NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
 LONGEST = 8192
@@ -205,6 +207,11 @@ class Propensities:
             return draws, 1.0
         middle = flatten_params(self.params)
         return middle + NEAR * (draws - middle), 1 / NEAR
+
+    def log_sd(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the standard deviations of log p_k(x) / p_anchor(x) of encoded contexts: x [n, d] → [n, K]."""
+        first, row = _distinct_rows(x)
+        return (self._margins(x[first], LEVEL, simultaneous=False) / -NormalDist().inv_cdf((1 - LEVEL) / 2))[row]
 
     def _margins(self, x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
         """Return z · sd of log p, part by part: x [n, d] → [n, K]."""

@@ -1,6 +1,7 @@
 from .charts import plot_curves as plot_curves
 from .charts import plot_importance as plot_importance
 from .charts import plot_overlap as plot_overlap
+from .charts import plot_plan as plot_plan
 from .evidence import Evidence as Evidence
 from .evidence import gather_evidence as gather_evidence
 from .importance import Importance as Importance

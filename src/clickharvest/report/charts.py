@@ -4,6 +4,7 @@
 |---|---|
 | `plot_curves` | examination by position with its intervals, for models and contexts |
 | `plot_overlap` | how much each pair of positions is compared through common documents |
+| `plot_plan` | how precise each position is, or will be, against the width wanted |
 | `plot_importance` | which context columns move examination |
 
 Names from logs are data here, never field names or markup.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from clickharvest.diagnosis.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.planning.designing import DesignPlan
+    from clickharvest.planning.scaling import Plan
 
 PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
 MOST_LABEL = 40
@@ -167,6 +170,49 @@ def plot_importance(model: Any, contexts: Any = None, *, top: int = 20) -> alt.C
     marks = bars.mark_bar(color=PALETTE[0], cornerRadiusEnd=2, height={"band": 0.7})
     sized: alt.Chart = marks.properties(width=420, height=alt.Step(22))
     return sized
+
+
+def plot_plan(plan: Plan | DesignPlan) -> alt.LayerChart:
+    """Plot the half-width of every position, of every context, against the one that is wanted.
+
+    Args:
+        plan: what `plan_from_log` or `plan_from_design` gives.
+
+    Example:
+        >>> from clickharvest.planning import plan_from_design, ranked_outline
+        >>> chart = plot_plan(plan_from_design(ranked_outline(3, swaps={(1, 2): 0.2, (2, 3): 0.2}), 9_000))
+        >>> [(row["segment"], row["position"]) for row in chart.layer[0].data.values]
+        [('all', 2), ('all', 3)]
+    """
+    require("altair", "plots", "a chart")
+    import altair as alt
+
+    margins = np.atleast_2d(plan.margin)
+    segments = getattr(plan, "segments", ["all"])
+    rows = [
+        {"segment": shorten(segment, 80), "position": k, "percent": round(100 * float(margin), 3)}
+        for segment, own in zip(segments, margins, strict=True)
+        for k, margin in zip(plan.positions, own, strict=True)
+        if np.isfinite(margin)
+    ]
+    told = f"half-width of the {100 * plan.level:g} % interval, %"
+    legend = None if len(segments) == 1 else alt.Legend(orient="top", labelLimit=300, columns=3)
+    lines = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("position:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
+            y=alt.Y("percent:Q", title=told, scale=alt.Scale(zero=True)),
+            color=alt.Color("segment:N", title=None, legend=legend, scale=alt.Scale(range=PALETTE)),
+            tooltip=["segment:N", "position:Q", alt.Tooltip("percent:Q", format=".1f")],
+        )
+    )
+    wanted = (
+        alt.Chart(alt.InlineData([{"percent": 100 * plan.width}]))
+        .mark_rule(strokeDash=[4, 4], color="#475569")
+        .encode(y="percent:Q")
+    )
+    return alt.LayerChart(layer=[lines, wanted]).properties(width=480, height=300)
 
 
 def shorten(text: str, longest: int = MOST_LABEL) -> str:

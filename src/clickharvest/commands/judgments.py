@@ -1,0 +1,143 @@
+"""The command `judgments`: from a log and a model to the relevance of every query and document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.output import tell
+from clickharvest.commands.progress import show_progress
+from clickharvest.commands.weigh import context_of
+from clickharvest.errors import InputError
+
+JUDGED = "The judgments"
+
+
+class FormatName(StrEnum):
+    """What judgments can be written as."""
+
+    table = "table"
+    quepid = "quepid"
+    qrels = "qrels"
+    opensearch = "opensearch"
+
+
+class ScaleName(StrEnum):
+    """What cut-offs are multiples of."""
+
+    corpus = "corpus"
+    query = "query"
+    rate = "rate"
+
+
+class RatingName(StrEnum):
+    """What tools get as their rating."""
+
+    grade = "grade"
+    relevance = "relevance"
+
+
+@dataclass(frozen=True)
+class JudgingOptions:
+    """How judgments are graded and written."""
+
+    form: Annotated[
+        FormatName | None,
+        typer.Option(
+            "--as",
+            help="What to write: every column (CSV or Parquet), ratings for Quepid, TREC's qrels, or JSON for "
+            "OpenSearch's Search Relevance Workbench; by default by the ending of FILE.",
+            rich_help_panel=JUDGED,
+            show_default=False,
+        ),
+    ] = None
+    rating: Annotated[
+        RatingName,
+        typer.Option("--rating", help="What Quepid and OpenSearch get as rating.", rich_help_panel=JUDGED),
+    ] = RatingName.grade
+    cutoffs: Annotated[
+        str,
+        typer.Option(
+            "--cutoffs", metavar="A,B,C", help="Least relevance of the grades 1, 2, 3.", rich_help_panel=JUDGED
+        ),
+    ] = "0.5,1,2"
+    scale: Annotated[
+        ScaleName,
+        typer.Option(
+            "--scale",
+            help="What cut-offs are multiples of: mean relevance of all documents, of the query's, or 'rate': they "
+            "are rates of clicks at the anchor.",
+            rich_help_panel=JUDGED,
+        ),
+    ] = ScaleName.corpus
+    placement: Annotated[
+        bool,
+        typer.Option(
+            "--placement/--no-placement",
+            help="Whether how high and how often a document was shown tells what few clicks are drawn towards.",
+            rich_help_panel=JUDGED,
+        ),
+    ] = True
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the judgments in OpenSearch.", rich_help_panel=JUDGED)
+    ] = "clickharvest"
+
+    @property
+    def least(self) -> list[float]:
+        """The cut-offs, read."""
+        try:
+            return [float(part) for part in self.cutoffs.split(",")]
+        except ValueError:
+            raise InputError(f"--cutoffs {self.cutoffs}: expected numbers that ascend, such as 0.5,1,2") from None
+
+
+@with_options
+def judgments(
+    log: LogOptions,
+    model: ModelPath,
+    judging: JudgingOptions,
+    output: OutputPath = None,
+    level: LevelOption = 0.95,
+    as_json: JsonFlag = False,
+) -> None:
+    """Judge the relevance of every query and document by its clicks.
+
+    Clicks are divided by examination and drawn towards the means of the query and of all documents, the more the fewer
+    there are. Writes query, doc, relevance (the rate of clicks at the model's anchor) with its interval, grade, clicks,
+    impressions and effective impressions; or just ratings, as Quepid, TREC's tools or OpenSearch read them.
+
+    Examples:
+
+      clickharvest judgments clicks.parquet model.safetensors -o judgments.csv
+
+      clickharvest judgments clicks.parquet model.safetensors --as quepid -o ratings.csv
+    """
+    from clickharvest.commands.terminal import screen
+    from clickharvest.judging import judge, write_judgments
+    from clickharvest.model.propensities import load_propensities
+
+    if output is None:
+        raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
+    refuse_overwriting(output, [*log.sources, model])
+    propensities = load_propensities(model)
+    clicks = replace(log, context=context_of(log, propensities)).read(show_progress)
+    found = judge(
+        clicks,
+        propensities,
+        level=level,
+        cutoffs=judging.least,
+        scale=judging.scale.value,
+        placement=judging.placement,
+    )
+    asked: dict[str, Any] = {"format": judging.form and judging.form.value, "rating": judging.rating.value}
+    written = write_judgments(found, output, name=judging.name, **asked)
+    if as_json:
+        tell(json.dumps({"file": str(output), "format": written, **found.to_dict()}))
+    else:
+        screen().print(f"{found}\nSaved: {output} ({written})")

@@ -1,0 +1,271 @@
+"""The command `plan`: how much traffic a wanted precision takes, from a log or from a design."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clickharvest.commands.bounds import between, whole
+from clickharvest.commands.options import (
+    AnchorOption,
+    HarvestOptions,
+    JsonFlag,
+    LevelOption,
+    LogOptions,
+    parse_shares,
+    with_options,
+)
+from clickharvest.commands.output import tell
+from clickharvest.commands.progress import show_progress
+from clickharvest.errors import InputError
+
+if TYPE_CHECKING:
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.planning.designing import DesignPlan
+    from clickharvest.planning.outline import Outline
+    from clickharvest.planning.scaling import Plan
+
+WANTED, DESIGN = "What is wanted", "A design, without LOG"
+DAY = 86_400
+MOST_PAGES = 1e12
+
+
+@dataclass(frozen=True)
+class PlanLogOptions(LogOptions):
+    """Which log to plan from; without, a design is planned."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="[LOG]", help="The log, or its interventions; without it, a design.", show_default=False
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """A design that is planned without a log."""
+
+    pages: Annotated[
+        float | None,
+        typer.Option(
+            "--pages",
+            help="Pages of the experiment.",
+            rich_help_panel=DESIGN,
+            show_default=False,
+            callback=between(1, MOST_PAGES),
+        ),
+    ] = None
+    positions: Annotated[
+        int,
+        typer.Option(
+            "--positions",
+            help="Results of a page, without --rankings.",
+            rich_help_panel=DESIGN,
+            callback=whole(2, 1_000),
+        ),
+    ] = 10
+    queries: Annotated[
+        int,
+        typer.Option(
+            "--queries",
+            help="Queries that come equally often, without --rankings.",
+            rich_help_panel=DESIGN,
+            callback=whole(1, 1_000_000),
+        ),
+    ] = 1_000
+    swaps: Annotated[
+        str | None,
+        typer.Option(
+            "--swaps",
+            metavar="1-2=.05,2-3=.05|neighbours=.05|auto",
+            help="Pairs of ranks that are exchanged, and on which share of the pages; 'auto' chooses those that cost "
+            "least clicks. --swap K draws from 1…K as in harvest.",
+            rich_help_panel=DESIGN,
+            show_default=False,
+        ),
+    ] = None
+    click_rates: Annotated[
+        str | None,
+        typer.Option(
+            "--click-rates",
+            metavar="A,B,…",
+            help="Rates of clicks expected at rank 1, 2, …; .3 / rank^1.5 by default.",
+            rich_help_panel=DESIGN,
+            show_default=False,
+        ),
+    ] = None
+    steepness: Annotated[
+        float,
+        typer.Option(
+            "--steepness", help="η of the examination k^-η expected.", rich_help_panel=DESIGN, callback=between(0, 10)
+        ),
+    ] = 1.0
+    spread: Annotated[
+        float,
+        typer.Option(
+            "--spread",
+            help="How far single queries read otherwise at single positions: a standard deviation on the log scale.",
+            rich_help_panel=DESIGN,
+            callback=between(0, 3),
+        ),
+    ] = 0.0
+
+    @property
+    def rates(self) -> list[float] | None:
+        """The rates of clicks, read."""
+        try:
+            return None if self.click_rates is None else [float(part) for part in self.click_rates.split(",")]
+        except ValueError:
+            raise InputError(f"--click-rates {self.click_rates}: expected numbers, such as 0.3,0.12,0.08") from None
+
+
+@with_options
+def plan(
+    log: PlanLogOptions,
+    units: HarvestOptions,
+    design: DesignOptions,
+    width: Annotated[
+        float,
+        typer.Option(
+            "--width",
+            help="Half-width wanted: .1 is ±10 %.",
+            rich_help_panel=WANTED,
+            callback=between(0, 10, ends=False),
+        ),
+    ] = 0.1,
+    level: LevelOption = 0.95,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            "--days",
+            help="Days that LOG covers; from its time column by default.",
+            rich_help_panel=WANTED,
+            show_default=False,
+            callback=between(0, 1e6, ends=False),
+        ),
+    ] = None,
+    new_queries: Annotated[
+        bool,
+        typer.Option(
+            "--new-queries",
+            help="Further traffic is of other queries; by default the same ones come again as often as before.",
+            rich_help_panel=WANTED,
+        ),
+    ] = False,
+    anchor: AnchorOption = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Tell how much traffic a wanted precision takes.
+
+    With LOG: how many times its traffic, or days, until each position, in each context, has the width. Without: the
+    widths that an A/B test (--rankings) or swaps will give, and what the swaps cost in clicks and DCG.
+
+    Examples:
+
+      clickharvest plan clicks.parquet --context device --days 14
+
+      clickharvest plan --positions 10 --pages 200000 --swaps auto
+
+      clickharvest plan --rankings rankings.csv --traffic a=50,b=50 --pages 50000
+    """
+    from clickharvest.commands.terminal import screen
+
+    found: Plan | DesignPlan
+    if log.source:
+        found = _from_log(log, units, width=width, level=level, days=days, new_queries=new_queries, anchor=anchor)
+    else:
+        found = _from_design(units, design, width, level)
+    if as_json:
+        tell(json.dumps(found.to_dict(), indent=2))
+    else:
+        screen().print(str(found))
+
+
+def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, **wanted: Any) -> Plan:
+    from clickharvest.harvesting.collecting import harvest
+    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.planning.scaling import plan_from_log
+
+    interventions: Interventions
+    if is_interventions(log.source):
+        interventions = read_interventions(log.source, unit=units.unit_kind)
+    else:
+        clicks = log.read(show_progress)
+        interventions = harvest(clicks, **units.arguments(log))
+        days = days if days is not None else days_of(clicks)
+    with show_progress("Planning"):
+        return plan_from_log(interventions, days=days, **wanted)
+
+
+def days_of(log: ClickLog) -> float | None:
+    """Return the days that a log covers, from the first to the last; None where it has no column of times."""
+    if not log.has("time") or not (log.columns["time"].type().is_timestamp() or log.columns["time"].type().is_date()):
+        return None
+    time = log.table.time
+    row = log.engine.fetch(log.table.agg(first=time.min(), last=time.max()), task="Looking at times").to_pylist()[0]
+    if row["first"] is None:
+        return None
+    apart = row["last"] - row["first"]
+    whole_days = type(row["first"]) is date
+    return float(apart.days + 1) if whole_days else max(apart.total_seconds() / DAY, 1 / 24)
+
+
+def _from_design(units: HarvestOptions, design: DesignOptions, width: float, level: float) -> DesignPlan:
+    from clickharvest.planning.designing import plan_from_design
+
+    if design.pages is None:
+        raise InputError("name a LOG to plan from, or the --pages of a design")
+    outline = _outline(units, design)
+    with show_progress("Planning"):
+        return plan_from_design(outline, design.pages, width=width, level=level, choose=design.swaps == "auto")
+
+
+def _outline(units: HarvestOptions, design: DesignOptions) -> Outline:
+    from clickharvest.planning.outline import outline_from_rankings, ranked_outline
+
+    common: dict[str, Any] = {"click_rates": design.rates, "steepness": design.steepness, "spread": design.spread}
+    if units.rankings is None:
+        swaps = _swaps(units, design, design.positions)
+        return ranked_outline(design.positions, queries=design.queries, swaps=swaps, **common)
+    from clickharvest.logs.engines import DuckDBEngine
+    from clickharvest.logs.sources import open_source
+
+    engine = DuckDBEngine(progress=show_progress)
+    opened, _ = open_source(units.rankings, engine)
+    rows = engine.fetch(opened, task="Reading rankings")
+    outline = outline_from_rankings(rows, traffic=units.shares, max_position=units.max_position, **common)
+    swaps = _swaps(units, design, len(outline.examination))
+    if not swaps:
+        return outline
+    return outline_from_rankings(rows, traffic=units.shares, max_position=units.max_position, swaps=swaps, **common)
+
+
+def _swaps(units: HarvestOptions, design: DesignOptions, positions: int) -> dict[tuple[int, int], float]:
+    """Return the pairs and shares that --swap or --swaps name."""
+    if units.swap is not None and design.swaps is not None:
+        raise InputError("--swap and --swaps describe two designs: give one")
+    if units.swap is not None:
+        from clickharvest.harvesting.designs import Swap
+
+        drawn = units.design(1)
+        assert isinstance(drawn, Swap)
+        return {(1, rank): share for rank, share in drawn.probabilities.items() if 1 < rank <= positions and share > 0}
+    if design.swaps in (None, "auto"):
+        return {}
+    swaps: dict[tuple[int, int], float] = {}
+    for name, share in parse_shares(str(design.swaps), "--swaps").items():
+        if name == "neighbours":
+            swaps |= {(k, k + 1): share for k in range(1, positions)}
+            continue
+        try:
+            i, j = sorted(int(part) for part in name.split("-"))
+        except ValueError:
+            raise InputError(f"--swaps {design.swaps}: expected pairs of ranks, such as 1-2=.05,1-5=.02") from None
+        swaps[i, j] = share
+    return swaps

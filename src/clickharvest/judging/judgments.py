@@ -1,0 +1,243 @@
+"""Judgments: how relevant every document is to every query, from clicks with examination divided out.
+
+The engine counts, for every query and document, clicks C and E = Σ p_k(x) over its impressions, so that C / E is the
+rate of clicks on it at the anchor; `shrinkage` draws that towards the means of its query and of all, and tells an
+interval. Click-through (C over impressions) and clicks over expected clicks (COEC) mix relevance with the position: the
+first says that what stood low is bad, the second divides by how often *other* documents were clicked there, and so
+calls the documents average that a good ranker puts on top.
+
+How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
+bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
+users of single queries deviate from its curve at single positions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.judging.shrinkage import Prior, shrink
+from clickharvest.model.propensities import Propensities
+from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.words import count
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+    from clickharvest.logs.click_log import ClickLog
+
+Scale = Literal["corpus", "query", "rate"]
+"""What cut-offs of grades are multiples of: the mean relevance of all documents, that of a query's, or nothing."""
+
+CUTOFFS = (0.5, 1.0, 2.0)
+"""Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
+COLUMNS = ("query", "doc", "relevance", "lower", "upper", "grade", "clicks", "impressions", "effective_impressions",
+           "supported")  # fmt: skip
+"""The columns of judgments."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judgments:
+    """The relevance of every query and document that a log has shown.
+
+    Attributes:
+        table: Arrow table of `query`, `doc`; `relevance`, the rate of clicks at the anchor, and its interval `lower`,
+            `upper`; `grade` from 0 to 3; `clicks`, `impressions`, and `effective_impressions`, as many at the anchor
+            would have been examined as often; `supported`, the share of the impressions whose propensity the model
+            has an estimate of its own for. Sorted by query, then from the most relevant document on.
+        prior: what relevance was shrunk towards.
+        cutoffs: least relevance of the grades 1, 2 and 3, in units of `scale`.
+        scale: what these are multiples of.
+        level: level of the intervals.
+    """
+
+    table: pa.Table
+    prior: Prior
+    cutoffs: tuple[float, ...]
+    scale: Scale
+    level: float
+
+    @property
+    def grades(self) -> tuple[int, ...]:
+        """How many documents have the grades 0, 1, …"""
+        counts = np.bincount(self.table["grade"].to_numpy(), minlength=len(self.cutoffs) + 1)
+        return tuple(int(n) for n in counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is told of them, without the table, as JSON holds it."""
+        return {
+            "judgments": self.table.num_rows,
+            "queries": len(self.table["query"].unique()),
+            "clicks": int(np.sum(self.table["clicks"].to_numpy())),
+            "grades": list(self.grades),
+            "cutoffs": list(self.cutoffs),
+            "scale": self.scale,
+            "level": self.level,
+            "prior": asdict(self.prior),
+        }
+
+    def __str__(self) -> str:
+        told = self.to_dict()
+        of = {"corpus": " × the mean", "query": " × the query's mean", "rate": ""}[self.scale]
+        graded = ", ".join(f"{n:,} of grade {grade}" for grade, n in enumerate(self.grades))
+        return "\n".join(
+            [
+                f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
+                f"{count(told['clicks'], 'click')}.",
+                f"Mean relevance, the rate of clicks at the anchor: {self.prior.mean:.4g}; documents of a query vary "
+                f"by {100 / np.sqrt(self.prior.within):.0f} %, queries by {100 / np.sqrt(self.prior.between):.0f} %.",
+                f"Grades from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
+            ]
+        )
+
+
+def judge(
+    log: ClickLog,
+    propensities: Propensities,
+    *,
+    level: float = 0.95,
+    cutoffs: Sequence[float] = CUTOFFS,
+    scale: Scale = "corpus",
+    placement: bool = True,
+) -> Judgments:
+    """Judge every query and document of a log by its clicks.
+
+    Args:
+        log: the click log; its context holds the model's context columns.
+        propensities: the model.
+        level: level of the intervals.
+        cutoffs: least relevance of the grades 1, 2, …, ascending.
+        scale: what they are multiples of: `"corpus"`, the mean relevance of all documents; `"query"`, the mean of the
+            documents of the query, so that every query has good ones; `"rate"`, nothing: they are rates of clicks.
+        placement: whether how high and how often rankers showed a document tells what it is drawn towards. Without, all
+            documents of a query are drawn towards the same mean, which favours none of the rankers where clicks are
+            few; but what was shown low is then overrated, and intervals cover less.
+
+    Raises:
+        InputError: cut-offs do not ascend, or context columns are missing or of another kind than in training.
+
+    Warns:
+        HarvestWarning: the model has no error bars, or the log lacks pages without a click.
+
+    Example:
+        Document b is clicked as often as a, though it stands where half as many look.
+
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> from clickharvest.model.curves import make_curve
+        >>> shown = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "clicks": [90, 90]}
+        >>> log = read_log(pa.table(shown | {"impressions": [900, 900]}))
+        >>> draws = np.log(0.5) + np.array([[-0.01], [0.01]])
+        >>> curve = make_curve("constant", (1, 2), 1, 0)
+        >>> model = Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), draws, "sandwich")
+        >>> found = judge(log, model)
+        >>> found.table.select(["doc", "effective_impressions"]).to_pydict()
+        {'doc': ['b', 'a'], 'effective_impressions': [450.0, 900.0]}
+        >>> found.table["relevance"].to_numpy().round(2).tolist()
+        [0.2, 0.1]
+    """
+    import pyarrow as pa
+
+    chosen = _checked(cutoffs, scale, level)
+    _warn(log, propensities)
+    counts = log.engine.fetch(_counted(log, propensities), task="Counting clicks")
+    if not counts.num_rows:
+        raise InputError("the log has no impressions: there is nothing to judge")
+    c, e, squares, by_position, with_sd = (
+        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
+    )
+    told = propensities.info.get("clustered") or {}
+    apart = float(told.get("query_variance") or 0.0)
+    _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
+    with log.engine.progress("Judging"):
+        unsure = (with_sd / e) ** 2 + apart * by_position / e**2
+        known = _placement(query, e, counts["impressions"].to_numpy()) if placement else None
+        found = shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
+    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else found.prior.mean
+    if scale == "query":
+        mean = (np.bincount(query, found.relevance) / np.bincount(query))[query]
+    columns = {
+        "query": counts["query"],
+        "doc": counts["doc"],
+        "relevance": found.relevance,
+        "lower": found.lower,
+        "upper": found.upper,
+        "grade": np.searchsorted(chosen, found.relevance / mean, side="right"),
+        "clicks": c,
+        "impressions": counts["impressions"],
+        "effective_impressions": e,
+        "supported": counts["known"].to_numpy() / counts["impressions"].to_numpy(),
+    }
+    table = pa.table({name: columns[name] for name in COLUMNS})
+    table = table.sort_by([("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")])
+    return Judgments(table, found.prior, chosen, scale, level)
+
+
+def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how high rankers showed documents, log E / n, its square, and how often, of the most shown, [n, 3]."""
+    most = np.zeros(int(query.max()) + 1)
+    np.maximum.at(most, query, impressions)
+    height = np.log(exposure / impressions)
+    return np.stack([height, (height - height.mean()) ** 2, np.log(impressions / most[query])], axis=1)
+
+
+def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float, ...]:
+    chosen = tuple(float(cutoff) for cutoff in cutoffs)
+    if not chosen or not all(np.isfinite(chosen)) or chosen[0] <= 0 or any(np.diff(chosen) <= 0):
+        raise InputError(f"cut-offs are {list(chosen)}: expected numbers above 0 that ascend, such as 0.5, 1, 2")
+    if scale not in get_args(Scale):
+        raise InputError(f"the scale of cut-offs is {scale!r}: expected {', '.join(get_args(Scale))}")
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval is {level}: expected a number between 0 and 1, such as 0.95")
+    return chosen
+
+
+def _warn(log: ClickLog, propensities: Propensities) -> None:
+    if propensities.draws is None:
+        sentence = "the model has no error bars, so that intervals of relevance take its propensities as exact"
+        warnings.warn(sentence, HarvestWarning, stacklevel=3)
+    if log.only_clicked_pages:
+        sentence = (
+            "nearly every page of the log has a click: those without seem to be missing, so that relevance is too "
+            "high, most where few users click; compare documents of one query alone"
+        )
+        warnings.warn(sentence, HarvestWarning, stacklevel=3)
+
+
+def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
+    """Return, for every query and document, clicks, impressions and the sums that `shrink` takes."""
+    context = model_context(log, propensities)
+    values = cell_values(log, context)
+    cells = count_cells(log, values)
+    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    scored = score_cells(propensities, cells["position"].to_numpy(), contexts, spread=True)
+    results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.own & (scored.why == "")}
+    joined = join_cells(log, values, cells, results)
+    role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
+    rows = joined.select(**role, place=values["position"], p=joined._p, sd=joined._sd, known=joined._known)
+    rows = rows.filter(rows.impressions > 0)
+    examined = rows.impressions * rows.p
+    places = rows.group_by("query", "doc", "place").agg(
+        clicks=rows.clicks.sum(),
+        impressions=rows.impressions.sum(),
+        exposure=examined.sum(),
+        squares=(examined * rows.p).sum(),
+        with_sd=(examined * rows.sd).sum(),
+        known=rows.impressions.sum(where=rows.known).fill_null(0),
+    )
+    return places.group_by("query", "doc").agg(
+        clicks=places.clicks.sum().cast("int64"),
+        impressions=places.impressions.sum().cast("int64"),
+        exposure=places.exposure.sum(),
+        squares=places.squares.sum(),
+        with_sd=places.with_sd.sum(),
+        by_position=(places.exposure * places.exposure).sum(),
+        known=places.known.sum().cast("int64"),
+    )

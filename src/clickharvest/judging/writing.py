@@ -1,0 +1,117 @@
+"""Writing judgments, as the tools that evaluate search read them.
+
+| format | what it is |
+|---|---|
+| `table` | every column, as CSV, or as Parquet where the file ends in .parquet |
+| `quepid` | CSV of `query,docid,rating`, Quepid's ratings |
+| `qrels` | lines `query 0 doc grade`, TREC's judgments; blanks, which it has no place for, become `_` |
+| `opensearch` | JSON for `PUT _plugins/_search_relevance/judgments` of OpenSearch's Search Relevance Workbench |
+
+Ratings are grades; with `rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from clickharvest.errors import InputError
+from clickharvest.files import atomic_path
+from clickharvest.judging.judgments import Judgments
+
+Format = Literal["table", "quepid", "qrels", "opensearch"]
+Rating = Literal["grade", "relevance"]
+
+FORMATS: tuple[Format, ...] = ("table", "quepid", "qrels", "opensearch")
+ENDINGS: dict[str, Format] = {".csv": "table", ".parquet": "table", ".pq": "table", ".qrels": "qrels",
+                              ".txt": "qrels", ".json": "opensearch"}  # fmt: skip
+"""The format of a file whose name alone is given."""
+BLANKS = re.compile(r"\s+")
+
+
+def write_judgments(
+    judgments: Judgments,
+    path: str | Path,
+    *,
+    format: Format | None = None,
+    rating: Rating = "grade",
+    name: str = "clickharvest",
+) -> Format:
+    """Write judgments to a file, whole or not at all, and return the format.
+
+    Args:
+        judgments: the judgments.
+        path: the file.
+        format: one of `FORMATS`; by default that of the file's ending: a table, qrels for .qrels and .txt, the
+            Search Relevance Workbench's JSON for .json.
+        rating: what a tool takes for its rating, grades or relevance.
+        name: name of the judgments in OpenSearch.
+
+    Raises:
+        InputError: the format is unknown, or cannot hold what it should.
+    """
+    path = Path(path)
+    chosen = format or ENDINGS.get(path.suffix.lower())
+    if chosen not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError(f"no format for judgments in {path}: end it in {', '.join(ENDINGS)}, or name one of {known}")
+    if rating not in ("grade", "relevance"):
+        raise InputError(f"no rating {rating!r}: expected grade or relevance")
+    if chosen == "qrels" and rating == "relevance":
+        raise InputError("qrels hold whole numbers: write grades, or another format")
+    with atomic_path(path) as partial:
+        if chosen == "table" and path.suffix.lower() in (".parquet", ".pq"):
+            _write_parquet(judgments, partial)
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                _write_text(judgments, file, chosen, rating, name)
+    return chosen
+
+
+def _write_parquet(judgments: Judgments, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    about = json.dumps({"what": "judgments", **judgments.to_dict()})
+    pq.write_table(judgments.table.replace_schema_metadata({"clickharvest": about}), path, compression="zstd")
+
+
+def _write_text(judgments: Judgments, file: TextIO, format: Format, rating: Rating, name: str) -> None:
+    if format == "table":
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(judgments.table.column_names)
+        lines.writerows(row.values() for row in _rows(judgments))
+    elif format == "quepid":
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(("query", "docid", "rating"))
+        lines.writerows((row["query"], row["doc"], row[rating]) for row in _rows(judgments))
+    elif format == "qrels":
+        file.writelines(f"{_word(row['query'])} 0 {_word(row['doc'])} {row['grade']}\n" for row in _rows(judgments))
+    else:
+        _write_opensearch(judgments, file, rating, name)
+
+
+def _write_opensearch(judgments: Judgments, file: TextIO, rating: Rating, name: str) -> None:
+    """Write query by query: a corpus of judgments is not held twice."""
+    about = str(judgments).replace("\n", " ")
+    head = json.dumps({"name": name, "description": about, "type": "IMPORT_JUDGMENT"}, ensure_ascii=False)
+    file.write(head[:-1] + ', "judgmentRatings": [')
+    for i, (query, rows) in enumerate(groupby(_rows(judgments), key=lambda row: row["query"])):
+        ratings = [{"docId": str(row["doc"]), "rating": f"{row[rating]:.3f}"} for row in rows]
+        file.write(
+            ("," if i else "") + "\n" + json.dumps({"query": str(query), "ratings": ratings}, ensure_ascii=False)
+        )
+    file.write("\n]}\n")
+
+
+def _rows(judgments: Judgments) -> Iterator[dict[str, Any]]:
+    for batch in judgments.table.to_batches(max_chunksize=10_000):
+        yield from batch.to_pylist()
+
+
+def _word(value: Any) -> str:
+    return BLANKS.sub("_", str(value).strip()) or "_"

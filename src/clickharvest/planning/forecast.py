@@ -1,0 +1,143 @@
+"""Forecast: how wide the intervals of a fit will be with s times the traffic.
+
+The covariance of a fit, by query (`estimation.query_effects`), is V = J⁻¹ (φ H + σ² S + Λ) J⁻¹ with J = H + Λ, H the
+information of the clicks, S = Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}) what queries that read differently add, and Λ the
+precision of the prior. With s times as many pages of the same kind H becomes s H. S does not: more clicks of a query
+that reads in its own way are no new queries. Pages being drawn from one stream of queries, clicks N_u of units are
+about Poisson, and of S the part that pairs of clicks make grows with s², the part of single clicks with s:
+
+    S(s) = s² (S − B) + s B,   B = Σ_u Σ_k N_u π_{u,k}² (z_{u,k} − z̄_u)(z_{u,k} − z̄_u)ᵀ.
+
+So V(s) does not go to 0 where queries differ (σ² > 0) and the same queries come again and again: then no amount of such
+traffic is enough, and only other queries help. With `new_queries` all traffic beyond the log is of other queries, and S
+grows with s.
+
+σ² has a standard error; of σ² S the share σ⁴ / (σ⁴ + error²) is taken for real, and the rest, which further traffic
+would show to be chance, does not grow.
+
+What a curve may miss of the contexts (`estimation.misfit`) is taken to fall with 1/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.estimation.misfit import widened
+from clickharvest.estimation.pooling import Pooled, pool
+from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.sample import make_sample, supported_positions
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Constant, Curve, Linear
+
+Array = NDArray[np.float64]
+
+MOST_CONTEXTS = 50
+"""Contexts whose intervals are forecast: those with most clicks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """The covariance of a fit, ready to be scaled.
+
+    Attributes:
+        positions: the positions linked to the anchor, ascending, [K].
+        contexts: the contexts that are forecast, as columns of values, [c] each; empty without context.
+        clicks: clicks on intervened units in each context, [c].
+        gradients: gradients of log p_k / p_anchor, [c, K, size].
+        log_p: log p_k / p_anchor, [c, K].
+        information: H, [size, size].
+        precision: Λ, [size, size].
+        apart: σ² S, as far as σ² is more than chance, [size, size].
+        chance: the rest of it, [size, size].
+        single: σ² B, [size, size].
+        overdispersion: φ.
+        missed: what misfit adds to the covariance, [size, size].
+        queries: number of queries.
+    """
+
+    positions: tuple[int, ...]
+    contexts: dict[str, NDArray[np.object_]]
+    clicks: Array
+    gradients: Array
+    log_p: Array
+    information: Array
+    precision: Array
+    apart: Array
+    chance: Array
+    single: Array
+    overdispersion: float
+    missed: Array
+    queries: int
+
+    def log_sd(self, scale: float, *, new_queries: bool = False) -> Array:
+        """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K]."""
+        inverse = np.linalg.inv(scale * self.information + self.precision)
+        apart = scale * self.apart if new_queries else scale**2 * (self.apart - self.single) + scale * self.single
+        score = self.overdispersion * scale * self.information + apart + self.chance + self.precision
+        covariance = inverse @ score @ inverse + self.missed / scale
+        variance: Array = np.einsum("cki,ij,ckj->ck", self.gradients, covariance, self.gradients, optimize=True)
+        sd: Array = np.sqrt(np.maximum(variance, 0.0))
+        return sd
+
+
+def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
+    """Fit interventions as `PBM`, or with contexts as a pooled `linear` curve, and return what scales its covariance.
+
+    Raises:
+        NotIdentifiedError: no position is linked to the anchor.
+    """
+    positions = supported_positions(interventions, anchor)
+    encoder = ContextEncoder.fit(interventions.contexts) if interventions.contexts else None
+    sample = make_sample(interventions, positions, encoder)
+    features = sample.x.shape[1]
+    curve: Curve = Linear(positions, anchor, features) if features else Constant(positions, anchor, 0)
+    fit = pool(curve, sample)
+    found = clustered_covariance(fit)
+    whole, _ = widened(curve, sample, fit, found)
+    bread = fit.information + fit.precision
+    apart = bread @ found.covariance @ bread - found.overdispersion * fit.information - fit.precision
+    # σ² is never below 0, so that chance makes it positive in small logs; what grows with s² must not be chance.
+    trust = found.variance**2 / (found.variance**2 + found.variance_error**2) if found.variance else 0.0
+    clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
+    most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
+    gradients = fit.shares.gradients(most)
+    contexts = {} if encoder is None else _values(interventions, encoder, sample.x[most])
+    return Forecast(
+        positions=positions,
+        contexts=contexts,
+        clicks=clicks[most],
+        gradients=gradients,
+        log_p=np.einsum("cki,i->ck", gradients, fit.theta),
+        information=fit.information,
+        precision=fit.precision,
+        apart=trust * apart,
+        chance=(1 - trust) * apart,
+        single=trust * found.variance * _single(fit),
+        overdispersion=found.overdispersion,
+        missed=whole - found.covariance,
+        queries=sample.n_queries,
+    )
+
+
+def _single(fit: Pooled) -> Array:
+    """Return B, part by part, [size, size]."""
+    shares = fit.shares
+    whole = np.zeros((shares.size, shares.size))
+    for cells in shares.parts(shares.size):
+        rows = shares.centred(shares.design(cells), fit.at.share, cells)
+        rows *= (np.sqrt(shares.clicks_of_unit[cells]) * fit.at.share[cells])[:, None]
+        whole += rows.T @ rows
+    return whole
+
+
+def _values(interventions: Interventions, encoder: ContextEncoder, x: Array) -> dict[str, NDArray[np.object_]]:
+    """Return the values of the context columns that were encoded as x."""
+    columns = {name: interventions.contexts[name] for name in encoder.columns}
+    encoded = encoder.transform(columns)
+    row = {tuple(values): i for i, values in reversed(list(enumerate(np.round(encoded, 12).tolist())))}
+    first = [row[tuple(values)] for values in np.round(x, 12).tolist()]
+    return {name: column[first].astype(object) for name, column in columns.items()}

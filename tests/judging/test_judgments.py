@@ -1,0 +1,171 @@
+"""Judgments: counted in the engine as by hand, written as tools read them, from the command line, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.judging import Judgments, judge, write_judgments
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.reading import read_log
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.propensities import Propensities
+from command_line import run
+from samples import fixed_curve
+
+P = {1: 1.0, 2: 0.5, 3: 0.25}
+
+
+def shown(queries: int = 30, pages: int = 100, seed: int = 0) -> tuple[pa.Table, dict[str, float]]:
+    """Five documents a query, shuffled on every page, of which three are shown; and the truth."""
+    random = np.random.default_rng(seed)
+    truth = {f"q{q} d{d}": float(r) for q in range(queries) for d, r in enumerate(random.beta(1.5, 4, 5))}
+    rows = []
+    for q in range(queries):
+        for _ in range(pages):
+            for k, d in enumerate(random.permutation(5)[:3], 1):
+                click = random.random() < P[k] * truth[f"q{q} d{d}"]
+                rows.append({"query": f"q{q}", "doc": f"q{q} d{d}", "position": k, "click": int(click)})
+    return pa.Table.from_pylist(rows), truth
+
+
+@pytest.fixture(scope="module")
+def judged() -> tuple[Judgments, pa.Table, dict[str, float]]:
+    rows, truth = shown()
+    return judge(read_log(rows), fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02)), rows, truth
+
+
+def test_counts_are_those_made_by_hand(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
+    found, rows, _ = judged
+    by_hand: dict[str, list[float]] = {}
+    for row in rows.to_pylist():
+        own = by_hand.setdefault(row["doc"], [0, 0, 0.0])
+        own[0], own[1], own[2] = own[0] + row["click"], own[1] + 1, own[2] + P[row["position"]]
+    for row in found.table.to_pylist():
+        assert [row["clicks"], row["impressions"]] == by_hand[row["doc"]][:2]
+        assert row["effective_impressions"] == pytest.approx(by_hand[row["doc"]][2])
+        assert row["supported"] == 1.0
+    assert found.table.num_rows == len(by_hand)
+
+
+def test_the_truth_is_found(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
+    found, _, truth = judged
+    real = np.array([truth[doc] for doc in found.table["doc"].to_pylist()])
+    estimate, lower, upper = (found.table[name].to_numpy() for name in ("relevance", "lower", "upper"))
+    assert np.corrcoef(estimate, real)[0, 1] > 0.85
+    assert np.mean((lower <= real) & (real <= upper)) > 0.9
+    assert np.all((lower <= estimate) & (estimate <= upper))
+
+
+def test_grades_are_by_the_cutoffs(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
+    found, _, _ = judged
+    for row in found.table.to_pylist():
+        times = row["relevance"] / found.prior.mean
+        assert row["grade"] == (times >= 0.5) + (times >= 1) + (times >= 2)
+    assert sum(found.grades) == found.table.num_rows
+    assert len(found.grades) == 4
+
+
+def test_rows_are_sorted_by_query_and_relevance(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
+    rows = judged[0].table.to_pylist()
+    keys = [(row["query"], -row["relevance"], row["doc"]) for row in rows]
+    assert keys == sorted(keys)
+
+
+def test_counted_rows_tell_the_same() -> None:
+    rows, _ = shown(queries=8, pages=10)
+    model = fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02)
+    cells = rows.group_by(["query", "doc", "position"]).aggregate([("click", "sum"), ("click", "count")])
+    counted = cells.rename_columns(["query", "doc", "position", "clicks", "impressions"])
+    one, two = (judge(read_log(table, engine=DuckDBEngine()), model).table for table in (rows, counted))
+    assert one.drop(["relevance", "lower", "upper"]).equals(two.drop(["relevance", "lower", "upper"]))
+    np.testing.assert_allclose(one["relevance"].to_numpy(), two["relevance"].to_numpy(), rtol=1e-6)
+
+
+def test_contexts_divide_examination() -> None:
+    """On the phone position 2 is hardly looked at: a click there tells of more relevance."""
+    table = {
+        "query": ["q"] * 4,
+        "doc": list("aabb"),
+        "position": [2, 1] * 2,
+        "device": ["desk", "desk", "phone", "phone"],
+    }
+    table |= {"clicks": [50, 0, 50, 0], "impressions": [500, 1, 500, 1]}
+    encoder = ContextEncoder.fit({"device": np.array(["desk", "phone"])})
+    curve = make_curve("linear", (1, 2), 1, len(encoder.feature_names))
+    effect = encoder.transform({"device": np.array(["desk", "phone"])})
+    w, *_ = np.linalg.lstsq(np.c_[effect, np.ones(2)], np.log([0.8, 0.2]), rcond=None)
+    model = Propensities(curve, {"W": w[:-1, None], "b": w[-1:]}, encoder, (1, 2))
+    log = read_log(pa.table(table), context=["device"])
+    with pytest.warns(HarvestWarning, match="no error bars"):
+        found = {row["doc"]: row for row in judge(log, model, placement=False).table.to_pylist()}
+    assert found["a"]["effective_impressions"] == pytest.approx(401)
+    assert found["b"]["effective_impressions"] == pytest.approx(101)
+    assert found["b"]["relevance"] > 2 * found["a"]["relevance"]
+
+
+def test_positions_without_an_estimate_are_told() -> None:
+    model = fixed_curve({1: 0.0, 2: np.log(0.5)}, sd=0.05)
+    log = read_log(pa.table({"query": ["q"] * 3, "doc": ["a", "b", "b"], "position": [1, 2, 9], "click": [1, 0, 1]}))
+    assert {row["doc"]: row["supported"] for row in judge(log, model).table.to_pylist()} == {"a": 1.0, "b": 0.5}
+
+
+def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:
+    found = judged[0]
+    rows = found.table.to_pylist()
+    assert write_judgments(found, tmp_path / "all.csv") == "table"
+    assert [row["doc"] for row in csv.DictReader((tmp_path / "all.csv").read_text().splitlines())] == [
+        row["doc"] for row in rows
+    ]
+    assert write_judgments(found, tmp_path / "all.parquet") == "table"
+    assert pq.read_table(tmp_path / "all.parquet").equals(found.table)
+    assert json.loads(pq.read_schema(tmp_path / "all.parquet").metadata[b"clickharvest"])["grades"] == list(
+        found.grades
+    )
+    write_judgments(found, tmp_path / "ratings.csv", format="quepid")
+    quepid = list(csv.DictReader((tmp_path / "ratings.csv").read_text().splitlines()))
+    assert quepid[0] == {"query": "q0", "docid": rows[0]["doc"], "rating": str(rows[0]["grade"])}
+    assert write_judgments(found, tmp_path / "judged.qrels") == "qrels"
+    line = (tmp_path / "judged.qrels").read_text().splitlines()[0]
+    assert line == f"q0 0 {rows[0]['doc'].replace(' ', '_')} {rows[0]['grade']}"
+    assert write_judgments(found, tmp_path / "judged.json", rating="relevance", name="clicks") == "opensearch"
+    body = json.loads((tmp_path / "judged.json").read_text())
+    assert (body["name"], body["type"], len(body["judgmentRatings"])) == ("clicks", "IMPORT_JUDGMENT", 30)
+    first = body["judgmentRatings"][0]["ratings"][0]
+    assert first == {"docId": rows[0]["doc"], "rating": f"{rows[0]['relevance']:.3f}"}
+
+
+def test_what_is_refused(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:
+    found, rows, _ = judged
+    log, model = read_log(rows.slice(0, 10)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1)
+    with pytest.raises(InputError, match="ascend"):
+        judge(log, model, cutoffs=(1.0, 0.5))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        judge(log, model, level=1.0)
+    with pytest.raises(InputError, match="no format"):
+        write_judgments(found, tmp_path / "judged.xlsx")
+    with pytest.raises(InputError, match="whole numbers"):
+        write_judgments(found, tmp_path / "judged.qrels", rating="relevance")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, _ = shown(queries=6, pages=10)
+    pq.write_table(rows, tmp_path / "log.parquet")
+    fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02).save(tmp_path / "m.safetensors")
+    words = ["judgments", tmp_path / "log.parquet", tmp_path / "m.safetensors"]
+    assert run(*words, "-o", tmp_path / "j.csv", "--cutoffs", "0.05,0.2", "--scale", "rate", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["judgments"], told["cutoffs"], len(told["grades"])) == (30, [0.05, 0.2], 3)
+    assert run(*words) == 2
+    assert "nowhere to write" in capsys.readouterr().err
+    assert run(*words, "-o", tmp_path / "log.parquet") == 2
+    assert "write to another file" in capsys.readouterr().err

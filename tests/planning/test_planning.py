@@ -1,0 +1,175 @@
+"""Planning: against formulas by hand, against fits of what was planned, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.estimation import CPBM, PBM
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.planning import (
+    choose_swaps,
+    outline_from_rankings,
+    plan_from_design,
+    plan_from_log,
+    ranked_outline,
+)
+from clickharvest.planning.forecast import forecast
+from command_line import run
+from samples import simulated_interventions
+
+
+def widths(interventions: Interventions) -> np.ndarray:
+    told = PBM().fit(interventions).predict()
+    return (np.log(told.upper / told.lower) / 2)[0, 1:]
+
+
+def two_positions(clicks: int, queries: int = 400) -> Interventions:
+    """Return units shown equally at 1 and 2, clicked equally: so many clicks in all."""
+    unit = np.repeat(np.arange(queries), 2)
+    each = np.full(2 * queries, clicks // (2 * queries))
+    return Interventions(
+        unit=unit, query=unit, position=np.tile([1, 2], queries), exposure=10.0 * each, clicks=each,
+        impressions=10 * each,
+    )  # fmt: skip
+
+
+def test_two_positions_need_what_the_formula_says() -> None:
+    """The standard error of log p_2 / p_1 is 2 / √clicks: ±10 % takes 4 (1.96 / log 1.1)² clicks."""
+    found = plan_from_log(two_positions(8_000))
+    assert found.margin[0, 0] == pytest.approx(np.expm1(1.96 * 2 / np.sqrt(8_000)), rel=0.02)
+    assert found.times[0, 0] == pytest.approx(4 * (1.96 / np.log(1.1)) ** 2 / 8_000, rel=0.03)
+
+
+def test_the_present_width_is_that_of_the_fit() -> None:
+    interventions = simulated_interventions(150, seed=3, steepness={"desk": 1.0})
+    without = replace(interventions, contexts={})
+    np.testing.assert_allclose(np.log1p(plan_from_log(without).margin[0]), widths(without), rtol=1e-4)
+
+
+def test_contexts_have_their_own_widths() -> None:
+    interventions = simulated_interventions(200, seed=4, steepness={"desk": 1.0, "phone": 0.5})
+    found = plan_from_log(interventions)
+    told = CPBM(curve="linear").fit(interventions).predict({"device": found.contexts["device"]})
+    np.testing.assert_allclose(np.log1p(found.margin), np.log(told.upper / told.lower)[:, 1:] / 2, rtol=1e-3)
+    assert found.segments == [f"device = {device}" for device in found.contexts["device"]]
+
+
+def test_more_traffic_of_the_same_queries_is_forecast() -> None:
+    outline = ranked_outline(5, queries=300, swaps={(1, k): 0.15 for k in range(2, 6)}, spread=0.3)
+    seen = np.mean([np.log(widths(outline.simulate(80_000, seed))) for seed in range(4)], axis=0)
+    planned = [np.log(1.96 * forecast(outline.simulate(20_000, seed)).log_sd(4.0)[0, 1:]) for seed in range(10, 16)]
+    assert np.exp(np.mean(planned) - np.mean(seen)) == pytest.approx(1.0, abs=0.15)
+
+
+def test_queries_that_differ_set_a_floor() -> None:
+    """Eight queries read differently: their traffic alone never gives ±1 %, other queries would."""
+    log = ranked_outline(3, queries=8, swaps={(1, 2): 0.3, (2, 3): 0.3}, spread=0.5).simulate(200_000, 1)
+    same, new = plan_from_log(log, width=0.01), plan_from_log(log, width=0.01, new_queries=True)
+    assert np.isinf(same.times).all()
+    assert "No amount of such traffic" in same.sentence
+    assert np.isfinite(new.times).all()
+    assert same.to_dict()["needed"][0]["times"] is None
+
+
+@pytest.mark.parametrize("realised", [False, True])
+def test_what_a_design_promises_comes_out(realised: bool) -> None:
+    outline = ranked_outline(4, queries=200, swaps={(k, k + 1): 0.2 for k in range(1, 4)}, realised=realised)
+    planned = np.log1p(plan_from_design(outline, 15_000).margin)
+    seen = np.exp(np.mean([np.log(widths(outline.simulate(15_000, seed))) for seed in range(50, 58)], axis=0))
+    np.testing.assert_allclose(seen, planned, rtol=0.15)
+
+
+def test_chosen_swaps_reach_the_width_and_cost_less_than_swaps_with_the_top() -> None:
+    outline = ranked_outline(5, queries=100)
+    chosen = plan_from_design(outline, 60_000, choose=True, draws=3)
+    assert chosen.margin.max() <= 0.1 * 1.05
+    top = replace(outline, swaps={(1, k): 0.01 for k in range(2, 6)})
+    share = 0.01 * chosen.loss / (top.loss() / top.clicks())
+    other = plan_from_design(replace(top, swaps=dict.fromkeys(top.swaps, share)), 60_000, draws=3)
+    assert other.loss == pytest.approx(chosen.loss)
+    assert other.margin.max() > chosen.margin.max()
+
+
+def test_loss_is_that_of_exchanged_results() -> None:
+    outline = ranked_outline(3, swaps={(1, 3): 0.1}, click_rates=[0.4, 0.2, 0.1], steepness=1.0)
+    relevance = np.array([0.4, 0.4, 0.3])
+    assert outline.loss() == pytest.approx(0.1 * (1 - 1 / 3) * (relevance[0] - relevance[2]))
+    assert outline.clicks() == pytest.approx(0.7)
+
+
+def test_rankings_become_exposures() -> None:
+    ranked = {"query": ["q"] * 4, "ranker": list("aabb"), "doc": list("xyyx"), "position": [1, 2, 1, 2]}
+    outline = outline_from_rankings(ranked, traffic={"a": 3, "b": 1}, swaps={(1, 2): 0.2})
+    x = 0.75 * 0.8 + 0.25 * 0.2
+    np.testing.assert_allclose(outline.exposure, [[x, 1 - x], [1 - x, x]])
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InputError, match="100 % at most"):
+        ranked_outline(3, swaps={(1, 2): 0.7, (1, 3): 0.7})
+    with pytest.raises(InputError, match="ranks 1 ≤ i < j"):
+        ranked_outline(3, swaps={(2, 5): 0.1})
+    with pytest.raises(InputError, match="width wanted"):
+        plan_from_log(two_positions(800), width=0.0)
+    with pytest.raises(InputError, match="lacks ranker"):
+        outline_from_rankings({"query": ["q"], "doc": ["a"], "position": [1]})
+    with pytest.raises(NotIdentifiedError, match="plan more pages"):
+        choose_swaps(ranked_outline(10), 500)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated_interventions(60, seed=3, steepness={"desk": 1.0, "phone": 0.5}).write(tmp_path / "i.parquet")
+    assert run("plan", tmp_path / "i.parquet", "--days", 7, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["device"] for row in told["needed"]} == {"desk", "phone"}
+    assert told["days_of_log"] == 7
+    assert run("plan", "--positions", 3, "--pages", 20_000, "--swaps", "1-2=.2,2-3=.2") == 0
+    assert "They cost" in capsys.readouterr().out
+    ranked = {"query": ["q"] * 4, "ranker": list("aabb"), "doc": list("xyyx"), "position": [1, 2, 1, 2]}
+    pyarrow.csv.write_csv(pa.table(ranked), tmp_path / "ranked.csv")
+    assert run("plan", "--rankings", tmp_path / "ranked.csv", "--traffic", "a=50,b=50", "--pages", 5_000) == 0
+    assert "5,000 pages" in capsys.readouterr().out
+    for words, why in (
+        ([], "name a LOG"),
+        (["--pages", 10, "--swaps", "x=1"], "pairs of ranks"),
+        (["--pages", 10, "--swaps", "1-2=.1", "--swap", 3], "two designs"),
+    ):
+        assert run("plan", *words) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_days_come_from_the_time_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {
+            "query": f"q{i}",
+            "doc": "a",
+            "position": k,
+            "click": (i + k) % 2,
+            "time": date(2026, 3, 1 + i % 10),
+        }
+        for i in range(40)
+        for k in (1, 2)
+    ]
+    path = tmp_path / "log.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    assert run("plan", path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["days_of_log"] == 10
+
+
+def test_checks_advice_agrees_with_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_positions(1_600).write(tmp_path / "i.parquet")
+    assert run("check", tmp_path / "i.parquet", "--json") == 0
+    needed = 4 * (1.96 / np.log(1.1)) ** 2 / 1_600
+    assert f"about {needed:.1f} times this traffic" in json.loads(capsys.readouterr().out)["advice"]
+    assert run("check", tmp_path / "i.parquet") == 0
+    assert "times this traffic" in " ".join(capsys.readouterr().out.split()[-14:])
