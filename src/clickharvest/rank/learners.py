@@ -33,6 +33,7 @@ from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, fit_offset, log_offset
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
+from clickharvest.weights import vanishing_clip
 
 OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
@@ -296,14 +297,6 @@ def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callabl
     return counted
 
 
-def vanishing_clip(data: RankingData) -> float:
-    """Return 1 / √clicks: a clip whose bias vanishes as clicks grow in number, and whose weights stay below √clicks.
-
-    Ionides (2008) shows that truncating weights at √n loses nothing in the limit.
-    """
-    return float(1 / np.sqrt(max(data.clicks.sum(), 1.0)))
-
-
 def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, float]:
     """Return the sum of the weights of every document's clicks, [n_docs], and the clip.
 
@@ -315,7 +308,7 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
         >>> click_labels(data, clip=0.25)[0].tolist()
         [0.5, 0.0, 2.5]
     """
-    used = vanishing_clip(data) if clip is None else clip
+    used = vanishing_clip(float(data.clicks.sum())) if clip is None else clip
     weights = data.weights(used)
     scale = weights.sum() / max(float(data.clicks.sum()), 1.0)
     labels = np.bincount(data.clicked, weights / (scale or 1.0), data.features.shape[0])
