@@ -207,7 +207,7 @@ def rank(
     target = ranker.check(output)
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
     refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
-    opened, propensities = _open(log, ranker.model)
+    opened, propensities = open_log(log, ranker.model)
     clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, missing=ranker.missing.value)
     held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
     train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
@@ -259,7 +259,7 @@ def rank(
         _print(told, found, best, judged, ranker.level)
 
 
-def _open(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
+def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
     """Return the log, read with the context columns of the model, and the model."""
     from clickharvest.model.propensities import load_propensities
 

@@ -99,7 +99,7 @@ def read_clicks(
     """
     if missing not in ("error", "drop"):
         raise InputError(f"missing is {missing!r}: expected 'error' or 'drop'")
-    expression, unsupported = _cells(log, propensities)
+    expression, unsupported = document_cells(log, propensities)
     cells = log.engine.fetch(expression, task="Counting clicks")
     sums = [("clicks", "sum"), ("exposure", "sum"), ("unsupported", "sum")]
     counts = cells.group_by(["query", "doc"]).aggregate(sums)
@@ -107,7 +107,7 @@ def read_clicks(
     clicks = float(np.asarray(counts["clicks"]).sum())
     if not clicks:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
-    of_arms = _pages(log, cells)
+    of_arms = pages_of_arms(log, cells)
     pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
     opened = open_documents(log, documents, features)
     known = counts.join(opened.keys(), list(opened.by), join_type="left semi")
@@ -124,7 +124,7 @@ def read_clicks(
     return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
 
 
-def _pages(log: ClickLog, cells: pa.Table) -> pa.Table:
+def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
     """Return the pages of every query and arm: counted if there is a page column, else as its most shown position."""
     if log.has("page"):
         t = log.table.mutate(arm=_arm(log.table.ranker if log.has("ranker") else None))
@@ -175,7 +175,7 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def _cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
+def document_cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
     And whether it is known which clicks the model supports.
