@@ -51,6 +51,18 @@ def test_features_of_documents_for_all_queries(monkeypatch: pytest.MonkeyPatch) 
         clicks_with({"doc": ["a", "a", "b", "c"], "x": [1.0] * 4})
 
 
+def test_whole_numbers_of_any_size_are_the_same_names() -> None:
+    shown = SHOWN | {
+        "query": pa.array([1, 1, 2, 2], pa.int32()),
+        "doc": pa.array([1, 2, 1, 3], pa.int16()),
+        "page": [1, 1, 2, 2],
+    }
+    documents = pa.table({"query": pa.array([1, 1, 2, 2], pa.uint8()), "doc": [1, 2, 1, 3], "x": [1.0, 2.0, 3.0, 4.0]})
+    for page in (None, "page"):
+        clicks = read_clicks(read_log(pa.table(shown), page=page), documents)
+        assert clicks.data.features.matrix.ravel().tolist() == [1, 2, 3, 4]
+
+
 def test_text_is_one_feature_for_each_value() -> None:
     clicks = clicks_with(KEYS | {"brand": ["zeta", "acme", None, "acme"], "x": [1.0, 2.0, 3.0, 4.0]})
     assert clicks.features == ["brand=acme", "brand=zeta", "x"]

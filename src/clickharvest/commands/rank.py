@@ -210,7 +210,7 @@ def rank(
     opened, propensities = open_log(log, ranker.model)
     clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, missing=ranker.missing.value)
     held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
-    train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
+    train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))
     documents_held = np.repeat(held, np.diff(clicks.data.starts))
     rankers: dict[str, TrainedRanker] = {}
     for name, part in ((NEW, train), (NAIVE, at_face_value(train))):

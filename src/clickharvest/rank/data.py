@@ -85,10 +85,10 @@ class RankingData:
     def fingerprint(self) -> str:
         """SHA-256 of lists, features and clicks: which data a ranker was trained on."""
         found = hashlib.sha256()
-        matrix = self.features.matrix
-        values = (matrix,) if isinstance(matrix, np.ndarray) else (matrix.data, matrix.indices, matrix.indptr)
-        for array in (*values, self.starts, self.clicked, self.propensity, self.clicks, self.query):
-            found.update(f"{array.dtype.str}{array.shape}".encode())
+        for panel in self.features.panels():
+            for array in (panel,) if isinstance(panel, np.ndarray) else (panel.data, panel.indices, panel.indptr):
+                found.update(np.ascontiguousarray(array).data)
+        for array in (self.starts, self.clicked, self.propensity, self.clicks, self.query):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()
 

@@ -126,8 +126,11 @@ def read_clicks(
 
 def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
     """Return the pages of every query and arm: counted if there is a page column, else as its most shown position."""
+    from clickharvest.logs.click_log import identifier
+
     if log.has("page"):
-        t = log.table.mutate(arm=_arm(log.table.ranker if log.has("ranker") else None))
+        query = identifier(log.table.query, log.table.query.type())
+        t = log.table.mutate(query=query, arm=_arm(log.table.ranker if log.has("ranker") else None))
         return log.engine.fetch(
             t.group_by(["query", "arm"]).agg(pages=t.page.nunique().cast("float64")), task="Counting pages"
         )
@@ -191,7 +194,8 @@ def document_cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir
                 "the log has no column propensity: name a model with --model, or weigh the log first "
                 "(clickharvest weigh LOG MODEL -o weighted.parquet)"
             )
-        roles = {name: log.columns[name] for name in ("query", "doc", "position", "clicks", "impressions")}
+        roles = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
+        roles |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
         rows = log.source.select(
             **roles,
             arm=_arm(log.columns.get("ranker")),
@@ -206,7 +210,7 @@ def document_cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir
         if "impressions" in log.roles:
             counts["impressions"] = table[log.roles["impressions"]].cast("int64")
         rows = table.select(
-            **{role: identifier(table[log.roles[role]]) for role in ("query", "doc")},
+            **{role: identifier(table[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")},
             **counts,
             position=table[log.roles["position"]].cast("int64") + (1 - log.position_base),
             arm=_arm(table[log.roles["ranker"]] if log.has("ranker") else None),
