@@ -3,7 +3,7 @@
     make benchmark-features
     .venv/bin/python benchmarks/features.py --rows 100000 --learners lightgbm
 
-Features are a Parquet file in single precision, as large as the largest public sets for learning to rank (136 features);
+Features are a Parquet file in single precision, as many as the largest public sets for learning to rank have (136);
 all documents are shown, so that all compete. A run with the default options writes its table into
 `benchmarks/README.md`; any other run prints it only. Exits with 1 where a bar is missed.
 """
