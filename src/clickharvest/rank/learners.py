@@ -272,12 +272,13 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
 def _scaled(features: Features) -> tuple[Features, Array]:
     """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
     features.require_complete()
+    matrix = features.matrix  # once: it may be a copy
     scale = np.ones(features.shape[1])
-    if issparse(features.matrix):
-        return features, scale
-    spread = np.asarray(features.matrix.std(axis=0, dtype=np.float64))
+    if issparse(matrix):
+        return Features(matrix), scale
+    spread = np.asarray(matrix.std(axis=0, dtype=np.float64))
     scale = np.where(spread > 0, spread, 1.0)
-    return Features(features.matrix / scale.astype(features.matrix.dtype)), scale
+    return Features(matrix / scale.astype(matrix.dtype)), scale
 
 
 def _plain_names(names: Sequence[str]) -> list[str]:
