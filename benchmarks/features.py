@@ -29,6 +29,7 @@ README = HERE / "README.md"
 BEGIN, END = "<!-- features:begin -->", "<!-- features:end -->"
 ROWS, FEATURES, LIST = 1_000_000, 136, 100
 BAR_MB = 2_000
+LEARNERS = ("lightgbm", "xgboost")
 ROUNDS = 10
 """Trees that are grown: memory is the question, which more of them do not change."""
 TRAIN = """
