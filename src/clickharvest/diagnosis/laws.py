@@ -29,7 +29,7 @@ def skewed_tail(total: float, squares: float, cubes: float) -> float:
     """Return the probability of so large a sum of skewed parts of mean 0, over its own standard error; 1 without any.
 
     A sum Σx whose error √Σx² comes from the same x is large where its error is, so that skewed parts seldom reach a
-    normal tail. With t = Σx / √Σx² and g = Σx³ / (Σx²)^{3/2}, Hall's t + g t² / 3 + g² t³ / 27 + g / 6 is nearly normal.
+    normal tail. With t = Σx / √Σx² and g = Σx³ / (Σx²)^{3/2}, Hall's t + g t² / 3 + g² t³ / 27 + g / 6 is about normal.
 
     Args:
         total: Σx.

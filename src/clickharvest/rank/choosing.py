@@ -20,7 +20,8 @@ from clickharvest.rank.data import RankingData
 from clickharvest.rank.endings import LOSSES
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
-from clickharvest.rank.learners import BoostSettings, TrainedRanker, train_ranker
+from clickharvest.rank.learners import BoostSettings, train_ranker
+from clickharvest.rank.rankers import TrainedRanker
 from clickharvest.rank.shown import ShownRanking
 
 FOLDS = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,9 @@ class Features:
     """Document features, dense (kept in single precision where they come so) or sparse rows.
 
     Attributes:
-        matrix: an array or a sparse CSR array, [n_docs, F].
+        base: an array or a sparse CSR array of these and maybe other documents, [n, F].
+        complete: whether no value is missing (NaN), as trees allow.
+        rows: which rows of it are the documents, where not all are, [n_docs].
 
     Example:
         >>> features = Features.of([[1.0, 0.0], [0.0, 2.0]])
@@ -31,14 +34,16 @@ class Features:
         ([3.0, 8.0], [1.0, 2.0])
     """
 
-    matrix: Any
+    base: Any
+    complete: bool = True
+    rows: Index | None = None
 
     @classmethod
     def of(cls, matrix: Any) -> Features:
         """Check a matrix of features.
 
         Raises:
-            InputError: it has not two dimensions, or holds values that are not finite numbers.
+            InputError: it has not two dimensions, or holds values that are infinite or no numbers.
         """
         try:
             if issparse(matrix):
@@ -55,32 +60,58 @@ class Features:
             raise InputError(f"features have {result.ndim} dimensions: expected documents by features")
         # A sum is finite only if all values are, and is quicker than a mask of them; large values may overflow in it.
         with np.errstate(over="ignore", invalid="ignore"):
-            finite = bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
-        if not finite:
-            raise InputError("features hold infinite or missing values: fill or drop them first")
-        return cls(result)
+            finite = bool(np.isfinite(values.sum()))
+        infinite = not finite and bool(np.isinf(values).any())
+        if infinite:
+            raise InputError("features hold infinite values: replace them first")
+        return cls(result, finite or not np.isnan(values).any())
+
+    def require_complete(self) -> None:
+        """Raise `InputError` where a value is missing: linear rankers need all."""
+        if not self.complete:
+            raise InputError(
+                "features hold missing values, which only trees take: fill them, or use --learner lightgbm or xgboost"
+            )
+
+    @property
+    def matrix(self) -> Any:
+        """The features, [n_docs, F]: a copy of some rows where not all of the base are meant."""
+        return self.base if self.rows is None else self.base[self.rows]
 
     @property
     def shape(self) -> tuple[int, int]:
         """Documents and features."""
-        n_docs, n_features = self.matrix.shape
-        return int(n_docs), int(n_features)
+        n_docs, n_features = self.base.shape
+        return int(n_docs) if self.rows is None else len(self.rows), int(n_features)
+
+    def panels(self) -> Iterator[Any]:
+        """Yield the features a few rows at a time: views or small copies."""
+        for begin in range(0, self.shape[0], PANEL):
+            part = slice(begin, begin + PANEL)
+            yield self.base[part if self.rows is None else self.rows[part]]
 
     def times(self, w: Array) -> Array:
         """Return X w, [n_docs]."""
-        return np.asarray(self.matrix @ w.astype(self.matrix.dtype), np.float64)
+        self.require_complete()
+        wide = w.astype(self.base.dtype)
+        if self.rows is None:
+            return np.asarray(self.base @ wide, np.float64)
+        return np.concatenate([np.zeros(0), *(panel @ wide for panel in self.panels())])
 
     def sums(self, values: Array) -> Array:
         """Return Xᵀ v, [F]."""
-        if issparse(self.matrix):
+        self.require_complete()
+        if issparse(self.base):
             rows: Any = self.matrix
             return np.asarray(rows.T @ values, np.float64)
-        total = np.zeros(self.matrix.shape[1])
-        values = values.astype(self.matrix.dtype)
-        for begin in range(0, len(values), PANEL):
-            total += values[begin : begin + PANEL] @ self.matrix[begin : begin + PANEL]
+        total = np.zeros(self.base.shape[1])
+        values = values.astype(self.base.dtype)
+        for k, panel in enumerate(self.panels()):
+            total += values[k * PANEL : (k + 1) * PANEL] @ panel
         return total
 
-    def take(self, rows: Index) -> Features:
-        """Return some of the documents."""
-        return Features(self.matrix[rows])
+    def take(self, rows: Index, *, copy: bool = True) -> Features:
+        """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
+        if copy:
+            return Features(self.matrix[rows] if self.rows is None else self.base[self.rows[rows]], self.complete)
+        return Features(self.base, self.complete, rows if self.rows is None else self.rows[rows])
