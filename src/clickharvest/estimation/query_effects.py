@@ -69,6 +69,7 @@ class Clustered:
         variance: σ², of the effects of single queries at single positions.
         variance_error: its standard error.
         steepness: ς², of the steepness of queries.
+        apart: what either adds to M, [2, size, size].
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
         design_effect: how many times the variance of independent clicks a typical entry of the score has.
@@ -79,6 +80,7 @@ class Clustered:
     variance: float
     variance_error: float
     steepness: float
+    apart: Array
     effective_queries: Array
     design_effect: float
 
@@ -112,7 +114,8 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
             told.append(replace(contrasts, kept=1 - leverage))
     overdispersion = _overdispersion(shares, fit.at)
     (variance, steepness), error = _variances(told, overdispersion)
-    score = overdispersion * fit.information + variance * effects[0] + steepness * effects[1]
+    apart = effects * np.array([variance, steepness])[:, None, None]
+    score = overdispersion * fit.information + apart.sum(axis=0)
     single = [contrasts for contrasts in told if contrasts.position is not None]
     own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))
     told_of = np.diag(fit.information) > LEAST
@@ -123,6 +126,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         variance=variance,
         variance_error=error,
         steepness=steepness,
+        apart=apart,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
         design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
     )

@@ -1,19 +1,19 @@
 """Forecast: how wide the intervals of a fit will be with s times the traffic.
 
-The covariance of a fit, by query (`estimation.query_effects`), is V = J⁻¹ (φ H + σ² S + Λ) J⁻¹ with J = H + Λ, H the
-information of the clicks, S = Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}) what queries that read differently add, and Λ the
-precision of the prior. With s times as many pages of the same kind H becomes s H. S does not: more clicks of a query
-that reads in its own way are no new queries. Pages being drawn from one stream of queries, clicks N_u of units are
-about Poisson, and of S the part that pairs of clicks make grows with s², the part of single clicks with s:
+The covariance of a fit, by query (`estimation.query_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
+the information of the clicks, S and T what queries that read differently add, and Λ the precision of the prior. With s
+times as many pages of the same kind H becomes s H. S and T do not: more clicks of a query that reads in its own way are
+no new queries. Pages being drawn from one stream of queries, clicks N_u of units are about Poisson, and of S the part
+that pairs of clicks make grows with s², the part of single clicks with s:
 
-    S(s) = s² (S − B) + s B,   B = Σ_u Σ_k N_u π_{u,k}² (z_{u,k} − z̄_u)(z_{u,k} − z̄_u)ᵀ.
+    S(s) = s² (S − B) + s B,   B = Σ_u Σ_k N_u π_{u,k}² (z_{u,k} − z̄_u)(z_{u,k} − z̄_u)ᵀ,
 
-So V(s) does not go to 0 where queries differ (σ² > 0) and the same queries come again and again: then no amount of such
-traffic is enough, and only other queries help. With `new_queries` all traffic beyond the log is of other queries, and S
-grows with s.
+and T, nearly all of it pairs, with s². So V(s) does not go to 0 where queries differ (σ² > 0) and the same queries come
+again and again: then no amount of such traffic is enough, and only other queries help. With `new_queries` all traffic
+beyond the log is of other queries, and S grows with s.
 
 σ² has a standard error; of σ² S the share σ⁴ / (σ⁴ + error²) is taken for real, and the rest, which further traffic
-would show to be chance, does not grow.
+would show to be chance, does not grow. (ς² has been shrunk in that way by `query_effects`.)
 
 What a curve may miss of the contexts (`estimation.misfit`) is taken to fall with 1/s.
 """
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.estimation.misfit import widened
+from clickharvest.estimation.misfit import misfit, widened
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import make_sample, supported_positions
@@ -51,8 +51,8 @@ class Forecast:
         log_p: log p_k / p_anchor, [c, K].
         information: H, [size, size].
         precision: Λ, [size, size].
-        apart: σ² S, as far as σ² is more than chance, [size, size].
-        chance: the rest of it, [size, size].
+        apart: σ² S, as far as σ² is more than chance, and ς² T, [size, size].
+        chance: the rest of σ² S, [size, size].
         single: σ² B, [size, size].
         overdispersion: φ.
         missed: what misfit adds to the covariance, [size, size].
@@ -97,9 +97,8 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     curve: Curve = Linear(positions, anchor, features) if features else Constant(positions, anchor, 0)
     fit = pool(curve, sample)
     found = clustered_covariance(fit)
-    whole, _ = widened(curve, sample, fit, found)
-    bread = fit.information + fit.precision
-    apart = bread @ found.covariance @ bread - found.overdispersion * fit.information - fit.precision
+    off_by = misfit(curve, sample, fit, found) if features else None
+    whole = found.covariance if off_by is None else widened(curve, sample, fit, found.covariance, off_by)
     # σ² is never below 0, so that chance makes it positive in small logs; what grows with s² must not be chance.
     trust = found.variance**2 / (found.variance**2 + found.variance_error**2) if found.variance else 0.0
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
@@ -114,8 +113,8 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         log_p=np.einsum("cki,i->ck", gradients, fit.theta),
         information=fit.information,
         precision=fit.precision,
-        apart=trust * apart,
-        chance=(1 - trust) * apart,
+        apart=trust * found.apart[0] + found.apart[1],
+        chance=(1 - trust) * found.apart[0],
         single=trust * found.variance * _single(fit),
         overdispersion=found.overdispersion,
         missed=whole - found.covariance,
