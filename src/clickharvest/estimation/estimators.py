@@ -275,14 +275,14 @@ class CPBM(Estimator):
                 update=update,
             )
         best = next(one for one in judged if one.candidate.chosen)
-        curve = next(curve for curve in curves if curve.spec == best.candidate.curve)
+        curve = best.fit.curve
         return Choice(
             fits[curve],
             best.candidate.penalty or 0.0,
             pooled.get(curve),
             tuple(judged),
             objective.about,
-            near=None if curve in pooled else best.of_folds[0],
+            near=None if curve in pooled else best.flats[0],
         )
 
     def _shape(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ context, is taken unless the best is better by two: a pooled linear curve, which
 chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
 
 Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
-one chance in forty to be taken in the end. With z_f standard errors ahead after f of F folds, z_F is expected to be
+one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f of F folds, z_F is expected to be
 normal with mean z_f √(F / f) and variance (F − f) / f.
 """
 
@@ -33,11 +33,11 @@ SIMPLER = {"constant": 1.0, "power": 2.0}
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
 HOPELESS = 1.96
-"""Standard errors of what is still to come by which a curve must be short of being taken, to be left."""
+"""Standard errors of what is still to come by which a curve must be short of a rival, to be left."""
 FAR = 3.0
 """Standard errors beyond that by which one penalty must be short, for others of the same curve not to be tried."""
 CLOSE = 0.4
-"""Twice how far the log likelihood of a fit may be from its maximum."""
+"""Twice how far the log likelihood of a fit of a large log may be from its maximum."""
 LOOKS, MOST = 8, 60
 """Most times that the fit of the first fold looks at its curvature, and most steps of the others from there."""
 COLLAPSED = 1e-4
@@ -75,14 +75,16 @@ class Judged:
 
     Attributes:
         candidate: curve, penalty and score.
-        by_query: held-out log likelihood of every query, per click of all, [queries]; 0 in folds it was not judged on.
-        of_folds: the parameters of each fold's fit, [folds, n], in the order of the curve and the objective; of a
-            pooled curve in that of its blocks.
+        by_query: held-out log likelihood of every query, per click of the log, [queries]; 0 in folds it was not judged
+            on, where it was left (`candidate.folds`).
+        fit: curve and objective.
+        flats: the parameters that each fold found, [folds, n].
     """
 
     candidate: Candidate
     by_query: Array
-    of_folds: Array
+    fit: Fit
+    flats: Array
 
 
 def fold_weights(n_clusters: int, folds: int, seed: int) -> Array:
@@ -156,7 +158,7 @@ class _Race:
 
     def __init__(self, fit: Fit, aside: Array, start: Array, rivals: Sequence[Judged]) -> None:
         self.fit, self.aside, self.rivals, self.start = fit, aside, rivals, start
-        self.tolerance = max(1e-5, np.sqrt(CLOSE / (len(start) * fit.scale)))
+        self.tolerance = float(np.clip(np.sqrt(CLOSE / (len(start) * fit.scale)), 1e-5, 1e-4))
         self.roots: dict[float, Array | None] = {}
         self.of_folds: dict[float, list[Array]] = {}
         self.held_out: dict[float, list[Array]] = {}
@@ -235,7 +237,7 @@ class _Race:
         Args:
             penalties: the penalties.
             seen: how many folds were seen.
-            beyond: standard errors more by which a penalty must be short of being taken.
+            beyond: standard errors more by which a penalty must be short of the rival.
         """
         if not penalties:
             return []
@@ -244,16 +246,14 @@ class _Race:
         taken = _choose(self.rivals) if self.rivals else None
         kept = []
         for penalty, one in found.items():
-            hopeful = one is best or self._chance(one, best, 0.0, seen)
-            if taken is not None:
-                needed = SIMPLER.get(taken.candidate.curve["name"], 0.0) - beyond
-                hopeful = hopeful and self._chance(one, taken, needed, seen)
-            if hopeful:
+            if (one is best or self._chance(one, best, seen)) and (
+                taken is None or self._chance(one, taken, seen, beyond)
+            ):
                 kept.append(penalty)
         return kept
 
-    def _chance(self, one: Judged, rival: Judged, needed: float, seen: int) -> bool:
-        """Return whether one may be ahead of a rival, by so many standard errors, in the end."""
+    def _chance(self, one: Judged, rival: Judged, seen: int, beyond: float = 0.0) -> bool:
+        """Return whether one may be ahead of a rival in the end, or behind by no more than some standard errors."""
         inside = self.aside[:seen].sum(axis=0) > 0
         ahead, folds = (one.by_query - rival.by_query)[inside], len(self.aside)
         if not np.isfinite(ahead).all():
@@ -262,7 +262,7 @@ class _Race:
         if errors == 0:
             return bool(ahead.sum() >= 0)
         expected = ahead.sum() / errors * np.sqrt(folds / seen)
-        return bool(expected + HOPELESS * np.sqrt((folds - seen) / seen) >= needed)
+        return bool(expected + HOPELESS * np.sqrt((folds - seen) / seen) + beyond >= 0)
 
 
 def _choose(judged: Sequence[Judged]) -> Judged:
@@ -291,10 +291,10 @@ def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
     again = np.array([pooled.refit(1.0 - kept_aside).theta for kept_aside in aside])
     held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
-    return judged_by_folds(fit, None, held_out, aside, again)
+    return judged_by_folds(fit, None, held_out, aside, again[:, curve_order(fit.curve, shares)])
 
 
-def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Array, of_folds: Array) -> Judged:
+def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Array, flats: Array) -> Judged:
     """Return a candidate by the log likelihoods of all queries in the folds seen, [seen, queries].
 
     Args:
@@ -302,7 +302,7 @@ def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Arr
         penalty: the penalty; None where the curve is pooled.
         held_out: the log likelihoods.
         aside: queries kept aside in each fold, [folds, queries].
-        of_folds: the parameters of the folds seen, [seen, n].
+        flats: the parameters of the folds seen, [seen, n].
     """
     seen, folds = len(held_out), len(aside)
     by_query = np.where(aside[:seen] > 0, held_out, 0.0).sum(axis=0)
@@ -310,7 +310,7 @@ def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Arr
     se = _se(aside[:seen] @ by_query) if np.isfinite(by_query).all() else 0.0
     score = float(by_query.sum()) * folds / seen
     candidate = Candidate(fit.curve.spec, penalty, score, se * folds / seen, folds=None if seen == folds else seen)
-    return Judged(candidate, by_query, of_folds)
+    return Judged(candidate, by_query, fit, flats)
 
 
 def _se(values: Array) -> float:

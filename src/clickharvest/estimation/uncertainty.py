@@ -76,9 +76,8 @@ def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, 
         left = left[nearer & ~done[left]]
         update(float(done.mean()))
     if (rest := np.flatnonzero(~done)).size:
-        solved = fit.solve(
-            start[rest], weights[rest], np.full(len(rest), penalty), root=root, tolerance=tolerance, update=update
-        )
+        strength, tell = np.full(len(rest), penalty), part_of(update, float(done.mean()), 1)
+        solved = fit.solve(start[rest], weights[rest], strength, root=root, tolerance=tolerance, update=tell)
         theta[rest] = np.where(np.isfinite(solved.value)[:, None], solved.params, np.nan)
     return theta[np.isfinite(theta).all(axis=1)]
 
