@@ -30,6 +30,7 @@ class Cell:
         displays: displays of a document at a position, in a typical query.
         share: share of the displays that one query has.
         apart: whether queries differ in how their users read.
+        steep: standard deviation of the steepness of queries, where it is this that they differ in.
         links: how many queries show the last position at all; None for all.
         step: drop of log examination from `step_at` on.
         step_at: first position after the drop; None for the middle of the page.
@@ -52,6 +53,7 @@ class Cell:
     displays: float = 15.0
     share: float | None = None
     apart: bool = True
+    steep: float = 0.0
     links: int | None = None
     step: float = 0.0
     step_at: int | None = None
@@ -77,6 +79,8 @@ CELLS = {
     "300 queries": Cell(300),
     "8 queries that read alike": Cell(8, apart=False),
     "300 queries that read alike": Cell(300, apart=False),
+    "queries differ in steepness": Cell(100, apart=False, steep=0.3),
+    "300 queries differ in steepness": Cell(300, positions=10, apart=False, steep=0.3),
     "a query with 20 % of the displays": Cell(100, share=0.2),
     "a query with 50 % of the displays": Cell(100, share=0.5),
     **{f"last position linked by {n}": Cell(100, links=n) for n in (1, 2, 3, 5)},
@@ -130,6 +134,10 @@ def simulate(cell: Cell, random: np.random.Generator) -> World:
     unseen, odd = (cell.asked == name for name in ("unseen level", "level without overlap"))
     last = x[:, -1] > 0 if unseen or odd else np.zeros(len(x), bool)
     reads = random.uniform(0, 2, (queries, k)) if cell.apart else np.ones((queries, k))
+    if cell.steep:
+        # Of mean 1 at every position, like the factors above.
+        steeper, distance = random.normal(0, cell.steep, (queries, 1)), np.log(np.arange(1, k + 1))
+        reads = np.exp(-steeper * distance - (cell.steep * distance) ** 2 / 2)
     displays = cell.displays * random.lognormal(0, 0.6, queries)
     if cell.share is not None:
         displays[0] = displays[1:].sum() * cell.share / (1 - cell.share)

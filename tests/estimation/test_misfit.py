@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import missed_features, widened
+from clickharvest.estimation.misfit import misfit, missed_features, widened
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -71,9 +71,11 @@ def test_an_interaction_makes_intervals_wide_and_its_absence_does_not(kind: type
         curve = kind(sample.positions, 1, 2)
         fit = pool(curve, sample)
         found = clustered_covariance(fit)
-        covariance, off_by = widened(curve, sample, fit, found)
+        square = misfit(curve, sample, fit, found)
+        assert square is not None
+        covariance = widened(curve, sample, fit, found.covariance, square)
         assert np.linalg.eigvalsh(covariance - found.covariance).min() > -1e-9
-        assert off_by is not None
+        off_by = np.sqrt(np.diag(square))
         assert off_by[0] == 0
         rows = fit.shares.gradients(np.zeros(1, dtype=np.int64))[0]
         widths[product] = [np.sqrt(rows[-1] @ v @ rows[-1]) for v in (found.covariance, covariance)]
@@ -87,10 +89,7 @@ def test_without_contexts_nothing_is_missed() -> None:
     sample = replace(simulated(3), x=np.zeros((1, 0)), context=np.zeros_like(simulated(3).context))
     curve = Constant(sample.positions, 1, 0)
     fit = pool(curve, sample)
-    found = clustered_covariance(fit)
-    covariance, off_by = widened(curve, sample, fit, found)
-    assert off_by is None
-    assert covariance is found.covariance
+    assert misfit(curve, sample, fit, clustered_covariance(fit)) is None
 
 
 def test_products_are_left_out_before_squares_and_levels_have_no_square() -> None:

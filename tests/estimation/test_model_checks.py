@@ -112,7 +112,7 @@ def test_the_likelihood_ratio_alone_would_cry_wolf_where_clicks_are_dependent() 
 @pytest.mark.parametrize(
     ("check", "violation", "words"),
     [
-        (context_matters, {"steeper": 0.5}, "fit a CPBM"),
+        (context_matters, {"steeper": 0.5}, "a CPBM tells contexts apart"),
         (transitivity, {"adjacent": 1.0}, "most so p_3 / p_2"),
         (trust_bias, {"trust": 0.8}, "trust top results"),
     ],

@@ -36,8 +36,8 @@ def curve_of(sample: Sample) -> Curve:
     return Linear(sample.positions, 1, features) if features else Constant(sample.positions, 1, 0)
 
 
-def by_hand(fit: Pooled) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Y, q and the position of every query and position that occur, written out cell by cell."""
+def by_hand(fit: Pooled) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return Y, q and query and position of every pair of these that occurs, written out cell by cell."""
     shares: LinearShares = fit.shares
     design = shares.design(np.arange(len(shares.unit))).toarray()
     effects: dict[tuple[int, int], np.ndarray] = {}
@@ -51,7 +51,17 @@ def by_hand(fit: Pooled) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             effects[key] = effects.get(key, 0.0) + expected * (design[cell] - mean)
             own[key] = own.get(key, 0.0) + expected * (1 - fit.at.share[cell])
     keys = sorted(effects)
-    return np.array([effects[k] for k in keys]), np.array([own[k] for k in keys]), np.array([k[1] for k in keys])
+    return np.array([effects[k] for k in keys]), np.array([own[k] for k in keys]), *np.array(keys).T
+
+
+def steepness_by_hand(fit: Pooled, query: int) -> float:
+    """Return lᵀQl of a query: N times the variance of log k by the shares of a unit, summed over its units."""
+    shares, total = fit.shares, 0.0
+    for unit in np.unique(shares.unit[shares.cluster == query]):
+        cells = np.flatnonzero(shares.unit == unit)
+        distance, share = np.log(1.0 + shares.position[cells]), fit.at.share[cells]
+        total += shares.clicks_of_unit[cells[0]] * (share @ distance**2 - (share @ distance) ** 2)
+    return total
 
 
 @pytest.mark.parametrize("features", [0, 2])
@@ -59,15 +69,20 @@ def test_the_covariance_by_hand(features: int, monkeypatch: pytest.MonkeyPatch) 
     sample = simulated(4, 30, features=features)
     fit = pool(curve_of(sample), sample)
     found = clustered_covariance(fit)
-    y, own, position = by_hand(fit)
+    y, own, query, position = by_hand(fit)
     inverse = np.linalg.inv(fit.information + fit.precision)
     kept = 1 - np.minimum(np.einsum("ri,ij,rj->r", y, inverse, y) / own, 0.9)
     meat = found.overdispersion * fit.information + found.variance * (y / kept[:, None]).T @ y
+    for one in np.unique(query):
+        steep = np.log(1.0 + position[query == one]) @ y[query == one]
+        told = steep @ inverse @ steep / steepness_by_hand(fit, one)
+        meat += found.steepness * np.outer(steep, steep) / (1 - min(told, 0.9))
     assert found.covariance == pytest.approx(inverse @ (meat + fit.precision) @ inverse)
     for k in range(4):
         at = own[position == k]
         assert found.effective_queries[k] == pytest.approx(at.sum() ** 2 / (at**2).sum())
     assert found.variance > 0
+    assert found.steepness > 0
     monkeypatch.setattr(query_effects, "CELLS", 1)
     assert clustered_covariance(fit).covariance == pytest.approx(found.covariance)
 
@@ -97,6 +112,20 @@ def test_unlike_queries_have_variance_and_shuffled_ones_none() -> None:
     assert unlike.variance > 0.1
     assert alike.variance < unlike.variance / 2
     assert np.trace(unlike.covariance) > 1.1 * np.trace(alike.covariance)
+
+
+def test_queries_that_differ_in_steepness_are_told_from_those_that_differ_at_single_positions() -> None:
+    random = np.random.default_rng(5)
+    sample = simulated(2, 600)
+    steepness = 1 + random.normal(0, 0.5, 600)[sample.cluster]
+    clicks = random.binomial(sample.impressions, 0.3 * (1.0 + sample.position) ** -steepness)
+    steep = replace(sample, clicks=clicks)
+    found = clustered_covariance(pool(curve_of(steep), steep))
+    assert found.steepness == pytest.approx(0.25, rel=0.4)
+    assert found.variance < 0.05
+    other = clustered_covariance(pool(curve_of(sample), sample))
+    assert other.variance > 0.1
+    assert other.steepness < 0.1
 
 
 def test_clicks_in_pairs_are_overdispersed_twice() -> None:

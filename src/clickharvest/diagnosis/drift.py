@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import ibis
 
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
-from clickharvest.diagnosis.laws import normal_tail, two_sided
+from clickharvest.diagnosis.laws import skewed_tail, two_sided
 from clickharvest.diagnosis.users import with_user
 from clickharvest.logs.click_log import same
 
@@ -32,7 +32,7 @@ def drift(log: ClickLog) -> list[Finding]:
     - Do units move as they drift? With D_u = Σ_k (a − E) and M_u the mean log position of the unit's early displays
       less that of its late ones, Σ_u D_u M_u over its query-clustered standard error. Only this biases estimates.
     - Do all units drift one way, Σ(a − E) / √ΣV (Mantel-Haenszel)?
-    - Do units drift each its own way, Σ((a − E)² − V) over its query-clustered standard error?
+    - Do units drift each its own way, Σ((a − E)² − V) over its query-clustered standard error (`skewed_tail`)?
 
     Displays to one user are alike, and so are those on one page: with a user column, or else a page column, the parts
     c_{u'} that each user (or page) adds to a − E give the variance, for a unit and position Σ c² · m / (m − 1) of its m
@@ -124,6 +124,7 @@ def _sums(strata: ir.Table) -> ir.Table:
     return by_query.agg(
         **{name: by_query[name].sum() for name in ("units", "early_clicks", "expected", "variance", "spread")},
         noise=(surplus * surplus).sum(),
+        skew=(surplus * surplus * surplus).sum(),
     )
 
 
@@ -184,8 +185,7 @@ def _common_drift(s: Mapping[str, float], told: str) -> Finding:
 
 
 def _single_drift(s: Mapping[str, float], told: str) -> Finding:
-    noise = math.sqrt(s["noise"])
-    p_value = normal_tail((s["spread"] - s["variance"]) / noise) if noise else 1.0
+    p_value = skewed_tail(s["spread"] - s["variance"], s["noise"], s["skew"])
     value = s["spread"] / s["variance"]
     told = f"they change between halves {value:.2f} times as much as chance allows, {spell_p(p_value)}, {told}"
     if sign_of(p_value) == "warning":

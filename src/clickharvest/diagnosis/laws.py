@@ -25,6 +25,27 @@ def two_sided(total: float, variance: float) -> float:
     return 2 * normal_tail(abs(total) / math.sqrt(variance)) if variance > 0 else 1.0
 
 
+def skewed_tail(total: float, squares: float, cubes: float) -> float:
+    """Return the probability of so large a sum of skewed parts of mean 0, over its own standard error; 1 without any.
+
+    A sum Σx whose error √Σx² comes from the same x is large where its error is, so that skewed parts seldom reach a
+    normal tail. With t = Σx / √Σx² and g = Σx³ / (Σx²)^{3/2}, Hall's t + g t² / 3 + g² t³ / 27 + g / 6 is nearly normal.
+
+    Args:
+        total: Σx.
+        squares: Σx².
+        cubes: Σx³.
+
+    Example:
+        >>> round(skewed_tail(1.645, 1.0, 0.0), 3), round(skewed_tail(1.4, 1.0, 0.2), 3), skewed_tail(0.0, 0.0, 0.0)
+        (0.05, 0.058, 1.0)
+    """
+    if not squares > 0:
+        return 1.0
+    t, skew = total / math.sqrt(squares), cubes / squares**1.5
+    return normal_tail(t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / 6)
+
+
 def chi_square_tail(x: float, freedom: int) -> float:
     """Return the probability that a χ² variable exceeds x.
 

@@ -49,6 +49,7 @@ class ClickCells:
         first: the first cell of each unit.
         unit: number of each cell's unit, from 0.
         n_positions: number K of positions.
+        log_position: their logarithms, [K].
         clicks_of_unit: clicks N of each cell's unit.
     """
 
@@ -57,7 +58,7 @@ class ClickCells:
         self.rows = np.flatnonzero((total[sample.unit] > 0) & (sample.exposure > 0))
         _, self.first, self.unit = np.unique(sample.unit[self.rows], return_index=True, return_inverse=True)
         self.cluster, self.n_clusters = sample.cluster[self.rows], sample.n_clusters
-        self.n_positions = len(sample.positions)
+        self.n_positions, self.log_position = len(sample.positions), np.log(sample.positions)
         self.log_exposure = np.log(sample.exposure[self.rows])
         self.clicks = sample.clicks[self.rows].astype(np.float64)
         self.position, self.context = sample.position[self.rows], sample.context[self.rows]

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import widened
+from clickharvest.estimation.misfit import misfit, some_contexts, widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.rivals import rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -180,11 +181,17 @@ class Estimator(Parameterised):
             with self.progress("Error bars"):
                 near = choice.pooled or smooth(fit, sample, flat, penalty)
                 found = clustered_covariance(near)
-                covariance, off_by = widened(fit.curve, sample, near, found)
+                covariance, about = found.covariance, dict(found.about)
+                if sample.x.shape[1] and (off_by := misfit(fit.curve, sample, near, found)) is not None:
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["misfit"] = np.sqrt(np.diag(off_by)).tolist()
+                if len({one.fit.curve for one in choice.judged}) > 1:
+                    off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
             if choice.pooled is not None:
                 own = curve_order(fit.curve, choice.pooled.shares)
                 covariance = covariance[np.ix_(own, own)]
-            about = found.about | {"misfit": None if off_by is None else off_by.tolist()}
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):

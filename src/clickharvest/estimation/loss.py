@@ -201,7 +201,7 @@ class Fit:
         return self._engine.scores(flat)
 
     def logits(self, flat: Array) -> Array:
-        """Return log p_k(x) of the sample's contexts up to a term of each, with s(x) where ClickShare has it, [m, K]."""
+        """Return log p_k(x) of the sample's contexts, with s(x) where ClickShare has it, [m, K]."""
         return self._engine.logits(flat)
 
     def gradients(self, flat: Array, contexts: Integers) -> Array:

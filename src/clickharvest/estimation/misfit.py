@@ -79,23 +79,21 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     gain = prior.evidence(log_spread, left, score)[0] - prior.evidence(none, left, score)[0]
     posterior = np.linalg.inv(left + prior.matrix(np.exp(log_spread)))
     mean = posterior @ score
-    contexts = _some_contexts(sample)
+    contexts = some_contexts(sample)
     rows = other.gradients(contexts) - _gradients(curve, fit, contexts) @ explained
     square = posterior + np.outer(mean, mean)
     whole: Array = np.einsum("cki,ij,clj->kl", rows, square, rows, optimize=True) / len(contexts)
     return (-np.expm1(-max(gain, 0.0)) if isinstance(curve, Power) else 1.0) * whole
 
 
-def widened(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered) -> tuple[Array, Array | None]:
-    """Return the covariance with misfit added, [size, size], and the misfit's standard deviation by position, [K]."""
-    square = misfit(curve, sample, fit, found) if sample.x.shape[1] else None
-    if square is None:
-        return found.covariance, None
-    rows = _gradients(curve, fit, _some_contexts(sample))
+def widened(curve: Curve, sample: Sample, fit: Pooled | Smooth, covariance: Array, square: Array) -> Array:
+    """Return a covariance of the parameters with the mean square S of an error of all contexts added, [size, size]."""
+    rows = _gradients(curve, fit, some_contexts(sample))
     gram = np.einsum("cki,ckj->ij", rows, rows, optimize=True)
     ridge = 1e-6 * np.trace(gram) / len(gram) * np.eye(len(gram))
     moves = np.linalg.solve(gram + ridge, rows.sum(axis=0).T)
-    return found.covariance + moves @ square @ moves.T, np.sqrt(np.maximum(np.diag(square), 0.0))
+    wider: Array = covariance + moves @ square @ moves.T
+    return wider
 
 
 def missed_features(curve: Curve, x: Array) -> Array | None:
@@ -119,7 +117,8 @@ def missed_features(curve: Curve, x: Array) -> Array | None:
     return None
 
 
-def _some_contexts(sample: Sample) -> Integers:
+def some_contexts(sample: Sample) -> Integers:
+    """Return contexts of the log to average over, by number, at most `CONTEXTS`."""
     return np.unique(np.linspace(0, len(sample.x) - 1, CONTEXTS).astype(np.int64))
 
 

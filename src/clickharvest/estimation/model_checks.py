@@ -121,9 +121,8 @@ def context_matters(
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
-        sentence = (
-            f"Examination depends on {spelled}{how} ({told}): fit a CPBM; a PBM would give every context the average."
-        )
+        sentence = f"Examination depends on {spelled}{how} ({told})"
+        sentence += ": a CPBM tells contexts apart; a PBM would give each the average."
         return Finding(name, "note", sentence, gain, p_value)
     advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"
     sentence = f"{spell_sign(p_value)} that examination depends on {spelled} ({told}): {advice}."

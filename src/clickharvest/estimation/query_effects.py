@@ -1,39 +1,44 @@
 """Query effects: how far a fit would move with other queries of the same kind, and its covariance from that.
 
 Users of one query read alike, so its clicks depend on each other. Let every query deviate from the curve at every
-position by an effect of variance σ², and let clicks be overdispersed by a factor φ ≥ 1. Then the score of the clicks
-has the variance
+position by an effect of variance σ², and in steepness, all positions together by −s log k, s of variance ς²; and let
+clicks be overdispersed by a factor φ ≥ 1. Then the score of the clicks has the variance
 
-    M = φ H + σ² Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}),   Y_{gk} = Σ_{u of g} N_u π_{u,k} (z_{u,k} − z̄_u),
+    M = φ H + σ² Σ_{g,k} Y_{gk} Y_{gk}ᵀ / (1 − h_{gk}) + ς² Σ_g Y_g Y_gᵀ / (1 − h_g),
+    Y_{gk} = Σ_{u of g} N_u π_{u,k} (z_{u,k} − z̄_u),   Y_g = Σ_k log k Y_{gk},
 
 Y_{gk} being what a deviation of query g at position k adds to the score. With J = H + Λ, Λ the precision of the prior,
 
     V = J⁻¹ (M + Λ) J⁻¹.
 
-V is never less than J⁻¹, the model's own: φ is at least 1 and σ² at least 0, and neither is read off a residual that
+V is never less than J⁻¹, the model's own: φ is at least 1, σ² and ς² at least 0, and none is read off a residual that
 the fit has made small. The usual sum over the queries' scores is: with one query at a position it is 0. Λ adds what
 shrinkage leaves unknown. The leverage h_{gk} = Y_{gk}ᵀ J⁻¹ Y_{gk} / q_{gk} is the share of what the fit knows at (g, k)
-that the query itself has told; dividing by 1 − h makes a query that dominates count for more.
+that the query itself has told, h_g likewise; dividing by 1 − h makes a query that dominates count for more.
 
-Both come from residuals r = C − N π, whose variance is v = N π (1 − π) where nothing is overdispersed.
+All three come from residuals r = C − N π, whose variance is v = N π (1 − π) where nothing is overdispersed.
 
 - φ: a query's effect is common to its units, so that how they differ at one position is free of it. With ρ_{gk} = Σ r
   over the n cells of query g at position k, Σ r²/v − ρ²/Σv has the expectation φ (n − 1).
-- σ²: the totals have, about, E ρ²_{gk} = (1 − h_{gk}) (φ q_{gk} + σ² (1 − h_{gk}) Σ_j Q²_{g,kj}), q_{gk} = Q_{g,kk} and
-  Q_g = Σ_{u of g} N_u (diag π_u − π_u π_uᵀ): weighted least squares, weights and σ² in turns.
+- σ² and ς²: with Q_g = Σ_{u of g} N_u (diag π_u − π_u π_uᵀ) and any contrast a, aᵀρ_g has, about, the variance
+  (1 − h) (φ q + (1 − h) (σ² |Q_g a|² + ς² (aᵀ Q_g l)²)), q = aᵀ Q_g a and l = log k. Taken for a single position each
+  (a the unit vector, q_{gk}) and for steepness (a = l, q_g): weighted least squares, weights and variances in turns.
+  Below 0 there is no variance, so that chance alone makes ς² positive half of the time. It counts for t² / (1 + t²) of
+  itself, t its size in standard errors; without that, 8 queries cover 98.4 instead of 97.5 % (seen by simulation).
 
 All is summed query by query, so that memory stays bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import nnls
 from scipy.sparse import csr_array, diags_array
 
 from clickharvest.estimation.click_cells import ClickCells, Shares
@@ -62,6 +67,7 @@ class Clustered:
         covariance: V, [size, size].
         overdispersion: φ.
         variance: σ², of the effects of single queries at single positions.
+        steepness: ς², of the steepness of queries.
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
         design_effect: how many times the variance of independent clicks a typical entry of the score has.
@@ -70,6 +76,7 @@ class Clustered:
     covariance: Array
     overdispersion: float
     variance: float
+    steepness: float
     effective_queries: Array
     design_effect: float
 
@@ -79,6 +86,7 @@ class Clustered:
         return {
             "overdispersion": self.overdispersion,
             "query_variance": self.variance,
+            "query_steepness": self.steepness,
             "effective_queries": self.effective_queries.tolist(),
         }
 
@@ -92,25 +100,26 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     shares = fit.shares
     bread = cho_factor(fit.information + fit.precision, check_finite=False)
     inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
-    effects = np.zeros((shares.size, shares.size))
-    told = []
+    effects, told = np.zeros((2, shares.size, shares.size)), []
     for cells in _parts(shares):
-        y, totals = _of_queries(shares, fit.at, cells)
-        leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(totals[1], LEAST)
-        leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
-        y /= np.sqrt(1 - leverage)[:, None]
-        effects += y.T @ y
-        told.append(np.concatenate([totals, leverage[None]]))
-    residual, own, squares, position, leverage = np.concatenate(told, axis=1)
+        for kind, (y, contrasts) in enumerate(_of_queries(shares, fit.at, cells)):
+            leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
+            leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
+            y /= np.sqrt(1 - leverage)[:, None]
+            effects[kind] += y.T @ y
+            told.append(replace(contrasts, kept=1 - leverage))
     overdispersion = _overdispersion(shares, fit.at)
-    variance = _variance(residual, own, squares, leverage, overdispersion)
-    score = overdispersion * fit.information + variance * effects
+    variance, steepness = _variances(told, overdispersion)
+    score = overdispersion * fit.information + variance * effects[0] + steepness * effects[1]
+    single = [contrasts for contrasts in told if contrasts.position is not None]
+    own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))
     told_of = np.diag(fit.information) > LEAST
-    first, second = (np.bincount(position.astype(np.int64), own**power, shares.n_positions) for power in (1, 2))
+    first, second = (np.bincount(position, own**power, shares.n_positions) for power in (1, 2))
     return Clustered(
         covariance=inverse @ (score + fit.precision) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
+        steepness=steepness,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
         design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
     )
@@ -133,8 +142,22 @@ def _parts(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
         begin = end
 
 
-def _of_queries(shares: LinearShares | SmoothShares, at: Shares, cells: Integers) -> tuple[Array, Array]:
-    """Return Y of some queries, [rows, size], and ρ, q, Σ_j Q² and the position of each row, [4, rows]."""
+@dataclass(frozen=True, eq=False)
+class _Contrasts:
+    """Contrasts aᵀρ of queries, all [rows]: ρ's, q = aᵀQa, |Qa|², aᵀQl, 1 − h, and of single positions which."""
+
+    residual: Array
+    own: Array
+    squares: Array
+    along: Array
+    kept: Array
+    position: Integers | None = None
+
+
+def _of_queries(
+    shares: LinearShares | SmoothShares, at: Shares, cells: Integers
+) -> tuple[tuple[Array, _Contrasts], tuple[Array, _Contrasts]]:
+    """Return Y of some queries at single positions, [rows, size], and of their steepness, each with its contrasts."""
     code = shares.cluster[cells] * shares.n_positions + shares.position[cells]
     codes, row = np.unique(code, return_inverse=True)
     _, unit = np.unique(shares.unit[cells], return_inverse=True)
@@ -150,9 +173,19 @@ def _of_queries(shares: LinearShares | SmoothShares, at: Shares, cells: Integers
     shares_of_rows = csr_array((share, (row, unit)), shape=(n_rows, n_units))
     total = np.bincount(row, expected, n_rows)
     curvature = csr_array(diags_array(total) - by_unit @ shares_of_rows.T)
-    squares = np.asarray(curvature.power(2).sum(axis=1)).ravel()
-    residual = np.bincount(row, at.residual[cells], n_rows)
-    return y, np.stack([residual, curvature.diagonal(), squares, codes % shares.n_positions])
+    squares = np.asarray(curvature.power(2).sum(axis=1), dtype=np.float64).ravel()
+    residual = np.bincount(row, at.residual[cells], n_rows).astype(np.float64)
+    position = codes % shares.n_positions
+    distance = shares.log_position[position]
+    along = curvature @ distance
+    _, query = np.unique(codes // shares.n_positions, return_inverse=True)
+    of_query = csr_array((distance, (query, np.arange(n_rows))))
+    steep, own = of_query @ y, of_query @ along
+    single = _Contrasts(residual, curvature.diagonal(), squares, along, np.ones(n_rows), position)
+    together = _Contrasts(
+        of_query @ residual, own, np.bincount(query, along**2).astype(np.float64), own, np.ones_like(own)
+    )
+    return (y, single), (steep, together)
 
 
 def _overdispersion(shares: ClickCells, at: Shares) -> float:
@@ -170,15 +203,23 @@ def _overdispersion(shares: ClickCells, at: Shares) -> float:
     return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
 
 
-def _variance(residual: Array, own: Array, squares: Array, leverage: Array, overdispersion: float) -> float:
-    """Return σ² ≥ 0 by weighted least squares of ρ² / (q (1 − h)) − φ on (1 − h) Σ_j Q² / q."""
+def _variances(told: Sequence[_Contrasts], overdispersion: float) -> tuple[float, float]:
+    """Return σ², ς² ≥ 0 by weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q."""
+    residual, own, squares, along, kept = (
+        np.concatenate([getattr(one, field.name) for one in told]) for field in fields(_Contrasts)[:5]
+    )
     use = own > LEAST
-    residual, own, squares, kept = residual[use], own[use], squares[use], 1 - leverage[use]
-    excess, slope = residual**2 / (own * kept) - overdispersion, kept * squares / own
-    variance = 0.0
+    residual, own, squares, along, kept = (part[use] for part in (residual, own, squares, along, kept))
+    excess = residual**2 / (own * kept) - overdispersion
+    slopes = np.stack([squares, along**2], axis=1) * (kept / own)[:, None]
+    variances = np.zeros(2)
     for _ in range(20 if use.any() else 0):
-        weight = kept / (overdispersion + variance * squares / own) ** 2
-        before, variance = variance, max(float((weight * slope) @ excess / (weight @ slope**2)), 0.0)
-        if abs(variance - before) < 1e-4:
+        root = np.sqrt(kept) / (overdispersion + slopes @ variances / kept)
+        before, (variances, _) = variances, nnls(slopes * root[:, None], excess * root)
+        if np.abs(variances - before).max() < 1e-4:
             break
-    return variance
+    if not variances[1]:
+        return float(variances[0]), 0.0
+    # Squares of normal residuals have the variance 2 in these units.
+    noise = 2 * np.linalg.pinv((slopes * root[:, None]).T @ (slopes * root[:, None]))[1, 1]
+    return float(variances[0]), float(variances[1] ** 3 / (variances[1] ** 2 + noise))

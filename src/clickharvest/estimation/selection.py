@@ -7,8 +7,8 @@ context, is taken unless the best is better by two: a pooled linear curve, which
 chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
 
 Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
-one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f of F folds, z_F is expected to be
-normal with mean z_f √(F / f) and variance (F − f) / f.
+one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f
+of F folds, z_F is expected to be normal with mean z_f √(F / f) and variance (F − f) / f.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""How far the curves that were not taken are from the one that was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clickharvest import CPBM
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.clickshare import ClickShare
+from clickharvest.estimation.rivals import model_weights, rivalry
+from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.selection import Candidate, Judged
+from clickharvest.harvesting import Interventions
+from clickharvest.model.curves import make_curve
+
+
+def judged(sample: Sample, name: str, flats: Any, by_query: Any, *, chosen: bool = False) -> Judged:
+    fit = Fit(make_curve(name, sample.positions, 1, 1), ClickShare(sample), sample)
+    by_query = np.asarray(by_query, dtype=np.float64) / fit.scale
+    return Judged(Candidate({"name": name}, None, float(by_query.sum()), 0.0, chosen), by_query, fit, np.array(flats))
+
+
+@pytest.fixture
+def sample() -> Sample:
+    """Two units of two queries, at two positions."""
+    unit = np.array([0, 0, 1, 1])
+    clicks = np.array([5, 2, 4, 3])
+    return Sample(
+        (1, 2), np.array([[0.0], [1.0]]), unit, unit, np.array([0, 1, 0, 1]), np.full(4, 10.0), clicks,
+        np.full(4, 10), unit, 2,
+    )  # fmt: skip
+
+
+def test_the_mean_square_by_hand(sample: Sample) -> None:
+    # A constant curve b against b + W x; queries find both alike, so each has half of the weight.
+    alike = [-1.0, -1.0]
+    constant = judged(sample, "constant", [[-0.5], [-0.7]], alike, chosen=True)
+    linear = judged(sample, "linear", [[0.2, -0.5], [0.4, -0.6]], alike)
+    square, weights = rivalry([constant, linear], np.array([[0.0], [1.0]]))
+    # Off by (0, .2) in the first fold and by (.1, .5) in the second.
+    assert weights == pytest.approx({"constant": 0.5, "linear": 0.5})
+    assert square == pytest.approx(np.array([[0, 0], [0, 0.5 * (0 + 0.04 + 0.01 + 0.25) / 4]]))
+
+
+def test_a_curve_that_is_clearly_better_has_no_rivals(sample: Sample) -> None:
+    constant = judged(sample, "constant", [[-0.5]], [-1.0, -1.0], chosen=True)
+    worse = judged(sample, "linear", [[3.0, -0.5]], [-60.0, -50.0])
+    broken = judged(sample, "power", [[3.0, -0.5]], [-np.inf, -50.0])
+    square, weights = rivalry([constant, worse, broken], np.array([[1.0]]))
+    assert weights["constant"] == pytest.approx(1.0)
+    assert "power" not in weights
+    assert square == pytest.approx(np.zeros((2, 2)), abs=1e-9)
+
+
+def test_of_a_curve_the_chosen_penalty_counts_or_else_the_best(sample: Sample) -> None:
+    constant = judged(sample, "constant", [[-0.5]], [-1.0, -1.0])
+    chosen = judged(sample, "linear", [[1.0, -0.5]], [-1.0, -1.0], chosen=True)
+    others = [judged(sample, "linear", [[9.0, -0.5]], [level, -1.0]) for level in (-0.9, -1.1)]
+    square, weights = rivalry([*others, chosen, constant], np.array([[1.0]]))
+    assert weights == pytest.approx({"linear": 0.5, "constant": 0.5})
+    assert square[1, 1] == pytest.approx(0.5)
+
+
+def test_weights_do_not_depend_on_the_order_and_forget_what_all_have_in_common() -> None:
+    scores = np.random.default_rng(0).normal(size=(3, 40))
+    weights = model_weights(scores)
+    assert weights.sum() == pytest.approx(1.0)
+    assert model_weights(scores[::-1])[::-1] == pytest.approx(weights)
+    assert model_weights(scores + np.arange(40)) == pytest.approx(weights)
+
+
+def test_intervals_of_a_chosen_curve_are_wider_than_of_the_same_curve_named() -> None:
+    random = np.random.default_rng(1)
+    unit, position = np.divmod(np.arange(240), 2)
+    query = unit // 2
+    x = random.normal(size=60)
+    rate = 0.3 * (1 + position) ** -(1 + 0.3 * np.abs(x[query]))
+    shown = np.full(240, 40)
+    interventions = Interventions(
+        unit=unit, query=query, position=position + 1, exposure=shown.astype(float),
+        clicks=random.binomial(shown, rate), impressions=shown, contexts={"x": x[query]},
+    )  # fmt: skip
+    auto = CPBM().fit(interventions).propensities_
+    rests_on = auto.info["clustered"]
+    assert rests_on["rivals"][1] > 0.01
+    assert sum(rests_on["weights"].values()) == pytest.approx(1.0)
+    spec = dict(auto.curve.spec)
+    penalty = next(one["penalty"] for one in auto.info["selection"] if one["chosen"])
+    options = {"curve": spec.pop("name"), "penalty": "auto" if penalty is None else penalty}
+    named = CPBM(**options, shape=spec or None).fit(interventions).propensities_
+    middle = {"x": [-0.5, 0.0, 0.5]}
+    wide, narrow = (np.log(one.upper / one.lower)[:, 1] for one in (auto.predict(middle), named.predict(middle)))
+    assert (wide > narrow * 1.001).all()
