@@ -34,7 +34,7 @@ LARGE = 1_000_000
 """Rows from which a GPU, where there is one, is worth the compiling."""
 PART = 128
 """Problems of a batch that NumPy evaluates."""
-ROUNDS, STEPS = 40, 12
+ROUNDS, STEPS = 12, 12
 """Most times that `settle` looks at the curvature, and steps in between."""
 LOOSE = 1e-6
 """Curvature added in all directions, by the mean curvature: what the clicks leave free does not run away."""
@@ -115,7 +115,7 @@ class Fit:
         return replace(solution, params=start + solution.params @ root.T)
 
     def settle(
-        self, start: Array, weights: Array, penalty: Array, *, tolerance: float = 1e-5, rounds: int = ROUNDS
+        self, start: Array, weights: Array, penalty: Array, *, tolerance: float = 1e-5, rounds: int | None = None
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
@@ -126,7 +126,8 @@ class Fit:
             weights: weight of each query, [B, queries].
             penalty: λ of each problem, [B].
             tolerance: largest gradient component (with respect to z) at convergence.
-            rounds: how many times the curvature is looked at, at most.
+            rounds: how many times the curvature is looked at, at most; by default `ROUNDS` times, and what has not
+                converged then goes on by plain L-BFGS.
         """
         if not isinstance(self._engine, Uncompiled):
             return self.solve(start, weights, penalty, tolerance=tolerance)
@@ -138,14 +139,20 @@ class Fit:
             tuple(one.status[0] for one in found),
         )
 
-    def _settle_one(self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int) -> Solution:
+    def _settle_one(
+        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None
+    ) -> Solution:
         flat, strength, taken = start[None], np.array([penalty]), 0
-        for _ in range(rounds):
+        for _ in range(ROUNDS if rounds is None else rounds):
             root = self.root(flat[0], penalty, weights)
             found = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
             flat, taken = found.params, taken + int(found.iterations[0])
             if found.status[0] is not Status.out_of_iterations:
                 break
+        else:
+            if rounds is None:
+                found = self.solve(flat, weights[None], strength, tolerance=tolerance)
+                taken += int(found.iterations[0])
         return replace(found, iterations=np.array([taken]))
 
     def grad(self, flat: Array, weights: Array, penalty: Array) -> Array:

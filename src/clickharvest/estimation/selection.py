@@ -51,7 +51,7 @@ class Candidate:
     Attributes:
         curve: the curve's name and shape.
         penalty: the penalty λ; None where the curve is pooled instead.
-        score: held-out log likelihood per click.
+        score: held-out log likelihood per click; where it was left, by its distance from the one taken so far.
         se: its standard error over folds.
         chosen: whether it was taken.
         folds: the folds it was judged on; fewer than all where it was left as hopeless.
@@ -139,7 +139,20 @@ def cross_validate(
             judged += race.run(PENALTIES if given is None else given, refine=given is None, update=tell)
         update((done + 1) / len(curves))
     chosen = _choose(judged)
-    return [replace(one, candidate=replace(one.candidate, chosen=True)) if one is chosen else one for one in judged]
+    return [
+        replace(one, candidate=replace(one.candidate, chosen=one is chosen, score=_comparable(one, chosen, aside)))
+        for one in judged
+    ]
+
+
+def _comparable(one: Judged, chosen: Judged, aside: Array) -> float:
+    """Return a score for all folds: other folds may be harder to predict than those that a candidate was judged on."""
+    seen = one.candidate.folds
+    if seen is None:
+        return one.candidate.score
+    inside = aside[:seen].sum(axis=0) > 0
+    ahead = (one.by_query[inside] - chosen.by_query[inside]).sum()
+    return chosen.candidate.score + float(ahead) * len(aside) / seen
 
 
 class _Race:

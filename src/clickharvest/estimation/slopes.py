@@ -9,6 +9,7 @@ Contexts are best given as columns in memory (Fortran's order), so that NumPy's 
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -249,7 +250,7 @@ def _pushed_product(a: Array, b: Array, of_a: Any, of_b: Any) -> Array:
         total = total + (product if b.ndim == 1 else np.swapaxes(product, -1, -2))
     if of_b is not None:
         # One product of matrices for all parameters.
-        whole = a @ of_b.reshape(len(of_b), -1)
+        whole = a @ of_b.reshape(len(of_b), math.prod(of_b.shape[1:]))
         total = total + whole.reshape(*a.shape[:-1], *of_b.shape[1:])
     return np.asarray(total)
 
