@@ -10,7 +10,7 @@ import pytest
 
 from clickharvest import errors
 from clickharvest.errors import ClickharvestWarning, ConvergenceWarning, HarvestWarning
-from clickharvest.estimation.estimators import _Estimator
+from clickharvest.estimation.fitting import Estimator
 from clickharvest.estimation.optimise import Status
 from clickharvest.model import Propensities, make_curve
 from clickharvest.simulate import simulate_ab_log
@@ -58,8 +58,8 @@ def test_a_fit_that_does_not_converge_says_so(run: Command, monkeypatch: pytest.
     import pyarrow.parquet as pq
 
     pq.write_table(simulate_ab_log(pages=2_000, queries=20)[0], "log.parquet")
-    whole = _Estimator._fit_choice
-    monkeypatch.setattr(_Estimator, "_fit_choice", lambda *given: (whole(*given)[0], Status.out_of_iterations))
+    whole = Estimator._fit_choice
+    monkeypatch.setattr(Estimator, "_fit_choice", lambda *given: (whole(*given)[0], Status.out_of_iterations))
     code, _, err = run("fit log.parquet --intervals bootstrap --bootstrap 2 -o model.safetensors")
     assert code == 0
     assert err == f"Warning: PBM: the fit {Status.out_of_iterations}\n"

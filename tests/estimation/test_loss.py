@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clickharvest.estimation import loss as fitting
-from clickharvest.estimation.loss import Fit, flatten, rounded_up
+from clickharvest.estimation import compiled as programs
+from clickharvest.estimation.compiled import rounded_up
+from clickharvest.estimation.loss import Fit, flatten
 from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Status
@@ -116,8 +117,8 @@ def test_parts_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     penalty = np.linspace(0.5, 2, 5)
 
     def solved(rows: int) -> tuple[Fit, Any, Any]:
-        monkeypatch.setattr(fitting, "BUDGET", {"cpu": rows, "gpu": rows})
-        fit = small_fit.__wrapped__(queries=12)
+        monkeypatch.setattr(programs, "BUDGET", {"cpu": rows, "gpu": rows})
+        fit = small_fit.__wrapped__("allpairs", queries=12)
         solution = fit.solve(np.repeat(fit.starts(1, 0), 5, axis=0), weights, penalty, tolerance=1e-8)
         return fit, solution, fit.held_out(solution.params, 1 + weights)
 
@@ -203,11 +204,11 @@ def test_starts_are_seeded_and_differ() -> None:
 
 
 def test_samples_of_similar_size_share_a_program() -> None:
-    compiled = fitting._value_and_grad._cache_size
+    compiled = programs._value_and_grad._cache_size
     sizes = []
     for queries in (30, 60, 90):
         fit = small_fit.__wrapped__(curve="power", queries=queries)
-        fit.solve(fit.starts(1, 0), np.ones((1, queries)), np.array([1.0]))
+        fit.compiled.value_and_grad(fit.starts(1, 0), np.ones((1, queries)), np.array([1.0]))
         sizes.append(compiled())
     assert sizes[1] == sizes[0]
     assert sizes[2] == sizes[0] + 1
@@ -223,7 +224,7 @@ def test_sizes_are_rounded_up_by_an_eighth_at_most(size: int) -> None:
 @pytest.mark.parametrize("z", [-800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0])
 def test_the_faster_logaddexp_is_the_same_with_two_derivatives(z: float) -> None:
     with jax.enable_x64(True):
-        function = lambda a: fitting._Arrays().logaddexp(a, 0.5)  # noqa: E731
+        function = lambda a: programs._Arrays().logaddexp(a, 0.5)  # noqa: E731
         found = [float(f(z)) for f in (function, jax.grad(function), jax.grad(jax.grad(function)))]
     slope = 1 / (1 + np.exp(np.float64(0.5 - z)) if z > -700 else np.inf)
     np.testing.assert_allclose(found, [np.logaddexp(z, 0.5), slope, slope * (1 - slope)], rtol=1e-14, atol=1e-15)

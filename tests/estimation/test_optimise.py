@@ -10,7 +10,8 @@ import pytest
 from scipy.optimize import minimize
 
 from clickharvest.estimation import optimise
-from clickharvest.estimation.optimise import Solution, Status, descend, minimise
+from clickharvest.estimation.descent import descend
+from clickharvest.estimation.optimise import Solution, Status, minimise
 
 
 @pytest.fixture(autouse=True, scope="module")

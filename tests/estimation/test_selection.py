@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clickharvest.estimation import Candidate, Fit, selection
 from clickharvest.estimation.pooling import pool
-from clickharvest.estimation.selection import Judged, cross_validate, fold_weights
+from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.model.curves import Curve, make_curve
 from samples import POSITIONS, share_fit, simulated_sample
 
@@ -30,10 +30,6 @@ def test_queries_are_dealt_at_random() -> None:
     assert not np.array_equal(fold_weights(40, 4, 0), in_turn)
 
 
-def candidates(*args: Any, **options: Any) -> list[Candidate]:
-    return [one.candidate for one in cross_validate(*args, **options)]
-
-
 @cache
 def fit_of(curve: Curve) -> Fit:
     return share_fit(simulated_sample(queries=24, features=2), curve.name)
@@ -45,7 +41,9 @@ def curve_of(name: str) -> Curve:
 
 @pytest.fixture(scope="module")
 def judged() -> list[Candidate]:
-    return candidates(fit_of, [curve_of("constant"), curve_of("linear")], folds=3, seed=4)
+    """Return a curve that is judged by itself, and then another."""
+    found = [cross_validate(fit_of, [curve_of(name)], folds=3, seed=4) for name in ("constant", "linear")]
+    return [one.candidate for own in found for one in own]
 
 
 def by_hand(fit: Fit, penalty: float, folds: int, seed: int) -> tuple[list[float], list[float]]:
@@ -59,12 +57,12 @@ def by_hand(fit: Fit, penalty: float, folds: int, seed: int) -> tuple[list[float
 
 
 def test_candidates_are_scored_on_the_queries_they_have_not_seen(judged: list[Candidate]) -> None:
-    free, linear = judged[0], next(c for c in judged if c.penalty == 1.0)
+    free, linear = judged[0], next(c for c in judged if c.penalty and c.folds is None)
     for candidate, curve in ((free, curve_of("constant")), (linear, curve_of("linear"))):
         held_out, seen = by_hand(fit_of(curve), candidate.penalty, 3, 4)
         assert candidate.curve == curve.spec
         assert candidate.score == pytest.approx(sum(held_out), abs=1e-4)
-        assert abs(candidate.score - sum(seen)) > 0.1
+        assert abs(candidate.score - sum(seen)) > 0.05
         assert candidate.se == pytest.approx(np.sqrt(3 * np.var(held_out, ddof=1)), rel=0.01)
     assert free.penalty == 0.0
 
@@ -79,8 +77,11 @@ def test_the_log_likelihood_of_every_query_by_hand() -> None:
 def test_penalties_halfway_to_the_neighbours_of_the_best_are_tried_too(judged: list[Candidate]) -> None:
     linear = [c for c in judged if c.curve["name"] == "linear"]
     coarse = {c.penalty: c.score for c in linear if c.penalty in selection.PENALTIES}
-    assert set(coarse) == set(selection.PENALTIES)
-    best = max(coarse, key=coarse.__getitem__)
+    tried = [selection.PENALTIES.index(penalty) for penalty in coarse]
+    assert 2 in tried  # the middle, and from there on in both directions
+    assert tried == list(range(min(tried), max(tried) + 1))
+    whole = {c.penalty: c.score for c in linear if c.penalty in coarse and c.folds is None}
+    best = max(whole, key=whole.__getitem__)
     finer = [c.penalty for c in linear if c.penalty not in coarse]
     assert finer == pytest.approx([best / np.sqrt(10), best * np.sqrt(10)])
     assert [c.penalty for c in linear] == sorted(c.penalty for c in linear)
@@ -88,14 +89,16 @@ def test_penalties_halfway_to_the_neighbours_of_the_best_are_tried_too(judged: l
 
 def test_the_best_score_is_chosen_and_a_curve_without_context_has_no_penalty(judged: list[Candidate]) -> None:
     assert [c.penalty for c in judged if c.curve["name"] == "constant"] == [0.0]
-    assert [c.chosen for c in judged] == [c.score == max(one.score for one in judged) for c in judged]
+    linear = [c for c in judged[1:] if c.folds is None]
+    assert [c.chosen for c in linear] == [c.score == max(one.score for one in linear) for c in linear]
+    assert judged[0].chosen
 
 
 def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
     shares: list[float] = []
     curves = [curve_of("linear"), curve_of("constant")]
     update = lambda share, note="": shares.append(share)  # noqa: E731
-    found = candidates(fit_of, curves, penalties=(3.0, 0.5), folds=2, update=update)
+    found = [one.candidate for one in cross_validate(fit_of, curves, penalties=(3.0, 0.5), folds=2, update=update)]
     assert [(c.curve["name"], c.penalty) for c in found] == [("linear", 0.5), ("linear", 3.0), ("constant", 0.0)]
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
@@ -103,29 +106,34 @@ def test_given_penalties_are_all_that_is_tried_and_ticks_count_curves() -> None:
 
 def test_there_are_no_more_folds_than_queries() -> None:
     fit = share_fit(simulated_sample(queries=3))
-    (many,) = candidates(lambda _: fit, [fit.curve], folds=50)
-    (three,) = candidates(lambda _: fit, [fit.curve], folds=3)
-    assert many == three
-    assert np.isfinite(many.score)
+    (many,) = cross_validate(lambda _: fit, [fit.curve], folds=50)
+    (three,) = cross_validate(lambda _: fit, [fit.curve], folds=3)
+    assert many.candidate == three.candidate
+    assert np.isfinite(many.candidate.score)
+    assert len(many.flats) == 3
 
 
 def test_a_fit_without_a_finite_value_is_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = fit_of(curve_of("linear"))
-    inner = fit.by_query
+    inner, asked = fit.by_query, []
 
     def broken(flat: np.ndarray) -> np.ndarray:
-        return np.where(np.arange(len(flat))[:, None] < 2, np.nan, inner(flat))
+        asked.append(flat)  # the larger penalty comes first
+        return np.where(len(asked) == 2, np.nan, inner(flat))
 
     monkeypatch.setattr(fit, "by_query", broken)
     with np.errstate(invalid="ignore"):
-        found = candidates(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)
+        found = [one.candidate for one in cross_validate(lambda _: fit, [fit.curve], penalties=(0.1, 10.0), folds=2)]
     assert [c.chosen for c in found] == [False, True]
     assert found[0].score == -np.inf
 
 
 def judged_by(name: str, *scores: float) -> Any:
-    return Judged(
-        Candidate({"name": name}, None, sum(scores), 0.0), np.array(scores), cast(Fit, None), np.zeros((0, 0))
+    return selection.Judged(
+        Candidate({"name": name}, None, sum(scores), 0.0),
+        np.array(scores),
+        fit_of(curve_of("linear")),
+        np.zeros((0, 0)),
     )
 
 
@@ -150,8 +158,8 @@ def test_pooled_curves_are_judged_on_queries_they_have_not_seen() -> None:
     sample = simulated_sample(queries=24, features=2)
     curve = curve_of("linear")
     pooled = pool(curve, sample)
-    (found,) = candidates(fit_of, [curve], pooled={curve: pooled}, folds=3, seed=4)
-    total = 0.0
+    (judged,) = cross_validate(fit_of, [curve], pooled={curve: pooled}, folds=3, seed=4)
+    found, total = judged.candidate, 0.0
     for aside in fold_weights(24, 3, 4):
         others, own = (pooled.shares.weighted(weights) for weights in (1 - aside, aside))
         again = pooled.refit(1 - aside)

@@ -33,7 +33,8 @@ from clickharvest.progress import Progress
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    from clickharvest.estimation.estimators import CPBM, PBM, Intervals
+    from clickharvest.estimation.estimators import CPBM, PBM
+    from clickharvest.estimation.fitting import Intervals
     from clickharvest.harvesting.interventions import Interventions
 
 MODEL = "The model"

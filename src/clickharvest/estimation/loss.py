@@ -1,149 +1,43 @@
 """Fitting: a curve and an objective, joined into one loss of a flat parameter vector, for batches of problems.
 
 loss(θ) = (−log likelihood(θ; w) + λ · penalty(θ)) / clicks, with query weights w and penalty λ of each problem. Folds
-of a cross-validation, bootstrap replicates and penalties are problems of one batch, one compiled program.
+of a cross-validation, bootstrap replicates and penalties are problems of one batch.
 
-Compiling takes longer than evaluating a small sample, so programs are shared: they depend on curve and objective by
-value, and on sizes that are rounded up, with rows of no weight, to one of eight between a power of two and the next.
+ClickShare is evaluated by NumPy (`uncompiled`), all else, and large logs where there is a GPU, by JAX (`compiled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
+from clickharvest.errors import InputError
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.optimise import Rows, Solution, descend, minimise
+from clickharvest.estimation.optimise import Rows, Solution, Status, minimise
 from clickharvest.estimation.sample import Sample
-from clickharvest.model.curves import Curve, Params
+from clickharvest.estimation.uncompiled import Uncompiled, ridge_of
+from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
 from clickharvest.progress import Update, ignore
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.compiled import Compiled
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-BUDGET = {"cpu": 50_000, "gpu": 100_000_000}
-"""Rows and log examinations evaluated at once over all problems of a batch, by kind of device. One core gains nothing
-from more at once, and larger batches are evaluated in parts."""
-MOST = {"cpu": 16, "gpu": 256}
-"""Problems evaluated at once: compiling costs more than evaluating a few problems of a small sample for nothing."""
-LEAST = 64
-"""Sizes below are rounded up to this."""
-
-
-@jax.custom_jvp
-def _softplus(z: Any) -> Any:
-    """Return log(1 + e^z), finite for every z; its slope is σ(z), cheaper than what differentiating gives."""
-    return jnp.maximum(z, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(z)))
-
-
-_softplus.defjvps(lambda change, _, z: change * jax.nn.sigmoid(z))
-
-
-class _Arrays:
-    """The array functions that curves use: those of `jax.numpy`, with a faster `logaddexp` of finite numbers."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(jnp, name)
-
-    def logaddexp(self, a: Any, b: Any) -> Any:
-        return b + _softplus(a - b)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The loss as a pure function of parameters and arrays, hashable: `jit` compiles it once per shape of those.
-
-    Attributes:
-        curve: the curve.
-        objective: the objective's formula; its data are an argument.
-    """
-
-    curve: Curve
-    objective: Objective
-
-    def initial(self, random: np.random.Generator) -> dict[str, Params]:
-        """Return parameters to start from."""
-        return {"curve": self.curve.init(random), "objective": self.objective.init(random)}
-
-    def unravel(self, flat: Any) -> dict[str, Params]:
-        """Return a parameter vector as the dicts of the curve and the objective."""
-        params: dict[str, Params] = ravel_pytree(self.initial(np.random.default_rng(0)))[1](flat)
-        return params
-
-    def logits(self, flat: Any, x: Any) -> Any:
-        """Return what ClickShare's shares depend on beside exposures, [m, K], to be traced."""
-        params = self.unravel(flat)
-        log_p = self.curve.log_examination(params["curve"], x, _Arrays())
-        return self.objective.logits(params["objective"], log_p, x) if isinstance(self.objective, ClickShare) else log_p
-
-    def penalty(self, flat: Any) -> Any:
-        """Return the penalty of a parameter vector, to be traced."""
-        params = self.unravel(flat)
-        return self.curve.penalty(params["curve"], jnp) + self.objective.penalty(params["objective"])
-
-    def log_likelihood(self, flat: Any, x: Any, data: Any, weights: Any) -> Any:
-        """Return the log likelihood of a parameter vector, to be traced."""
-        params = self.unravel(flat)
-        log_p = self.curve.log_examination(params["curve"], x, _Arrays())
-        return self.objective.log_likelihood(params["objective"], log_p, x, data, weights)
-
-    def of_one(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
-        """Return the penalised loss of a parameter vector, to be traced."""
-        return (penalty * self.penalty(flat) - self.log_likelihood(flat, x, data, weights)) / scale
-
-    def __call__(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
-        """Return the losses of a batch, [B, n] → [B], to be traced."""
-        return jax.vmap(self.of_one, in_axes=_BATCHED)(flat, x, data, weights, penalty, scale)
-
-
-_BATCHED = (0, None, None, 0, 0, None)
-
-
-@partial(jax.jit, static_argnums=0)
-def _value_and_grad(loss: Loss, flat: Any, x: Any, data: Any, weights: Any, penalty: Any, scale: Any) -> Any:
-    return jax.vmap(jax.value_and_grad(loss.of_one), in_axes=_BATCHED)(flat, x, data, weights, penalty, scale)
-
-
-@partial(jax.jit, static_argnums=0)
-def _hessian_column(loss: Loss, flat: Any, direction: Any, *rest: Any) -> Any:
-    return jax.jvp(lambda point: jax.grad(loss.of_one)(point, *rest), (flat,), (direction,))[1]
-
-
-@partial(jax.jit, static_argnums=0)
-def _score_column(loss: Loss, flat: Any, direction: Any, x: Any, data: Any, weights: Any) -> Any:
-    def by_query(point: Any) -> Any:
-        return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
-
-    return jax.jvp(by_query, (flat,), (direction,))[1]
-
-
-@partial(jax.jit, static_argnums=0)
-def _by_query(loss: Loss, flat: Any, x: Any, data: Any, weights: Any) -> Any:
-    # The log likelihood is linear in the weights: its gradient is what each query adds.
-    def of_one(point: Any) -> Any:
-        return jax.grad(lambda w: loss.log_likelihood(point, x, data, w))(weights)
-
-    return jax.vmap(of_one)(flat)
-
-
-@partial(jax.jit, static_argnums=0)
-def _logits(loss: Loss, flat: Any, x: Any) -> Any:
-    return loss.logits(flat, x)
-
-
-@partial(jax.jit, static_argnums=0)
-def _gradients(loss: Loss, flat: Any, x: Any) -> Any:
-    return jax.vmap(lambda one: jax.jvp(lambda point: loss.logits(point, x), (flat,), (one,))[1])(jnp.eye(len(flat)))
+LARGE = 1_000_000
+"""Rows from which a GPU, where there is one, is worth the compiling."""
+PART = 128
+"""Problems of a batch that NumPy evaluates."""
+ROUNDS, STEPS = 12, 12
+"""Most times that `settle` looks at the curvature, and steps in between."""
+LOOSE = 1e-6
+"""Curvature added in all directions, by the mean curvature: what the clicks leave free does not run away."""
 
 
 class Fit:
@@ -153,33 +47,34 @@ class Fit:
         curve: the examination curve.
         objective: the objective, prepared on `sample`.
         sample: the sample.
+
+    Attributes:
+        scale: the clicks that losses are divided by.
     """
 
     def __init__(self, curve: Curve, objective: Objective, sample: Sample) -> None:
         self.curve, self.objective = curve, objective
-        formula = copy(objective)
-        formula.data = None
-        self._loss = Loss(curve, formula)
         self.x, self.n_clusters = sample.x, sample.n_clusters
         self.scale = max(objective.size, 1.0)
-        device = "cpu" if jax.default_backend() == "cpu" else "gpu"
-        rows = len(sample.unit) + len(sample.x) * len(sample.positions)
-        self.part = int(np.clip(BUDGET[device] // rows, 1, MOST[device]))
+        self._sample = sample
 
     def starts(self, count: int, seed: int) -> Array:
         """Return `count` parameter vectors to start from, [count, n]."""
         random = np.random.default_rng(seed)
-        return np.stack([flatten(self._loss.initial(random)) for _ in range(count)])
+        return np.stack([flatten(self._initial(random)) for _ in range(count)])
 
     def params(self, flat: Array) -> dict[str, Params]:
         """Return a parameter vector as the dicts of the curve and the objective."""
-        with jax.enable_x64(True):
-            params: dict[str, Params] = jax.tree.map(np.asarray, self._loss.unravel(jnp.asarray(flat)))
-            return params
+        like = self._initial(np.random.default_rng(0))
+        size = sum(np.size(value) for value in like["curve"].values())
+        return {
+            "curve": unflatten_params(flat[:size], like["curve"]),
+            "objective": unflatten_params(flat[size:], like["objective"]),
+        }
 
     def loss(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any) -> Any:
-        """Return the penalised loss of a parameter vector, to be traced."""
-        return self._loss.of_one(flat, x, data, weights, penalty, self.scale)
+        """Return the penalised loss of a parameter vector, to be traced by JAX."""
+        return self.compiled.loss(flat, x, data, weights, penalty)
 
     def solve(
         self,
@@ -189,6 +84,7 @@ class Fit:
         *,
         root: Array | None = None,
         tolerance: float = 1e-5,
+        max_iterations: int = 500,
         update: Update = ignore,
     ) -> Solution:
         """Minimise the loss of each problem of a batch by L-BFGS.
@@ -199,18 +95,86 @@ class Fit:
             penalty: λ of each problem, [B].
             root: a matrix L: the problem is solved for z in θ = start + L z, [n, n].
             tolerance: largest gradient component (with respect to θ, or to z) at convergence.
+            max_iterations: at most so many steps.
             update: called with the share of problems done.
         """
-        batch = partial(self._in_parts, weights=weights, penalty=penalty)
+
+        def batch(params: Array, rows: Rows) -> tuple[Array, Array]:
+            return self._engine.value_and_grad(params, weights[rows], penalty[rows])
+
         if root is None:
-            return minimise(batch, start, tolerance=tolerance, update=update)
+            return minimise(batch, start, tolerance=tolerance, max_iterations=max_iterations, update=update)
 
         def rounded(z: Array, rows: Rows) -> tuple[Array, Array]:
             value, grad = batch(start[rows] + z @ root.T, rows)
             return value, grad @ root
 
-        solution = minimise(rounded, np.zeros_like(start), tolerance=tolerance, update=update)
+        solution = minimise(
+            rounded, np.zeros_like(start), tolerance=tolerance, max_iterations=max_iterations, update=update
+        )
         return replace(solution, params=start + solution.params @ root.T)
+
+    def settle(
+        self, start: Array, weights: Array, penalty: Array, *, tolerance: float = 1e-5, rounds: int | None = None
+    ) -> Solution:
+        """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
+
+        Where nothing tells the curvature but a program compiled for it, this is plain L-BFGS.
+
+        Args:
+            start: parameters to start from, [B, n].
+            weights: weight of each query, [B, queries].
+            penalty: λ of each problem, [B].
+            tolerance: largest gradient component (with respect to z) at convergence.
+            rounds: how many times the curvature is looked at, at most; by default `ROUNDS` times, and what has not
+                converged then goes on by plain L-BFGS.
+        """
+        if not isinstance(self._engine, Uncompiled):
+            return self.solve(start, weights, penalty, tolerance=tolerance)
+        found = [self._settle_one(*problem, tolerance, rounds) for problem in zip(start, weights, penalty, strict=True)]
+        return Solution(
+            np.array([one.params[0] for one in found]),
+            np.array([one.value[0] for one in found]),
+            np.array([one.iterations[0] for one in found]),
+            tuple(one.status[0] for one in found),
+        )
+
+    def _settle_one(
+        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None
+    ) -> Solution:
+        flat, strength, taken = start[None], np.array([penalty]), 0
+        for _ in range(ROUNDS if rounds is None else rounds):
+            root = self.root(flat[0], penalty, weights)
+            found = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
+            flat, taken = found.params, taken + int(found.iterations[0])
+            if found.status[0] is not Status.out_of_iterations:
+                break
+        else:
+            if rounds is None:
+                found = self.solve(flat, weights[None], strength, tolerance=tolerance)
+                taken += int(found.iterations[0])
+        return replace(found, iterations=np.array([taken]))
+
+    def grad(self, flat: Array, weights: Array, penalty: Array) -> Array:
+        """Return the gradients of the loss, [B, n], of parameters [B, n], weights [B, queries] and penalties [B]."""
+        return self._engine.grad(flat, weights, penalty)
+
+    def root(self, flat: Array, penalty: float, weights: Array | None = None, *, rough: bool = True) -> Array | None:
+        """Return L, [n, n], such that in θ = flat + L z the loss is about round; None where that is not cheap.
+
+        Args:
+            flat: parameters, [n].
+            penalty: λ.
+            weights: weights of the queries; all count alike without.
+            rough: whether some of the units are enough, where there are many.
+        """
+        if not isinstance(self._engine, Uncompiled):
+            return None
+        curvature = self._engine.information(flat, weights, rough=rough) + penalty * np.diag(self._engine.ridge)
+        loose = LOOSE * np.trace(curvature) / len(curvature) + 1e-300
+        values, vectors = np.linalg.eigh(curvature)
+        found: Array = vectors / np.sqrt(np.maximum(values, 0.0) + loose) * np.sqrt(self.scale)
+        return found
 
     def train(
         self,
@@ -224,114 +188,81 @@ class Fit:
         update: Update = ignore,
     ) -> Solution:
         """Minimise the loss of each problem by Adam, stopping early on the queries held out (weights [B, queries])."""
-        with jax.enable_x64(True):
-            inputs = (*self._inputs, self._padded(weights), penalty, self.scale)
-            aside = None
-            if held_out is not None:
-                aside = (*self._inputs, self._padded(held_out), np.zeros(len(penalty)), self.scale)
-            return descend(self._loss, start, inputs, aside, rate=rate, epochs=epochs, update=update)
+        return self.compiled.train(start, weights, held_out, penalty, rate=rate, epochs=epochs, update=update)
 
     def held_out(self, flat: Array, weights: Array) -> Array:
         """Return the log likelihood of each problem's parameters on weighted queries, [B]."""
-        rows = np.arange(len(flat))
-        loss, _ = self._in_parts(flat, rows, weights=weights, penalty=np.zeros(len(flat)))
+        loss, _ = self._engine.value_and_grad(flat, weights, np.zeros(len(flat)))
         return -loss * self.scale
 
     def by_query(self, flat: Array) -> Array:
         """Return the log likelihood of every query at each of some parameter vectors, [B, n] → [B, queries]."""
-        weights = self._padded(np.ones((1, self.n_clusters)))[0]
-        found = []
-        with jax.enable_x64(True):
-            for begin in range(0, len(flat), self.part):
-                own = np.minimum(np.arange(begin, begin + self.part), len(flat) - 1)
-                values = np.asarray(_by_query(self._loss, flat[own], *self._inputs, weights))
-                found.append(values[: len(flat) - begin, : self.n_clusters])
-        return np.concatenate(found)
+        return self._engine.by_query(flat)
 
     def hessian(self, flat: Array, penalty: float) -> Array:
         """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
-        return self._columns(_hessian_column, flat, penalty, 1.0)
+        return self.compiled.hessian(flat, penalty)
 
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
-        return self._columns(_score_column, flat)[: self.n_clusters]
+        return self._engine.scores(flat)
 
     def logits(self, flat: Array) -> Array:
         """Return log p_k(x) of the sample's contexts, with s(x) where ClickShare has it, [m, K]."""
-        with jax.enable_x64(True):
-            found: Array = np.asarray(_logits(self._loss, flat, self._inputs[0]))[: len(self.x)]
-            return found
+        return self._engine.logits(flat)
 
     def gradients(self, flat: Array, contexts: Integers) -> Array:
         """Return the gradients of the logits of some contexts, [contexts, K, n]."""
-        x = np.pad(self.x[contexts], ((0, rounded_up(len(contexts)) - len(contexts)), (0, 0)))
-        with jax.enable_x64(True):
-            found: Array = np.moveaxis(np.asarray(_gradients(self._loss, flat, x)), 0, -1)[: len(contexts)]
-            return found
+        return self._engine.gradients(flat, contexts)
 
     def penalty_curvature(self, flat: Array) -> Array:
         """Return the matrix of second derivatives of the penalty, [n, n]."""
-        with jax.enable_x64(True):
-            found: Array = np.asarray(jax.hessian(self._loss.penalty)(jnp.asarray(flat)))
-            return found
+        return self._engine.penalty_curvature(flat)
 
-    def _columns(self, column: Callable[..., Any], flat: Array, *rest: float) -> Array:
-        """Return a Jacobian on all queries, one column per parameter, one compiled program."""
-        weights = self._padded(np.ones((1, self.n_clusters)))[0]
-        with jax.enable_x64(True):
-            columns = [column(self._loss, flat, unit, *self._inputs, weights, *rest) for unit in np.eye(len(flat))]
-            return np.stack([np.asarray(values) for values in columns], axis=1)
+    @property
+    def device(self) -> str:
+        """What it is computed on, as JAX names it."""
+        return "cpu" if isinstance(self._engine, Uncompiled) else self.compiled.device
 
-    def _in_parts(self, params: Array, rows: Rows, *, weights: Array, penalty: Array) -> tuple[Array, Array]:
-        """Evaluate problems part by part, all parts of one size so that nothing is compiled twice.
+    @property
+    def part(self) -> int:
+        """How many problems are worth a batch."""
+        return PART if isinstance(self._engine, Uncompiled) else self.compiled.part
 
-        One problem alone is worth a program of its own only where parts are large.
-        """
-        size = 1 if len(weights) == 1 and self.part > MOST["cpu"] else self.part
-        values, grads = [], []
-        with jax.enable_x64(True):
-            for begin in range(0, len(params), size):
-                own = np.minimum(np.arange(begin, begin + size), len(params) - 1)
-                inputs = (*self._inputs, self._padded(weights[rows[own]]), penalty[rows[own]], self.scale)
-                value, grad = _value_and_grad(self._loss, params[own], *inputs)
-                values.append(np.asarray(value)[: len(params) - begin])
-                grads.append(np.asarray(grad)[: len(params) - begin])
-        return np.concatenate(values), np.concatenate(grads)
-
-    def _padded(self, weights: Array) -> Array:
-        """Return weights of queries, [B, queries], with at least one more query of weight 0."""
-        return np.pad(weights, ((0, 0), (0, rounded_up(self.n_clusters + 1) - self.n_clusters)))
+    @part.setter
+    def part(self, size: int) -> None:
+        if not isinstance(self._engine, Uncompiled):
+            self.compiled.part = size
 
     @cached_property
-    def _inputs(self) -> tuple[Any, Any]:
-        """The contexts and the objective's data, padded with rows of a query of weight 0, on the device."""
+    def compiled(self) -> Compiled:
+        """The loss as JAX compiles it."""
+        from clickharvest.estimation.compiled import Compiled
 
-        def padded(block: dict[str, Any]) -> dict[str, Any]:
-            rows = len(block["cluster"])
-            repeated = np.minimum(np.arange(rounded_up(rows)), rows - 1)
-            block = {name: values[repeated] for name, values in block.items()} if rows else dict(block)
-            block["cluster"][rows:] = self.n_clusters
-            return block
+        return Compiled(self.curve, self.objective, self._sample)
 
-        x = np.pad(self.x, ((0, rounded_up(len(self.x)) - len(self.x)), (0, 0)))
-        data = jax.tree.map(padded, self.objective.data, is_leaf=lambda block: isinstance(block, dict))
-        with jax.enable_x64(True):
-            inputs: tuple[Any, Any] = jax.device_put((x, data))
-            return inputs
+    @cached_property
+    def _engine(self) -> Uncompiled | Compiled:
+        if type(self.objective) is not ClickShare or (len(self._sample.unit) > LARGE and _has_gpu()):
+            return self.compiled
+        ridge = ridge_of(self.curve)
+        try:
+            if ridge is not None:
+                return Uncompiled(self.curve, self.objective, self.x, self.n_clusters, ridge)
+        except InputError:
+            pass  # A curve that cannot be noted step by step can still be compiled.
+        return self.compiled
 
-
-def rounded_up(size: int) -> int:
-    """Return the size of arrays that programs are compiled for: at least `LEAST`, and at most an eighth more.
-
-    Example:
-        >>> [rounded_up(n) for n in (0, 64, 65, 1000, 1025)]
-        [64, 64, 72, 1024, 1152]
-    """
-    step = 1 << (max(size, LEAST).bit_length() - 4)
-    return -(-max(size, LEAST) // step) * step
+    def _initial(self, random: np.random.Generator) -> dict[str, Params]:
+        return {"curve": self.curve.init(random), "objective": self.objective.init(random)}
 
 
 def flatten(params: dict[str, Params]) -> Array:
-    """Return parameters as one vector."""
-    with jax.enable_x64(True):
-        return np.asarray(ravel_pytree(params)[0], dtype=np.float64)
+    """Return parameters of a curve and an objective as one vector."""
+    return np.concatenate([flatten_params(params[name]) for name in sorted(params) if params[name]])
+
+
+def _has_gpu() -> bool:
+    import jax
+
+    return jax.default_backend() != "cpu"

@@ -35,11 +35,14 @@ def rivalry(judged: Sequence[Judged], x: Array) -> tuple[Array, dict[str, float]
     """Return S, [K, K], and the weight of every curve by its name.
 
     Args:
-        judged: the candidates; of each curve the best penalty counts.
+        judged: the candidates; of each curve the best penalty counts, and none that was left on the way: by far behind
+            on some of the folds, it would have no weight.
         x: contexts to average over, [contexts, features].
     """
     best: dict[str, Judged] = {}
     for one in judged:
+        if one.candidate.folds is not None:
+            continue
         own = best.get(name := _name(one))
         if own is None or (one.candidate.chosen, one.candidate.score) > (own.candidate.chosen, own.candidate.score):
             best[name] = one

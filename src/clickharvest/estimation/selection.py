@@ -5,6 +5,10 @@ at a truth. Where the best is better than the constant curve by less than the st
 constant one is taken: context has not shown that it does anything. A power law, the simplest curve that depends on
 context, is taken unless the best is better by two: a pooled linear curve, which contains it, often ties with it by
 chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
+
+Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
+one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f
+of F folds, z_F is expected to be normal with mean z_f √(F / f) and variance (F − f) / f.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import Pooled, curve_order
-from clickharvest.model.curves import Constant, Curve
+from clickharvest.estimation.starts import start_from_lines
+from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
 from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
@@ -27,6 +32,16 @@ SIMPLER = {"constant": 1.0, "power": 2.0}
 """Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
+HOPELESS = 1.96
+"""Standard errors of what is still to come by which a curve must be short of a rival, to be left."""
+FAR = 3.0
+"""Standard errors beyond that by which one penalty must be short, for others of the same curve not to be tried."""
+CLOSE = 0.4
+"""Twice how far the log likelihood of a fit of a large log may be from its maximum."""
+LOOKS, MOST = 8, 60
+"""Most times that the fit of the first fold looks at its curvature, and most steps of the others from there."""
+COLLAPSED = 1e-4
+"""Least size of the penalised parameters of a fit from which that of a smaller penalty starts."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +51,10 @@ class Candidate:
     Attributes:
         curve: the curve's name and shape.
         penalty: the penalty λ; None where the curve is pooled instead.
-        score: held-out log likelihood per click.
+        score: held-out log likelihood per click; where it was left, by its distance from the one taken so far.
         se: its standard error over folds.
         chosen: whether it was taken.
+        folds: the folds it was judged on; fewer than all where it was left as hopeless.
     """
 
     curve: dict[str, Any]
@@ -46,10 +62,29 @@ class Candidate:
     score: float
     se: float
     chosen: bool = False
+    folds: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as plain numbers and text."""
         return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A candidate with all that cross-validation found of it.
+
+    Attributes:
+        candidate: curve, penalty and score.
+        by_query: held-out log likelihood of every query, per click of the log, [queries]; 0 in folds it was not judged
+            on, where it was left (`candidate.folds`).
+        fit: curve and objective.
+        flats: the parameters that each fold found, [folds, n].
+    """
+
+    candidate: Candidate
+    by_query: Array
+    fit: Fit
+    flats: Array
 
 
 def fold_weights(n_clusters: int, folds: int, seed: int) -> Array:
@@ -78,7 +113,7 @@ def cross_validate(
 
     Args:
         make_fit: returns the fit of a curve.
-        curves: the curves to try.
+        curves: the curves to try, simple ones first.
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
         pooled: the curves that are pooled, fitted on everything; every fold chooses their variances again.
         folds: number of folds.
@@ -86,42 +121,167 @@ def cross_validate(
         update: called with the share of the work done.
     """
     judged: list[Judged] = []
+    lines = _lines(pooled or {})
     for done, curve in enumerate(curves):
         fit = make_fit(curve)
         aside = fold_weights(fit.n_clusters, min(folds, fit.n_clusters), seed)
-        begin, end = done / len(curves), (done + 1) / len(curves)
+        tell = part_of(update, done / len(curves), (done + 1) / len(curves))
         if pooled and curve in pooled:
             judged.append(_judge_pooled(fit, pooled[curve], aside))
-        elif isinstance(curve, Constant) or penalties is not None:
-            grid = (0.0,) if isinstance(curve, Constant) or penalties is None else tuple(sorted(penalties))
-            judged += _judge(fit, grid, aside, seed, part_of(update, begin, end))
         else:
-            judged += _refined(fit, aside, seed, part_of(update, begin, end))
-        update(end)
+            free = isinstance(curve, Constant)
+            given = (0.0,) if free else None if penalties is None else tuple(sorted(penalties))
+            begin = None if lines is None else start_from_lines(curve, *lines, seed)
+            start = fit.starts(1, seed)[0]
+            if begin is not None:
+                start = np.concatenate([begin, start[len(begin) :]])
+            race = _Race(fit, aside, start, judged)
+            judged += race.run(PENALTIES if given is None else given, refine=given is None, update=tell)
+        update((done + 1) / len(curves))
     chosen = _choose(judged)
-    return [replace(one, candidate=replace(one.candidate, chosen=one is chosen)) for one in judged]
+    return [
+        replace(one, candidate=replace(one.candidate, chosen=one is chosen, score=_comparable(one, chosen, aside)))
+        for one in judged
+    ]
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A candidate, and how cross-validation judged it.
+def _comparable(one: Judged, chosen: Judged, aside: Array) -> float:
+    """Return a score for all folds: other folds may be harder to predict than those that a candidate was judged on."""
+    seen = one.candidate.folds
+    if seen is None:
+        return one.candidate.score
+    inside = aside[:seen].sum(axis=0) > 0
+    ahead = (one.by_query[inside] - chosen.by_query[inside]).sum()
+    return chosen.candidate.score + float(ahead) * len(aside) / seen
 
-    Attributes:
-        candidate: the candidate.
-        by_query: the held-out log likelihood of every query, per click of the log, [queries].
+
+class _Race:
+    """The penalties of one curve, judged fold by fold, as long as one of them may still be taken.
+
+    On the first fold penalties are tried from the middle of the list, up and down, until the score gets worse: there is
+    one best. A fit of the first fold starts from that of the nearest penalty, those of other folds from that of the
+    first.
+
+    Args:
         fit: curve and objective.
-        flats: the parameters that each fold found, [folds, n].
+        aside: queries kept aside in each fold, [folds, queries].
+        start: parameters to start from, [n].
+        rivals: what was judged before.
     """
 
-    candidate: Candidate
-    by_query: Array
-    fit: Fit
-    flats: Array
+    def __init__(self, fit: Fit, aside: Array, start: Array, rivals: Sequence[Judged]) -> None:
+        self.fit, self.aside, self.rivals, self.start = fit, aside, rivals, start
+        self.tolerance = float(np.clip(np.sqrt(CLOSE / (len(start) * fit.scale)), 1e-5, 1e-4))
+        self.roots: dict[float, Array | None] = {}
+        self.of_folds: dict[float, list[Array]] = {}
+        self.held_out: dict[float, list[Array]] = {}
+
+    def run(self, penalties: Sequence[float], *, refine: bool, update: Update) -> list[Judged]:
+        """Return what was found of every penalty, ascending."""
+        folds = len(self.aside)
+        if refine:
+            self._climb(penalties)
+        else:
+            for penalty in penalties[::-1]:
+                self._judge(penalty, 0)
+        left = sorted(self.of_folds)
+        for fold in range(1, folds):
+            update(fold / (folds + 1))
+            left = self._hopeful(left, fold)
+            for penalty in left:
+                self._judge(penalty, fold)
+        found = {penalty: self._judged(penalty) for penalty in self.of_folds}
+        if refine and left:
+            best = max(left, key=lambda penalty: found[penalty].candidate.score)
+            for penalty in (best / np.sqrt(10), best * np.sqrt(10)):
+                for fold in range(folds):
+                    self._judge(penalty, fold)
+                found[penalty] = self._judged(penalty)
+        return [found[penalty] for penalty in sorted(found)]
+
+    def _climb(self, penalties: Sequence[float]) -> None:
+        """Judge penalties on the first fold until both neighbours of the best are worse."""
+        best = len(penalties) // 2
+        scores: dict[int, float] = {}
+        while True:
+            for place in (best, best - 1, best + 1):
+                if 0 <= place < len(penalties) and place not in scores:
+                    scores[place] = self._judge(penalties[place], 0)
+                    if not self._hopeful(list(self.of_folds), 1, FAR):
+                        return
+            further = max(scores, key=scores.__getitem__)
+            if further == best:
+                return
+            best = further
+
+    def _judge(self, penalty: float, fold: int) -> float:
+        """Fit the queries outside a fold, and return the log likelihood of those inside."""
+        fit, aside = self.fit, self.aside[fold]
+        weights, strength = (1.0 - aside)[None], np.array([penalty])
+        if not fold:
+            found = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
+            self.roots[penalty] = fit.root(found.params[0], penalty)
+        else:
+            begin, root = self.of_folds[penalty][0][None], self.roots[penalty]
+            found = fit.solve(begin, weights, strength, root=root, tolerance=self.tolerance, max_iterations=MOST)
+        (by_query,) = fit.by_query(found.params)
+        self.of_folds.setdefault(penalty, []).append(found.params[0])
+        self.held_out.setdefault(penalty, []).append(by_query)
+        inside = by_query[aside > 0].sum()
+        return float(inside) if np.isfinite(inside) else -np.inf
+
+    def _near(self, penalty: float) -> Array:
+        """Return the fit of the nearest penalty, unless that has left nothing of the context."""
+        if not self.of_folds:
+            return self.start
+        nearest = min(self.of_folds, key=lambda other: abs(np.log((other or 1) / (penalty or 1))))
+        found = self.of_folds[nearest][0]
+        tamed = np.diag(self.fit.penalty_curvature(found)) > 0
+        collapsed = nearest > penalty and np.abs(found[tamed]).max(initial=0.0) < COLLAPSED
+        return self.start if collapsed or not np.isfinite(found).all() else found
+
+    def _judged(self, penalty: float) -> Judged:
+        held_out, of_folds = np.array(self.held_out[penalty]), np.array(self.of_folds[penalty])
+        return judged_by_folds(self.fit, penalty, held_out, self.aside, of_folds)
+
+    def _hopeful(self, penalties: Sequence[float], seen: int, beyond: float = 0.0) -> list[float]:
+        """Return the penalties that may still be taken, by the folds seen: none behind the best of them, or a rival.
+
+        Args:
+            penalties: the penalties.
+            seen: how many folds were seen.
+            beyond: standard errors more by which a penalty must be short of the rival.
+        """
+        if not penalties:
+            return []
+        found = {penalty: self._judged(penalty) for penalty in penalties}
+        best = max(found.values(), key=lambda one: one.candidate.score)
+        taken = _choose(self.rivals) if self.rivals else None
+        kept = []
+        for penalty, one in found.items():
+            if (one is best or self._chance(one, best, seen)) and (
+                taken is None or self._chance(one, taken, seen, beyond)
+            ):
+                kept.append(penalty)
+        return kept
+
+    def _chance(self, one: Judged, rival: Judged, seen: int, beyond: float = 0.0) -> bool:
+        """Return whether one may be ahead of a rival in the end, or behind by no more than some standard errors."""
+        inside = self.aside[:seen].sum(axis=0) > 0
+        ahead, folds = (one.by_query - rival.by_query)[inside], len(self.aside)
+        if not np.isfinite(ahead).all():
+            return bool(np.isfinite(one.by_query).all())
+        errors = _se(ahead)
+        if errors == 0:
+            return bool(ahead.sum() >= 0)
+        expected = ahead.sum() / errors * np.sqrt(folds / seen)
+        return bool(expected + HOPELESS * np.sqrt((folds - seen) / seen) + beyond >= 0)
 
 
 def _choose(judged: Sequence[Judged]) -> Judged:
-    best = max(judged, key=lambda one: one.candidate.score)
-    sound = [one for one in judged if len(one.by_query) > 1 and np.isfinite(one.by_query).all()]
+    whole = [one for one in judged if one.candidate.folds is None]
+    best = max(whole, key=lambda one: one.candidate.score)
+    sound = [one for one in whole if len(one.by_query) > 1 and np.isfinite(one.by_query).all()]
     for name, errors in SIMPLER.items():
         for one in sorted(sound, key=lambda one: one.candidate.score, reverse=True):
             behind = best.by_query - one.by_query
@@ -130,43 +290,40 @@ def _choose(judged: Sequence[Judged]) -> Judged:
     return best
 
 
-def _refined(fit: Fit, aside: Array, seed: int, update: Update) -> list[Judged]:
-    """Judge the coarse grid of penalties, then those halfway to the neighbours of the best."""
-    coarse = len(PENALTIES) / (len(PENALTIES) + 2)
-    found = dict(zip(PENALTIES, _judge(fit, PENALTIES, aside, seed, part_of(update, 0, coarse)), strict=True))
-    best = max(found, key=lambda penalty: found[penalty].candidate.score)
-    between = (best / np.sqrt(10), best * np.sqrt(10))
-    found |= zip(between, _judge(fit, between, aside, seed, part_of(update, coarse, 1)), strict=True)
-    return [found[penalty] for penalty in sorted(found)]
-
-
-def _judge(fit: Fit, penalties: Sequence[float], aside: Array, seed: int, update: Update) -> list[Judged]:
-    folds = len(aside)
-    weights = np.tile(1.0 - aside, (len(penalties), 1))
-    penalty = np.repeat(np.asarray(penalties, dtype=np.float64), folds)
-    start = np.tile(fit.starts(1, seed), (len(penalty), 1))
-    solution = fit.solve(start, weights, penalty, tolerance=1e-4, update=update)
-    held_out = fit.by_query(solution.params).reshape(len(penalties), folds, -1)
-    flats = solution.params.reshape(len(penalties), folds, -1)
-    return [
-        _judged(fit, float(p), of_folds, own, aside)
-        for p, of_folds, own in zip(penalties, held_out, flats, strict=True)
-    ]
+def _lines(pooled: Mapping[Curve, Pooled]) -> tuple[Array, Array] | None:
+    """Return b and W of a pooled linear curve, if there is one."""
+    for curve, fit in pooled.items():
+        if isinstance(curve, Linear):
+            flat = fit.theta[curve_order(curve, fit.shares)]
+            params = unflatten_params(flat, curve.init(np.random.default_rng(0)))
+            return np.asarray(params["b"]), np.asarray(params["W"])
+    return None
 
 
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
-    found = np.array([pooled.refit(1.0 - kept_aside).theta for kept_aside in aside])
-    held_out = np.array([shares.by_query(shares.shares(theta)) for theta in found])
-    return _judged(fit, None, held_out, found[:, curve_order(fit.curve, shares)], aside)
+    again = np.array([pooled.refit(1.0 - kept_aside).theta for kept_aside in aside])
+    held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
+    return judged_by_folds(fit, None, held_out, aside, again[:, curve_order(fit.curve, shares)])
 
 
-def _judged(fit: Fit, penalty: float | None, held_out: Array, flats: Array, aside: Array) -> Judged:
-    """Return a candidate by the log likelihoods of all queries, fold by fold, [folds, queries]."""
-    by_query = np.where(aside > 0, held_out, 0.0).sum(axis=0)
+def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Array, flats: Array) -> Judged:
+    """Return a candidate by the log likelihoods of all queries in the folds seen, [seen, queries].
+
+    Args:
+        fit: curve and objective.
+        penalty: the penalty; None where the curve is pooled.
+        held_out: the log likelihoods.
+        aside: queries kept aside in each fold, [folds, queries].
+        flats: the parameters of the folds seen, [seen, n].
+    """
+    seen, folds = len(held_out), len(aside)
+    by_query = np.where(aside[:seen] > 0, held_out, 0.0).sum(axis=0)
     by_query = np.where(np.isfinite(by_query), by_query, -np.inf) / fit.scale
-    se = _se(aside @ by_query) if np.isfinite(by_query).all() else 0.0
-    return Judged(Candidate(fit.curve.spec, penalty, float(by_query.sum()), se), by_query, fit, flats)
+    se = _se(aside[:seen] @ by_query) if np.isfinite(by_query).all() else 0.0
+    score = float(by_query.sum()) * folds / seen
+    candidate = Candidate(fit.curve.spec, penalty, score, se * folds / seen, folds=None if seen == folds else seen)
+    return Judged(candidate, by_query, fit, flats)
 
 
 def _se(values: Array) -> float:

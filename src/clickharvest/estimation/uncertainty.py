@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 EXACT, SKETCHED = 400, 100
 """Directions of a covariance that points show one by one, and as many more into which the others are mixed, if any."""
+ROUGH = 0.01
+"""How far from its minimum a replicate may end, in standard errors of independent clicks."""
 NOTHING = 1e-12
 """Share of the largest variance below which a direction carries nothing."""
 
@@ -26,7 +28,8 @@ def bootstrap(
     """Refit with Poisson(1) weights on the queries, starting from the fit, and return the parameters [replicates, n].
 
     The refits run as one batch in coordinates in which the full-sample loss is round, θ = θ̂ + L z with L Lᵀ the inverse
-    Hessian, so that a handful of steps is enough. Replicates whose loss is not finite are left out.
+    Hessian, and begin where a step along the queries' scores leads, so that a few steps are enough. They end within
+    about a hundredth of a standard error of their minimum. Replicates whose loss is not finite are left out.
 
     Args:
         fit: the curve and objective.
@@ -37,16 +40,46 @@ def bootstrap(
         update: called with the share of replicates done.
     """
     random = np.random.default_rng(seed)
-    root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
+    root = fit.root(flat, penalty, rough=False)
+    if root is None:
+        root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
+    scores = fit.scores(flat)
+    # Of all queries the gradient is 0: what the weights change is known without looking at the clicks again.
+    slopes = scores @ root / fit.scale
     parts = []
     size = max(1, min(replicates, fit.part))
     for begin in range(0, replicates, size):
         count = min(size, replicates - begin)
         weights = random.poisson(1.0, (count, fit.n_clusters)).astype(np.float64)
         part = part_of(update, begin / replicates, (begin + count) / replicates)
-        solution = fit.solve(np.tile(flat, (count, 1)), weights, np.full(count, penalty), root=root, update=part)
-        parts.append(solution.params[np.isfinite(solution.value)])
+        parts.append(_refit(fit, flat, (weights - 1.0) @ slopes, weights, penalty, root, part))
     return np.concatenate(parts)
+
+
+def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, root: Array, update: Update) -> Array:
+    """Return the minimum of each replicate, [B, n], those that are finite; `first` are their first steps z, [B, n].
+
+    Steps by the curvature of all queries come first: each takes a gradient alone, and most replicates need two. Those
+    that do not get nearer by a half each time are left to `Fit.solve`.
+    """
+    start, tolerance = flat + first @ root.T, ROUGH / np.sqrt(fit.scale)
+    theta, left, before = start.copy(), np.arange(len(start)), np.abs(first).max(axis=1, initial=0.0)
+    done = np.zeros(len(start), dtype=np.bool_)
+    while len(left):
+        grad = fit.grad(theta[left], weights[left], np.full(len(left), penalty)) @ root
+        far = np.abs(grad).max(axis=1, initial=0.0)
+        nearer = far < before[left] / 2
+        # Steps shrink at a steady rate: one that ends near enough by that need not be looked at again.
+        done[left] = (far < tolerance) | (nearer & (far**2 < before[left] * tolerance / 2))
+        before[left] = far
+        theta[left[nearer]] -= grad[nearer] @ root.T
+        left = left[nearer & ~done[left]]
+        update(float(done.mean()))
+    if (rest := np.flatnonzero(~done)).size:
+        strength, tell = np.full(len(rest), penalty), part_of(update, float(done.mean()), 1)
+        solved = fit.solve(start[rest], weights[rest], strength, root=root, tolerance=tolerance, update=tell)
+        theta[rest] = np.where(np.isfinite(solved.value)[:, None], solved.params, np.nan)
+    return theta[np.isfinite(theta).all(axis=1)]
 
 
 def sandwich(fit: Fit, flat: Array, penalty: float) -> Array:

@@ -71,7 +71,7 @@ class Program:
         """Carry the program out with NumPy: x [n, d] → [n, K]."""
         values: list[Any] = []
         for step in self.steps:
-            values.append(_carry_out(step, [values[i] for i in step.of], params, x))
+            values.append(carry_out(step, [values[i] for i in step.of], params, x))
         return np.asarray(values[-1])
 
     def to_list(self) -> list[dict[str, Any]]:
@@ -83,10 +83,14 @@ class Program:
         return [_plain(step) for step in self.steps]
 
 
-def trace_curve(curve: Curve) -> Program:
+def trace_curve(curve: Curve, *, relative: bool = True) -> Program:
     """Return the program of `curve.relative`, log p_k(x) / p_anchor(x): parameters and x [n, d] → [n, K].
 
     Equal steps are there once, and steps that nothing needs are left out.
+
+    Args:
+        curve: the curve.
+        relative: whether examination is relative to the anchor, or as `curve.log_examination` has it.
 
     Raises:
         InputError: the curve uses an array function that programs do not have.
@@ -103,7 +107,8 @@ def trace_curve(curve: Curve) -> Program:
     trace = Trace(f"the curve {curve.name!r}")
     shapes = {name: np.shape(value) for name, value in curve.init(np.random.default_rng(0)).items()}
     params = {name: trace.note("parameter", (), shapes[name], name=name) for name in sorted(shapes)}
-    result = curve.relative(params, trace.note("input", (), (ROWS, curve.n_features)), xp=trace)
+    of = curve.relative if relative else curve.log_examination
+    result = of(params, trace.note("input", (), (ROWS, curve.n_features)), xp=trace)
     expected = (ROWS, len(curve.positions))
     if not isinstance(result, Value) or result.shape != expected:
         found = _spell(result.shape) if isinstance(result, Value) else type(result).__name__
@@ -297,7 +302,8 @@ class Value:
         return self.trace.transpose(self)
 
 
-def _carry_out(step: Step, of: list[Array], params: Params, x: Array) -> Any:
+def carry_out(step: Step, of: list[Array], params: Params, x: Array) -> Any:
+    """Return a step's value, of the values it is computed from."""
     if step.op in (*UNARY, *BINARY, "matmul"):
         return getattr(np, step.op)(*of)
     if step.op in ("sum", "max"):

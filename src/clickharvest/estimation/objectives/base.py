@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from clickharvest.estimation.objectives import OBJECTIVES
@@ -96,9 +94,12 @@ def chunked_sum(function: Callable[[Data], Any], arrays: Data, cells_per_row: in
     """Return the sum of `function` over chunks of the arrays' rows, each recomputed in the backward pass.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(chunked_sum(lambda a: jnp.sum(a["v"]), {"v": jnp.arange(5.0)}, cells_per_row=CHUNK // 2))
         10.0
     """
+    import jax
+
     rows = len(next(iter(arrays.values())))
     size = max(1, CHUNK // cells_per_row)
     if rows <= size:
@@ -107,4 +108,4 @@ def chunked_sum(function: Callable[[Data], Any], arrays: Data, cells_per_row: in
     parts = {name: a[:whole].reshape(rows // size, size, *a.shape[1:]) for name, a in arrays.items()}
     sums = jax.lax.map(jax.checkpoint(function), parts)
     rest = {name: a[whole:] for name, a in arrays.items()}
-    return jnp.sum(sums) + (function(rest) if whole < rows else 0.0)
+    return sums.sum() + (function(rest) if whole < rows else 0.0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from clickharvest.estimation.objectives.base import Data, Objective, chunked_sum
@@ -70,6 +68,9 @@ class ClickShare(Objective):
 
     def log_likelihood(self, params: Params, log_p: Any, x: Any, data: list[Data], weights: Any) -> Any:
         """Return Σ_u w_u Σ_k C_{u,k} log π_{u,k}."""
+        import jax
+        import jax.numpy as jnp
+
         log_p = self.logits(params, log_p, x)
 
         def of_block(block: Data) -> Any:
@@ -82,4 +83,4 @@ class ClickShare(Objective):
 
     def penalty(self, params: Params) -> Any:
         """Return ½ |s|²."""
-        return jnp.sum(params["s"] ** 2) / 2 if self.varying else 0.0
+        return (params["s"] ** 2).sum() / 2 if self.varying else 0.0

@@ -1,0 +1,222 @@
+"""What estimators share: fitting what was chosen, its intervals, and the result."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.misfit import misfit, some_contexts, widened
+from clickharvest.estimation.objectives import OBJECTIVES
+from clickharvest.estimation.objectives.base import Objective
+from clickharvest.estimation.objectives.clickshare import ClickShare
+from clickharvest.estimation.optimise import Solution, Status
+from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
+from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.rivals import rivalry
+from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.selection import Judged
+from clickharvest.estimation.smooth_shares import smooth
+from clickharvest.estimation.support import find_support
+from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
+from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Curve, flatten_params, unflatten_params
+from clickharvest.model.prediction import Prediction
+from clickharvest.model.propensities import DrawsKind, Propensities, data_fingerprint
+from clickharvest.model.provenance import record_provenance
+from clickharvest.parameters import Parameterised
+from clickharvest.progress import Progress
+from clickharvest.words import cluster_nouns, count
+
+Intervals = Literal["auto", "clustered", "bootstrap", "sandwich"]
+Array = NDArray[np.float64]
+
+FEWEST = 3
+"""Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it.
+
+    A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
+    that are `near` are where its fit starts, beside the curve's own starts.
+    """
+
+    fit: Fit
+    penalty: float
+    pooled: Pooled | None = None
+    judged: tuple[Judged, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
+    found: Array | None = None
+    near: Array | None = None
+
+
+class Estimator(Parameterised):
+    """What PBM and CPBM share."""
+
+    objective: str
+    anchor: int
+    starts: int
+    optimiser: Literal["lbfgs", "adam"]
+    intervals: Intervals | None
+    replicates: int
+    seed: int
+    progress: Progress
+    propensities_: Propensities
+
+    def __str__(self) -> str:
+        return str(self.propensities_) if hasattr(self, "propensities_") else f"{self!r}, not fitted yet"
+
+    def predict(self, contexts: Any = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
+        """Return the propensities of contexts with their intervals, see `Propensities.predict`.
+
+        Raises:
+            NotFittedError: `fit` was not called yet.
+        """
+        return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
+
+    def _objectives(self, sample: Sample) -> Mapping[str, Objective]:
+        """Return the objective, or those to choose from, made with the options that it declares and that are given."""
+        kind = OBJECTIVES.find(self.objective)
+        options = {name: value for name in kind.options() if (value := getattr(self, name, None)) is not None}
+        return kind.alternatives(sample, **options)
+
+    def _finish(
+        self,
+        interventions: Interventions,
+        sample: Sample,
+        encoder: ContextEncoder | None,
+        choice: Choice,
+    ) -> None:
+        """Fit what was chosen on everything, add intervals, and keep the result."""
+        if OBJECTIVES.find(self.objective).against_shown:
+            warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=4)
+        fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
+        told: dict[str, Any] = {"penalty": choice.penalty}
+        if pooled is not None:
+            flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
+            log_likelihood = pooled.at.value
+            told = told if pooled.spread is None else {"pooled": asdict(pooled.spread)}
+        elif choice.found is not None:
+            flat, status = choice.found, Status.converged
+            log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
+        else:
+            flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
+            log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
+        size = len(flatten_params(like))
+        if not status.good:
+            warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
+        kind, draws, rests_on = self._draws(choice, sample, flat)
+        info: Mapping[str, Any] = {
+            "estimator": type(self).__name__,
+            "objective": self.objective,
+            **choice.told,
+            **told,
+            **rests_on,
+            "status": str(status),
+            "log_likelihood": log_likelihood,
+            "units": len(np.unique(sample.whole)),
+            "clicks": int(sample.clicks.sum()),
+            "queries": sample.n_queries,
+            "clustered_by": sample.clustered_by,
+            "clusters": sample.n_clusters,
+            "selection": [one.candidate.to_dict() for one in choice.judged],
+            "seed": self.seed,
+            "data": data_fingerprint(interventions),
+        }
+        settings = {name: value for name, value in self.get_params().items() if name != "progress"}
+        params = unflatten_params(flat[:size], like)
+        self.propensities_ = Propensities(
+            curve=fit.curve,
+            params=params,
+            encoder=encoder,
+            shown=tuple(int(k) for k in np.unique(interventions.position)),
+            draws=None if draws is None else draws[:, :size].astype(np.float32),
+            draws_kind=None if draws is None else kind,
+            info=info,
+            provenance=record_provenance(type(self).__name__, settings, device=fit.device),
+            support=find_support(sample, fit.curve, params, encoder),
+        )
+
+    def _fit_choice(self, choice: Choice, weights: Array) -> tuple[Array, Status]:
+        """Return the parameters of the best start, each query weighted, [n] and [queries], and how it ended."""
+        starts = np.unique(choice.fit.starts(self.starts, self.seed), axis=0)
+        if choice.near is not None:
+            # A curve that starts anywhere has several optima, one that does not has one, and is near it.
+            starts = np.concatenate([choice.near[None], starts if len(starts) > 1 else starts[:0]])
+        count = len(starts)
+        solution = self._solve(choice.fit, starts, np.tile(weights, (count, 1)), np.full(count, choice.penalty))
+        best = int(np.nanargmin(solution.value))
+        return solution.params[best], solution.status[best]
+
+    def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
+        with self.progress("Fitting"):
+            return fit.settle(starts, weights, penalty)
+
+    def _draws(
+        self, choice: Choice, sample: Sample, flat: Array
+    ) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
+        """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
+        if self.intervals is None:
+            return None, None, {}
+        fit, penalty = choice.fit, choice.penalty
+        if fit.n_clusters < FEWEST:
+            by = sample.clustered_by
+            sentence = (
+                f"error bars are by {by}, and the clicks are of {count(fit.n_clusters, *cluster_nouns(by))}: there are "
+                f"none to give with fewer than {FEWEST}"
+            )
+            warnings.warn(sentence, HarvestWarning, stacklevel=4)
+            return None, None, {}
+        if choice.pooled is not None or self._can_cluster(type(fit.objective), len(flat)):
+            with self.progress("Error bars"):
+                near = choice.pooled or smooth(fit, sample, flat, penalty)
+                found = clustered_covariance(near)
+                covariance, about = found.covariance, dict(found.about)
+                if sample.x.shape[1] and (off_by := misfit(fit.curve, sample, near, found)) is not None:
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["misfit"] = np.sqrt(np.diag(off_by)).tolist()
+                if len({one.fit.curve for one in choice.judged}) > 1:
+                    off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
+                    covariance = widened(fit.curve, sample, near, covariance, off_by)
+                    about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
+            if choice.pooled is not None:
+                own = curve_order(fit.curve, choice.pooled.shares)
+                covariance = covariance[np.ix_(own, own)]
+            return "clustered", sigma_points(flat, covariance), {"clustered": about}
+        if self.intervals == "sandwich":
+            with self.progress("Error bars"):
+                covariance = sandwich(fit, flat, penalty)
+            return "sandwich", normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed), {}
+        with self.progress("Bootstrap") as update:
+            draws = bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
+        return "bootstrap", draws, {}
+
+    def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
+        """Return the curves that are fitted as `pooling` does: not where intervals are asked for that know no prior."""
+        self._check_intervals(type(objective))
+        return [curve for curve in curves if self._can_cluster(type(objective)) and can_pool(curve, sample)]
+
+    def _check_intervals(self, objective: type[Objective]) -> None:
+        if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
+            expected = "auto, clustered, bootstrap, sandwich or None"
+            raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
+        if self.intervals == "clustered" and not self._can_cluster(objective):
+            raise InputError(
+                "clustered intervals are for the objective clickshare and the optimiser lbfgs: choose these, or "
+                "intervals='auto'"
+            )
+
+    def _can_cluster(self, objective: type[Objective], size: int = 0) -> bool:
+        """Return whether intervals are `clustered`, and curves pooled where they can be."""
+        wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
+        return wanted and objective is ClickShare and size <= LARGEST

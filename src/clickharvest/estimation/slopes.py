@@ -1,0 +1,264 @@
+"""Slopes: the derivatives of a curve, by its own program and in NumPy, so that nothing is compiled.
+
+`model.trace` notes the array operations of a curve. Here each of them has two rules more: how a change of the result is
+pulled back to what it was computed from (reverse, for gradients), and how changes of the parameters are pushed on
+(forward, for the rows z of the information). A curve is still written once.
+
+Contexts are best given as columns in memory (Fortran's order), so that NumPy's loops are long ones.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
+from clickharvest.model.trace import ROWS, Step, carry_out, trace_curve
+
+Array = NDArray[np.float64]
+
+
+class Slopes:
+    """log p_k(x) of a curve, with its derivatives by a flat vector of parameters.
+
+    Args:
+        curve: the curve.
+
+    Attributes:
+        size: number n of parameters.
+
+    Raises:
+        InputError: the curve uses an array function that programs do not have.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> slopes = Slopes(make_curve("linear", (1, 2), anchor=1, n_features=1))
+        >>> values = slopes.run(np.array([0.5, -1.0]), np.array([[0.0], [3.0]]))
+        >>> values[-1].tolist(), slopes.pull(values, np.array([[0.0, 1.0], [0.0, 1.0]])).tolist()
+        ([[0.0, -1.0], [0.0, 0.5]], [3.0, 2.0])
+    """
+
+    def __init__(self, curve: Curve) -> None:
+        self._like = curve.init(np.random.default_rng(0))
+        self.size = len(flatten_params(self._like))
+        self._steps = trace_curve(curve, relative=False).steps
+        active: list[bool] = []
+        for step in self._steps:
+            of = any(active[i] for i in step.of)
+            active.append(step.op == "parameter" or (of and step.op != "full_like"))
+        self._active = active
+
+    def run(self, flat: Array, x: Array) -> list[Array]:
+        """Return the values of all steps, the last one log p_k(x), [m, K]."""
+        params = unflatten_params(flat, self._like)
+        values: list[Array] = []
+        for step in self._steps:
+            of = [values[i] for i in step.of]
+            if step.op == "logaddexp":
+                values.append(of[1] + softplus(of[0] - of[1]))
+            elif step.op == "matmul" and of[0].ndim == of[1].ndim == 2:
+                values.append((of[1].T @ of[0].T).T)
+            else:
+                values.append(carry_out(step, of, params, x))
+        return values
+
+    def pull(self, values: list[Array], slope: Array) -> Array:
+        """Return the gradient by the parameters, [n], of what has the slope [m, K] by the result."""
+        slopes: list[Any] = [None] * len(values)
+        slopes[-1] = slope
+        found = {name: np.zeros(np.shape(value)) for name, value in self._like.items()}
+        for number in range(len(values) - 1, -1, -1):
+            step, own = self._steps[number], slopes[number]
+            if own is None:
+                continue
+            if step.op == "parameter":
+                found[step.about["name"]] = own
+            for place, i in enumerate(step.of):
+                if self._active[i]:
+                    back = _pulled(step, place, [values[j] for j in step.of], values[number], own)
+                    back = _unspread(back, np.shape(values[i]))
+                    slopes[i] = back if slopes[i] is None else slopes[i] + back
+            slopes[number] = None
+        return flatten_params(found)
+
+    def push(self, values: list[Array]) -> Array:
+        """Return how the result changes with each parameter, [m, K, n]."""
+        changes: list[Any] = []
+        for number, step in enumerate(self._steps):
+            if not self._active[number]:
+                changes.append(None)
+            elif step.op == "parameter":
+                changes.append(self._units[step.about["name"]])
+            else:
+                of, own = [values[i] for i in step.of], [changes[i] for i in step.of]
+                changes.append(_pushed(step, of, own, values[number]))
+        return np.asarray(changes[-1])
+
+    @cached_property
+    def _units(self) -> Params:
+        """How each parameter array changes with every parameter, [..., n]."""
+        columns = [unflatten_params(unit, self._like) for unit in np.eye(self.size)]
+        return {name: np.stack([own[name] for own in columns], axis=-1) for name in self._like}
+
+
+def softplus(z: Array) -> Array:
+    """Return log(1 + e^z); faster than NumPy's `logaddexp`."""
+    return np.maximum(z, 0.0) + np.log(1.0 + np.exp(-np.abs(z)))
+
+
+def _factor(op: str, place: int, of: list[Array], value: Array) -> Any:
+    """Return the derivative of a function of each number by one of its arguments."""
+    a = of[0]
+    b = of[1] if len(of) > 1 else a
+    match op, place:
+        case ("add", _) | ("subtract", 0):
+            return 1.0
+        case ("subtract", 1) | ("negative", 0):
+            return -1.0
+        case "multiply", _:
+            return of[1 - place]
+        case "divide", 0:
+            return 1.0 / b
+        case "divide", 1:
+            return -value / b
+        case "power", 0:
+            return b * a ** (b - 1.0)
+        case "power", 1:
+            return np.where(a > 0, value * np.log(a), 0.0)
+        case "maximum", 0:
+            return a >= b
+        case "maximum", 1:
+            return a < b
+        case "minimum", 0:
+            return a <= b
+        case "minimum", 1:
+            return a > b
+        case "logaddexp", _:
+            return np.exp(of[place] - value)
+        case "abs", _:
+            return np.sign(a)
+        case "exp", _:
+            return value
+        case "expm1", _:
+            return value + 1.0
+        case "log", _:
+            return 1.0 / a
+        case "log1p", _:
+            return 1.0 / (1.0 + a)
+        case "sqrt", _:
+            return 0.5 / value
+        case "tanh", _:
+            return 1.0 - value * value
+    return None
+
+
+def _pulled(step: Step, place: int, of: list[Array], value: Array, slope: Array) -> Array:
+    """Return the slope by one of a step's arguments, of the result's shape where that is broadcast."""
+    if (factor := _factor(step.op, place, of, value)) is not None:
+        return np.asarray(slope * factor)
+    a = of[0]
+    match step.op:
+        case "matmul":
+            return _pulled_product(place, a, of[1], slope)
+        case "sum":
+            return np.broadcast_to(slope, a.shape)
+        case "max":
+            top = a == value
+            return np.asarray(slope * top / top.sum(axis=-1, keepdims=True))
+        case "cumsum":
+            return np.asarray(np.cumsum(slope[..., ::-1], axis=-1)[..., ::-1])
+        case "slice":
+            whole = np.zeros_like(a)
+            whole[_index(step, a.ndim)] = slope
+            return whole
+        case "squeeze":
+            return np.expand_dims(slope, step.about["axes"])
+        case "expand":
+            return np.squeeze(slope, step.about["axes"])
+        case "transpose":
+            return slope.T
+        case "concatenate":
+            begin = sum(part.shape[-1] for part in of[:place])
+            return slope[..., begin : begin + of[place].shape[-1]]
+    raise NotImplementedError(step.op)
+
+
+def _pulled_product(place: int, a: Array, b: Array, slope: Array) -> Array:
+    if place == 0:
+        if b.ndim == 1:
+            return np.multiply.outer(slope, b)
+        return (b @ slope.T).T
+    if a.ndim == 1:
+        return np.multiply.outer(a, slope)
+    return a.T @ slope
+
+
+def _unspread(slope: Array, shape: tuple[int, ...]) -> Array:
+    """Return a slope summed over the axes along which an argument was broadcast."""
+    if slope.shape == shape:
+        return slope
+    slope = np.broadcast_to(slope, np.broadcast_shapes(slope.shape, shape))
+    slope = slope.sum(axis=tuple(range(slope.ndim - len(shape))))
+    axes = tuple(axis for axis, side in enumerate(shape) if side == 1 and slope.shape[axis] != 1)
+    return slope.sum(axis=axes, keepdims=True) if axes else slope
+
+
+def _pushed(step: Step, of: list[Array], changes: list[Any], value: Array) -> Array:
+    """Return the changes [..., n] of a step's result, those of its arguments given, None where nothing changes."""
+    change = changes[0]
+    match step.op:
+        case "matmul":
+            return _pushed_product(of[0], of[1], changes[0], changes[1])
+        case "sum":
+            return np.asarray(change.sum(axis=-2, keepdims=True))
+        case "max":
+            top = of[0] == value
+            return np.asarray((change * (top / top.sum(axis=-1, keepdims=True))[..., None]).sum(axis=-2, keepdims=True))
+        case "cumsum":
+            return np.cumsum(change, axis=-2)
+        case "slice":
+            return np.asarray(change[_index(step, of[0].ndim)])
+        case "squeeze":
+            return np.asarray(np.squeeze(change, step.about["axes"]))
+        case "expand":
+            return np.expand_dims(change, step.about["axes"])
+        case "transpose":
+            return np.swapaxes(change, 0, 1)
+        case "concatenate":
+            size = next(own.shape[-1] for own in changes if own is not None)
+            parts = [
+                np.zeros((*part.shape, size)) if own is None else own for part, own in zip(of, changes, strict=True)
+            ]
+            return np.concatenate(parts, axis=-2)
+    total: Any = 0.0
+    for place, own in enumerate(changes):
+        if own is not None:
+            aligned = own.reshape(*[1] * (value.ndim + 1 - own.ndim), *own.shape)
+            factor = np.asarray(_factor(step.op, place, of, value))
+            total = total + (aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None])
+    return np.broadcast_to(total, (*value.shape, total.shape[-1]))
+
+
+def _pushed_product(a: Array, b: Array, of_a: Any, of_b: Any) -> Array:
+    total: Any = 0.0
+    if of_a is not None:
+        product = np.swapaxes(of_a, -1, -2) @ b
+        total = total + (product if b.ndim == 1 else np.swapaxes(product, -1, -2))
+    if of_b is not None:
+        # One product of matrices for all parameters.
+        whole = a @ of_b.reshape(len(of_b), math.prod(of_b.shape[1:]))
+        total = total + whole.reshape(*a.shape[:-1], *of_b.shape[1:])
+    return np.asarray(total)
+
+
+def _index(step: Step, ndim: int) -> tuple[slice, ...]:
+    """Return the index of what a slice keeps; contexts are never cut."""
+    index = [slice(None)] * ndim
+    for axis, begin, end in step.about["ranges"]:
+        if end != ROWS:
+            index[axis] = slice(begin, end)
+    return tuple(index)
