@@ -261,19 +261,53 @@ def test_the_chosen_clip_is_the_least_that_keeps_enough(cells: list[tuple[float,
         assert kept(candidates[candidates.index(chosen) - 1]) < wanted * (1 + 1e-6)
 
 
-def test_auto_clips_at_what_choose_clip_says(duckdb_engine: DuckDBEngine) -> None:
-    table = pa.table(
-        {"query": ["q"] * 3, "doc": list("abc"), "position": [1, 2, 4], "clicks": [30, 2, 3],
-         "impressions": [90, 20, 10]}
-    )  # fmt: skip
-    log = read_log(table, engine=duckdb_engine)
-    report = weigh(log, position_model(), clip="auto").report
-    assert report.clip == choose_clip([1, 0.5, 0.2], [30, 2, 3], share=0.5) is None
-    few = Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.1, 0.01])}, None, (1, 2, 4))
-    report = weigh(log, few, clip="auto").report
-    assert report.clip == pytest.approx(1.0)
-    assert report.clipped_clicks == 5
-    assert report.effective_clicks == pytest.approx(35)
+def test_auto_clips_at_one_over_the_root_of_the_clicks(duckdb_engine: DuckDBEngine) -> None:
+    """16 clicks: a clip of 1/4; a hundred times as many: 1/40."""
+    for times, clip in ((1, 0.25), (100, 0.025)):
+        table = pa.table(
+            {"query": ["q"] * 3, "doc": list("abc"), "position": [1, 2, 4], "clicks": np.array([10, 2, 4]) * times,
+             "impressions": np.array([90, 20, 10]) * times}
+        )  # fmt: skip
+        report = weigh(read_log(table, engine=duckdb_engine), position_model(), clip="auto").report
+        assert report.clip == pytest.approx(clip)
+        assert report.clipped_clicks == (4 if times == 1 else 0)
+        assert report.largest_weight == pytest.approx(4.0 if times == 1 else 5.0)
+
+
+AB = {"query": [1, 1, 1, 2], "doc": [7, 8, 9, 7], "position": [1, 2, 1, 2], "ranker": ["a", "a", "b", "a"]}
+"""Query 1: arm a showed 7 and 8 on nine pages, b showed 9 on one."""
+
+
+class TestPolicyAware:
+    def test_pages_that_did_not_show_a_document_count(self, duckdb_engine: DuckDBEngine) -> None:
+        table = pa.table(AB | {"clicks": [3, 1, 1, 2], "impressions": [9, 9, 1, 4], "rho": ["own"] * 4})
+        log = read_log(table, ranker="ranker", engine=duckdb_engine)
+        weights = weigh(log, position_model(), policy_aware=True, clip=0.2)
+        rows = sorted(rows_of(log, weights.table, "doc"), key=lambda row: (row["query"], row["doc"]))
+        assert [row["propensity"] for row in rows] == [1.0, 0.5, 1.0, 0.5]
+        assert [row["policy_propensity"] for row in rows] == pytest.approx([9 / 10, 4.5 / 10, 1 / 10, 2 / 4])
+        assert [row["ips_weight"] for row in rows] == pytest.approx([1 / 0.9, 1 / 0.45, 1 / 0.2, 2])
+        assert {row["rho"] for row in rows} == {"own"}
+        w, c = np.array([row["ips_weight"] for row in rows]), np.array([3, 1, 1, 2])
+        assert weights.report.effective_clicks == pytest.approx(effective_sample_size(w, c))
+        assert (weights.report.clipped_clicks, weights.report.largest_weight) == (1, pytest.approx(5.0))
+
+    def test_pages_are_counted_where_they_are_named(self, duckdb_engine: DuckDBEngine) -> None:
+        """Three pages of one query; document 7 is first on two of them, 8 second on one."""
+        table = pa.table({"query": ["q"] * 4, "doc": [7, 8, 7, 9], "position": [1, 2, 1, 1], "page": [1, 1, 2, 3],
+                          "click": [1, 0, 0, 1]})  # fmt: skip
+        log = read_log(table, page="page", engine=duckdb_engine)
+        weights = weigh(log, position_model(), policy_aware=True, normalise=True)
+        found = {row["doc"]: row for row in rows_of(log, weights.table, "doc")}
+        shares = {doc: row["policy_propensity"] for doc, row in found.items()}
+        assert shares == {7: pytest.approx(2 / 3), 8: pytest.approx(0.5 / 3), 9: pytest.approx(1 / 3)}
+        assert found[7]["ips_weight"] + found[9]["ips_weight"] == pytest.approx(2)
+
+    def test_the_same_arm_everywhere_gives_the_mean_propensity(self, duckdb_engine: DuckDBEngine) -> None:
+        table = pa.table({"query": ["q"] * 4, "doc": [7, 8, 8, 7], "position": [1, 2, 1, 2], "click": [1, 0, 1, 0]})
+        log = read_log(table, engine=duckdb_engine)
+        rows = rows_of(log, weigh(log, position_model(), policy_aware=True).table, "doc")
+        assert [row["policy_propensity"] for row in rows] == pytest.approx([0.75] * 4)
 
 
 def test_the_file_holds_rows_and_report(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:

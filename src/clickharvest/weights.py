@@ -12,12 +12,17 @@ without a click contributes nothing. To train a ranker, give the clicked documen
 The engine counts the distinct cells of context and position, NumPy scores these, and the engine joins them back: no
 row leaves it. A model without context has as many cells as positions. A context of continuous numbers makes about as
 many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
+
+Where rankers of the log show different documents, weights are *policy-aware* on demand: with E_qd = Σ p_k(x) over the
+pages of query q that showed document d, and n_q all its pages,
+
+    policy_propensity = ρ_qd = E_qd / n_q      ips_weight = 1 / max(ρ_qd, clip)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +44,8 @@ Clip = float | Literal["auto"] | None
 
 COLUMNS = ("propensity", "ips_weight", "propensity_supported")
 """The columns that weighing adds to those of a log."""
+POLICY = "policy_propensity"
+"""The column that policy-aware weighing adds beside the propensity."""
 KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
 CELLS_AT_ONCE = 100_000
@@ -137,7 +144,14 @@ class Weights:
     report: WeightReport
 
 
-def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, normalise: bool = False) -> Weights:
+def weigh(
+    log: ClickLog,
+    propensities: Propensities,
+    *,
+    clip: Clip = None,
+    normalise: bool = False,
+    policy_aware: bool = False,
+) -> Weights:
     """Add propensities and inverse-propensity weights to the rows of a log.
 
     A position without an estimate, in a gap or beyond the model's range, gets the propensity of the last supported
@@ -149,8 +163,10 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     Args:
         log: the click log; its context holds the model's context columns.
         propensities: the model.
-        clip: least propensity to divide by; `"auto"` chooses it, see `choose_clip`; None divides by any.
+        clip: least propensity to divide by; `"auto"` takes 1 / √clicks, see `vanishing_clip`; None divides by any.
         normalise: divide the weights by their mean over the clicks, so that they sum to the number of clicks.
+        policy_aware: make the weights of ρ, and add it as the column `policy_propensity`: right where rankers of the
+            log show different documents (see `logs.pages`).
 
     Raises:
         InputError: context columns are missing or of another kind than in training, or names clash.
@@ -182,7 +198,7 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
     p, own, why = _score(propensities, position, contexts)
     # A cell counts once: its position comes first.
     doubted = own & (why != "")
-    threshold = choose_clip(p, clicks) if clip == "auto" else clip
+    threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
     if not np.isfinite(weight).all():
         raise InputError(
@@ -205,18 +221,25 @@ def weigh(log: ClickLog, propensities: Propensities, *, clip: Clip = None, norma
         unsupported_context_clicks=int(clicks[doubted].sum()),
         unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
     )
-    return Weights(_join(log, values, cells, (p, weight / scale, own & ~doubted)), report)
+    table = _join(log, values, cells, (p, weight / scale, own & ~doubted))
+    return _by_policy(log, table, report, normalise) if policy_aware else Weights(table, report)
 
 
 def weigh_to_parquet(
-    log: ClickLog, propensities: Propensities, path: str | Path, *, clip: Clip = None, normalise: bool = False
+    log: ClickLog,
+    propensities: Propensities,
+    path: str | Path,
+    *,
+    clip: Clip = None,
+    normalise: bool = False,
+    policy_aware: bool = False,
 ) -> WeightReport:
     """Weigh a log straight into a Parquet file, however large, and return the report.
 
     Arguments are those of `weigh`; the file's metadata hold the report.
     """
     with atomic_path(Path(path)) as partial:
-        weights = weigh(log, propensities, clip=clip, normalise=normalise)
+        weights = weigh(log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware)
         metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
         log.engine.write_parquet(weights.table, partial, metadata=metadata, task="Weighing")
     return weights.report
@@ -246,6 +269,18 @@ def effective_sample_size(weight: ArrayLike, clicks: ArrayLike | None = None) ->
     return float((c * w).sum()) ** 2 / squares if squares else 0.0
 
 
+def vanishing_clip(clicks: float) -> float:
+    """Return 1 / √clicks: a clip whose bias vanishes as clicks grow in number, and whose weights stay below √clicks.
+
+    Ionides (2008) shows that truncating weights at √n loses nothing in the limit.
+
+    Example:
+        >>> vanishing_clip(10_000), vanishing_clip(0)
+        (0.01, 1.0)
+    """
+    return float(1 / np.sqrt(max(clicks, 1.0)))
+
+
 def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share: float = KEPT_SHARE) -> float | None:
     """Return the least clip that keeps the effective sample size at `share` of the clicks, None if none is needed.
 
@@ -253,8 +288,8 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
 
         clip = min {τ among the propensities of the clicks : n_eff(τ) ≥ share · N}.
 
-    n_eff grows with τ, up to N where all weights are equal, so that there always is one. Only propensities and click
-    counts decide; what a ranker makes of the weights does not.
+    n_eff grows with τ, up to N where all weights are equal, so that there always is one. It bounds the variance of a
+    small log; its bias does not vanish as clicks grow in number, see `vanishing_clip`.
 
     Args:
         propensity: p, [n].
@@ -298,9 +333,10 @@ def _context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
 
 
 def _check_names(log: ClickLog) -> None:
-    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
+    added = (*COLUMNS, POLICY)
+    if clash := [name for name in log.source.columns if name.lower() in added]:
         raise InputError(
-            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
+            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(added)}): "
             "rename it or leave it out"
         )
 
@@ -374,6 +410,35 @@ def _join(
     conditions = [value == scored[name] for name, (value, _) in keys.items()]
     joined = log.source.left_join(scored, conditions, rname="{name}_of_cell")
     return joined.select(**_own_columns(log), **{name: scored[name] for name in COLUMNS})
+
+
+def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: bool) -> Weights:
+    """Return a weighed log with ρ, and weights made of it."""
+    import ibis
+
+    from clickharvest.logs.pages import examined_share
+
+    share = log.engine.materialise(examined_share(log, table, COLUMNS[0]), task="Counting pages")
+    same = [table[log.roles["query"]] == share.q, table[log.roles["doc"]] == share.d]
+    own = {name: table[name] for name in table.columns}
+    rows = table.left_join(share, same, rname="{name}_of_share").select(**own, **{POLICY: share.rho})
+    clip = report.clip or 0.0
+    weight = 1.0 / ibis.greatest(rows[POLICY], clip)
+    clicks = rows[log.roles["click" if "click" in log.roles else "clicks"]].cast("float64")
+    clipped = (rows[POLICY] < clip).ifelse(clicks, 0.0)
+    sums = rows.aggregate(
+        sum=(clicks * weight).sum(), squares=(clicks * weight**2).sum(), largest=weight.max(), clipped=clipped.sum()
+    )
+    (found,) = log.engine.fetch(sums, task="Summing weights").to_pylist()
+    scale = found["sum"] / report.clicks if normalise and report.clicks else 1.0
+    told = replace(
+        report,
+        clipped_clicks=round(found["clipped"]),
+        effective_clicks=found["sum"] ** 2 / found["squares"] if found["squares"] else 0.0,
+        largest_weight=found["largest"] / scale,
+        scale=scale,
+    )
+    return Weights(rows.mutate(ips_weight=weight / scale), told)
 
 
 def _own_columns(log: ClickLog) -> dict[str, ir.Value]:

@@ -299,7 +299,8 @@ def test_starts_that_do_not_hold_all_graded_documents(starts: list[int]) -> None
     [
         ({"features": [["a"], ["b"], ["c"]]}, "not numbers"),
         ({"features": [1.0, 2.0, 3.0]}, "1 dimensions"),
-        ({"features": [[1.0], [np.nan], [0.0]]}, "infinite or missing values"),
+        ({"features": [[1.0], [np.inf], [0.0]]}, "infinite values"),
+        ({"features": [[np.nan], [-np.inf], [0.0]]}, "infinite values"),
         ({"starts": [0, 2]}, "rise from 0"),
         ({"starts": [0, 2.5, 3]}, "whole numbers"),
         ({"clicked": [3]}, "rows from 0 to 2"),

@@ -191,7 +191,7 @@ def test_clicks_and_weights_are_those_of_the_whole_log(folder: Path, evidence: E
         assert row.clipped == pytest.approx((own < row.clip).mean())
         assert row.largest == pytest.approx(weight.max())
     assert evidence.chosen is not None
-    assert evidence.chosen.effective >= 0.5 * len(own)
+    assert evidence.chosen.clip == pytest.approx(1 / np.sqrt(len(own)))
 
 
 def test_without_clicks_there_is_no_table_of_clipping() -> None:

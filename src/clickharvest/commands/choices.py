@@ -90,6 +90,13 @@ def learner_names() -> list[str]:
     return list(LEARNERS)
 
 
+def export_names() -> list[str]:
+    """Return what rankers can be written for."""
+    from clickharvest.rank.exports import EXPORTS
+
+    return list(EXPORTS)
+
+
 def examination_names() -> list[str]:
     """Return the true curves of simulations."""
     from clickharvest.simulate.names import CURVES

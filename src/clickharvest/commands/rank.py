@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from clickharvest.rank.data import RankingData
     from clickharvest.rank.estimates import Estimate
     from clickharvest.rank.features import Array
-    from clickharvest.rank.learners import TrainedRanker
+    from clickharvest.rank.rankers import TrainedRanker
+    from clickharvest.rank.tables import Clicks
 
 RANKER = "The ranker"
 LEAST, MOST = 1e-9, 1e9
@@ -40,8 +43,17 @@ LEAST, MOST = 1e-9, 1e9
 BY_QUERY = ("ndcg@10", "map")
 TEST_CLIP = 0.0
 """Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
+DATA = ("train", "effective_clicks", "unsupported_clicks", "dropped_clicks")
+"""What the ranker's file tells of its data."""
 VERDICT = "dcg@10"
 """The metric that the verdict goes by."""
+
+
+class MissingName(StrEnum):
+    """What becomes of clicks on documents without features."""
+
+    error = "error"
+    drop = "drop"
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,12 @@ class RankOptions:
             show_default=False,
         ),
     ] = None
+    missing: Annotated[
+        MissingName,
+        typer.Option(
+            "--missing", help="Clicks on documents that are not in FEATURES: refuse or drop.", rich_help_panel=RANKER
+        ),
+    ] = MissingName.error
     test_share: Annotated[
         float,
         typer.Option(
@@ -131,11 +149,9 @@ class RankOptions:
     def check(self, output: Path | None) -> Path:
         """Return the file to write, if the options make sense and what they need is installed."""
         if output is None:
-            raise InputError(f"nowhere to write the ranker: name a file with -o ranker{LEARNERS[self.learner]}")
-        if output.suffix.lower() != LEARNERS[self.learner]:
-            raise InputError(
-                f"a ranker of {self.learner} is a {LEARNERS[self.learner]} file: -o {output} should end like that"
-            )
+            raise InputError("nowhere to write the ranker: name a file with -o ranker.json")
+        if output.suffix.lower() not in (".json", LEARNERS[self.learner]):
+            raise InputError(f"a ranker is a .json file: -o {output} should end like that")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
         if self.loss is not None and self.loss not in LOSSES[self.learner]:
@@ -161,7 +177,7 @@ def rank(
         str,
         typer.Argument(
             metavar="FEATURES",
-            help="Table of the log's query and doc columns, and a column for each feature.",
+            help="Table of the log's query and doc columns (or of doc alone) and features: numbers, text, maps.",
             show_default=False,
         ),
     ],
@@ -172,14 +188,14 @@ def rank(
     """Train a ranker from clicks with propensities, and judge it on held-out queries.
 
     Compares it by SNIPS with each ranker that LOG names (--ranker) as it was shown, and with a ranker that takes clicks
-    at face value, on the documents that LOG showed for each query. Writes the ranker that was judged: svm as JSON with
-    a weight for each feature, lightgbm as .txt and xgboost as .json of their own.
+    at face value, on the documents that LOG showed for each query. Writes the ranker that was judged, with what it was
+    trained on and how it was judged, to one JSON file: rerank uses it, export writes it for search engines.
 
     Examples:
 
       clickharvest rank clicks.parquet features.parquet --model model.safetensors -o ranker.json
 
-      clickharvest rank weighted.parquet features.csv --learner lightgbm --clip 0.05 -o ranker.txt
+      clickharvest rank weighted.parquet features.csv --learner lightgbm --clip 0.05 -o ranker.json
     """
     import numpy as np
 
@@ -192,7 +208,7 @@ def rank(
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
     refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = _open(log, ranker.model)
-    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names)
+    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, missing=ranker.missing.value)
     held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
     train, test = take_lists(clicks.data, ~held), take_lists(clicks.data, held)
     documents_held = np.repeat(held, np.diff(clicks.data.starts))
@@ -220,12 +236,14 @@ def rank(
         order = {name: np.nan_to_num(shown.gains(np.reciprocal, test.starts)) for name, shown in arms.items()}
         grades = read_grades(clicks, ranker.judgements)[documents_held]
         judged = _judge({**scores, **order}, grades, test, served, ranker.seed)
-    rankers[NEW].save(target)
     told = {
         "file": str(target),
         "learner": ranker.learner,
         **rankers[NEW].settings,
         "features": len(clicks.features),
+        "effective_clicks": clicks.effective,
+        "unsupported_clicks": clicks.unsupported,
+        "dropped_clicks": clicks.unknown,
         "train": _size(train),
         "test": _size(test),
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
@@ -234,6 +252,7 @@ def rank(
         "verdict": _verdict(clean_text(best), deciding.differences[best]),
         "judged": judged,
     }
+    _save(rankers[NEW], clicks, train, told, target)
     if as_json:
         tell(json.dumps(_finite(told), indent=2))
     else:
@@ -249,6 +268,25 @@ def _open(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities |
     propensities = load_propensities(model)
     needed = () if propensities.encoder is None else propensities.encoder.columns
     return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
+
+
+def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, told: Mapping[str, Any], target: Path) -> None:
+    """Write the ranker with where it comes from; to LightGBM's own text where the file is called like that."""
+    from clickharvest.model.provenance import record_provenance
+    from clickharvest.rank.exports import export_ranker
+
+    provenance = record_provenance(ranker.learner, ranker.settings).with_command(sys.argv[1:])
+    judged = ("test", "estimates", "differences", "best_shown", "verdict", "judged")
+    info = {
+        "provenance": provenance.to_dict(),
+        "data": {"sha256": train.fingerprint, **{name: told[name] for name in DATA if name in told}},
+        "judged": {name: told[name] for name in judged if name in told},
+    }
+    whole = replace(ranker, columns=clicks.columns, info=info)
+    if target.suffix.lower() == ".txt":
+        export_ranker(whole, "lightgbm", target)
+    else:
+        whole.save(target)
 
 
 def _judge(
@@ -307,6 +345,7 @@ def _print(
         for part in ("train", "test")
     ]
     console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
+    console.print(_worth(told))
     console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -330,6 +369,18 @@ def _print(
         console.print()
         console.print(table)
     console.print(f"\nSaved: {told['file']}")
+
+
+def _worth(told: Mapping[str, Any]) -> str:
+    """Return what the clicks are worth: their effective number, those without support, those without features."""
+    total = told["train"]["clicks"] + told["test"]["clicks"]
+    parts = [f"All clicks tell as much as {told['effective_clicks']:,.0f} of equal weight"]
+    if (share := told["unsupported_clicks"]) is not None:
+        parts.append(f"{share:.1%} are at positions or in contexts that the model has no estimate of its own for")
+    if told["dropped_clicks"]:
+        whole = total + told["dropped_clicks"]
+        parts.append(f"{told['dropped_clicks'] / whole:.1%} were dropped, on documents without features")
+    return f"{'; '.join(parts)}."
 
 
 def _spell(estimate: Estimate, *, signed: bool) -> str:

@@ -30,8 +30,8 @@ class WeighOptions:
         typer.Option(
             "--clip",
             metavar="P",
-            help="Least propensity to divide by, such as 0.05; 'auto' takes the least that keeps the effective sample "
-            "size at half of the clicks.",
+            help="Least propensity to divide by, such as 0.05; 'auto' takes 1 / √clicks, whose bias vanishes as clicks "
+            "grow in number.",
             rich_help_panel=WEIGHTS,
             show_default=False,
         ),
@@ -41,6 +41,16 @@ class WeighOptions:
         typer.Option(
             "--normalise",
             help="Divide the weights by their mean over the clicks, so that they sum to the number of clicks.",
+            rich_help_panel=WEIGHTS,
+        ),
+    ] = False
+
+    policy_aware: Annotated[
+        bool,
+        typer.Option(
+            "--policy-aware",
+            help="Make the weights of the share of a query's pages on which the document was examined: right where "
+            "rankers show different documents. Adds the column policy_propensity.",
             rich_help_panel=WEIGHTS,
         ),
     ] = False
@@ -76,9 +86,11 @@ def weigh(
     context columns are those of the model. A position without an estimate gets that of the last one above that has it;
     propensity_supported is false there, and where the data of the model do not speak of the context.
 
-    Example:
+    Examples:
 
       clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet
+
+      clickharvest weigh clicks.parquet model.safetensors --ranker arm --policy-aware -o weighted.parquet
     """
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.sources import file_format
@@ -93,7 +105,8 @@ def weigh(
     clip = weights.least_propensity
     propensities = load_propensities(model)
     clicks = replace(log, context=_context(log, propensities)).read(show_progress)
-    report = weigh_to_parquet(clicks, propensities, output, clip=clip, normalise=weights.normalise)
+    how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
+    report = weigh_to_parquet(clicks, propensities, output, clip=clip, **how)
     if as_json:
         tell(json.dumps({"file": str(output), **report.to_dict()}))
     else:

@@ -56,6 +56,11 @@ class Engine:
         with self.running(task):
             return self.backend.to_pyarrow(table)
 
+    def stream(self, table: ir.Table, *, task: str, rows: int = 100_000) -> Iterator[pa.RecordBatch]:
+        """Run an expression and yield its rows in batches of about `rows`; one stream at a time."""
+        with self.running(task):
+            yield from self._batches(table, rows)
+
     def write_parquet(self, table: ir.Table, path: Path, *, metadata: dict[str, Any], task: str) -> int:
         """Write an expression's rows to one Parquet file and return their number.
 
@@ -91,6 +96,10 @@ class Engine:
     def explain(self, error: Exception, task: str) -> Exception:
         """Return the error to raise for a failure inside the engine."""
         return EngineError(f"{task} failed in {self.name}: {first_line(error)}")
+
+    def _batches(self, table: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
+        with self.backend.to_pyarrow_batches(table, chunk_size=rows) as batches:
+            yield from batches
 
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
         return table
@@ -178,6 +187,9 @@ class DuckDBEngine(Engine):
         """Run an expression and return its rows as an Arrow table, without the pandas that Ibis would import."""
         with self.running(task):
             return self.backend.con.sql(self._compile(table)).to_arrow_table()
+
+    def _batches(self, table: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
+        yield from self.backend.con.sql(self._compile(table)).to_arrow_reader(rows)
 
     def _compile(self, table: ir.Table) -> str:
         """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""

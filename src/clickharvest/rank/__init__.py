@@ -7,6 +7,7 @@
 - `off_policy`: IPS and SNIPS estimates of the rank of relevant documents, DCG@k and precision@k, with intervals.
 - `ranking_metrics`: nDCG, MAP and the paper's AvgRank (the sum of the ranks) where relevance is known.
 - `read_clicks`, `train_ranker`, `compare_rankers`: from a log and document features to a ranker that is judged.
+- `load_ranker`, `rerank`, `export_ranker`: a ranker from its file, put to use here or in a search engine.
 - `clickharvest.rank.boosting`: objectives for LightGBM and XGBoost.
 """
 

@@ -1,6 +1,8 @@
 from . import boosting as boosting
+from . import exports as exports
 from .choosing import Choice as Choice
 from .choosing import choose_ranker as choose_ranker
+from .columns import FeatureColumns as FeatureColumns
 from .comparison import Comparison as Comparison
 from .comparison import compare_rankers as compare_rankers
 from .comparison import split_lists as split_lists
@@ -11,9 +13,9 @@ from .data import ranking_data as ranking_data
 from .estimates import Estimate as Estimate
 from .estimates import off_policy as off_policy
 from .estimates import ranks as ranks
+from .exports import export_ranker as export_ranker
 from .from_log import ranking_data_from_log as ranking_data_from_log
 from .learners import BoostSettings as BoostSettings
-from .learners import TrainedRanker as TrainedRanker
 from .learners import train_ranker as train_ranker
 from .metrics import ranking_metrics as ranking_metrics
 from .offsets import OffsetObjective as OffsetObjective
@@ -21,6 +23,10 @@ from .offsets import PoissonObjective as PoissonObjective
 from .offsets import SoftmaxObjective as SoftmaxObjective
 from .offsets import fit_offset as fit_offset
 from .offsets import log_offset as log_offset
+from .rankers import TrainedRanker as TrainedRanker
+from .rankers import load_ranker as load_ranker
+from .reranking import Reranked as Reranked
+from .reranking import rerank as rerank
 from .shown import ShownRanking as ShownRanking
 from .svm.crossvalidation import PropensitySVMRankCV as PropensitySVMRankCV
 from .svm.crossvalidation import RankCandidate as RankCandidate

@@ -14,6 +14,7 @@ showed document d, and n all pages of the query,
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +80,17 @@ class RankingData:
     def clicks_by_document(self) -> Array:
         """Clicks of every document, [n_docs]."""
         return np.asarray(np.bincount(self.clicked, self.clicks, self.features.shape[0]), np.float64)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of lists, features and clicks: which data a ranker was trained on."""
+        found = hashlib.sha256()
+        matrix = self.features.matrix
+        values = (matrix,) if isinstance(matrix, np.ndarray) else (matrix.data, matrix.indices, matrix.indptr)
+        for array in (*values, self.starts, self.clicked, self.propensity, self.clicks, self.query):
+            found.update(f"{array.dtype.str}{array.shape}".encode())
+            found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
 
     def weights(self, clip: float = 0.0) -> Array:
         """Return clicks / max(propensity, clip) of each record, [m]."""

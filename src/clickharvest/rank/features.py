@@ -24,6 +24,7 @@ class Features:
 
     Attributes:
         matrix: an array or a sparse CSR array, [n_docs, F].
+        complete: whether no value is missing (NaN), as trees allow.
 
     Example:
         >>> features = Features.of([[1.0, 0.0], [0.0, 2.0]])
@@ -32,13 +33,14 @@ class Features:
     """
 
     matrix: Any
+    complete: bool = True
 
     @classmethod
     def of(cls, matrix: Any) -> Features:
         """Check a matrix of features.
 
         Raises:
-            InputError: it has not two dimensions, or holds values that are not finite numbers.
+            InputError: it has not two dimensions, or holds values that are infinite or no numbers.
         """
         try:
             if issparse(matrix):
@@ -55,10 +57,18 @@ class Features:
             raise InputError(f"features have {result.ndim} dimensions: expected documents by features")
         # A sum is finite only if all values are, and is quicker than a mask of them; large values may overflow in it.
         with np.errstate(over="ignore", invalid="ignore"):
-            finite = bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
-        if not finite:
-            raise InputError("features hold infinite or missing values: fill or drop them first")
-        return cls(result)
+            finite = bool(np.isfinite(values.sum()))
+        infinite = not finite and bool(np.isinf(values).any())
+        if infinite:
+            raise InputError("features hold infinite values: replace them first")
+        return cls(result, finite or not np.isnan(values).any())
+
+    def require_complete(self) -> None:
+        """Raise `InputError` where a value is missing: linear rankers need all."""
+        if not self.complete:
+            raise InputError(
+                "features hold missing values, which only trees take: fill them, or use --learner lightgbm or xgboost"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -68,10 +78,12 @@ class Features:
 
     def times(self, w: Array) -> Array:
         """Return X w, [n_docs]."""
+        self.require_complete()
         return np.asarray(self.matrix @ w.astype(self.matrix.dtype), np.float64)
 
     def sums(self, values: Array) -> Array:
         """Return Xᵀ v, [F]."""
+        self.require_complete()
         if issparse(self.matrix):
             rows: Any = self.matrix
             return np.asarray(rows.T @ values, np.float64)
@@ -83,4 +95,4 @@ class Features:
 
     def take(self, rows: Index) -> Features:
         """Return some of the documents."""
-        return Features(self.matrix[rows])
+        return Features(self.matrix[rows], self.complete)

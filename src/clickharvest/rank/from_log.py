@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.features import Index
 from clickharvest.words import count, first_line
@@ -70,7 +70,7 @@ def ranking_data_from_log(
     roles = [name for name in (query, doc, click, propensity, position, page, impressions) if name is not None]
     log = _table(weighted, "the log", roles)
     docs = _table(documents, "the table of documents", [query, doc, *(features or ())])
-    _refuse_nulls(log, (query, doc, propensity), "the log")
+    refuse_nulls(log, (query, doc, propensity), "the log")
     clicks = log[click].cast(pa.int64()) if pa.types.is_boolean(log[click].type) else log[click]
     shown = pa.array(np.ones(log.num_rows, np.int64)) if impressions is None else log[impressions]
     rows = pa.table(
@@ -90,46 +90,44 @@ def ranking_data_from_log(
         pages = places.group_by("query").aggregate([("n_sum", "max")])
     else:
         pages = rows.group_by("query").aggregate([("page", "count_distinct")])
-    return ranking_data_from_counts(
+    docs = docs.rename_columns([{query: "query", doc: "doc"}.get(name, name) for name in docs.column_names])
+    names = list(features) if features else [name for name in docs.column_names if name not in ("query", "doc")]
+    if not names:
+        raise InputError("the table of documents has no column other than query and document: add features")
+    refuse_nulls(docs, ("query", "doc"), "the table of documents")
+    docs = docs.sort_by([("query", "ascending"), ("doc", "ascending")])
+    keys = docs.select(["query", "doc"])
+    refuse_twins(keys)
+    for name in names:
+        refuse_nulls(docs, (name,), "the table of documents")
+    data = ranking_data_from_counts(
         counts.rename_columns(["query", "doc", "clicks", "exposure"]),
         pages.rename_columns(["query", "pages"]),
-        docs.rename_columns([{query: "query", doc: "doc"}.get(name, name) for name in docs.column_names]),
-        features=features,
+        keys,
+        FeatureColumns(tuple(names)).encode(docs),
     )
+    return data, keys
 
 
-def ranking_data_from_counts(
-    counts: pa.Table, pages: pa.Table, docs: pa.Table, *, features: Sequence[str] | None = None
-) -> tuple[RankingData, pa.Table]:
-    """Make ranking data from what a log counted.
+def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, features: Any) -> RankingData:
+    """Make ranking data from what a log counted; propensities are ρ = E / n.
 
     Args:
         counts: `query`, `doc`, their clicks C and exposure E; documents without a click too.
         pages: `query`, and how many `pages` it had, n.
-        docs: `query`, `doc`, and their features.
-        features: columns of the features; by default all further columns of `docs`.
-
-    Returns:
-        The data, propensities being ρ = E / n, and a table of query and document in the order of its rows.
+        keys: `query` and `doc` of every document that competes, once each, sorted.
+        features: their features, [n_docs, F].
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    docs = docs.sort_by([("query", "ascending"), ("doc", "ascending")])
-    _refuse_nulls(docs, ("query", "doc"), "the table of documents")
-    names = list(features) if features else [name for name in docs.column_names if name not in ("query", "doc")]
-    if not names:
-        raise InputError("the table of documents has no column other than query and document: add features")
-    keys = docs.select(["query", "doc"])
-    if keys.group_by(["query", "doc"]).aggregate([]).num_rows < keys.num_rows:
-        raise InputError("the table of documents holds some query and document twice: expected one row for each")
     starts = _starts(keys["query"])
     found = _joined(counts, numbered(keys), ["query", "doc"])
     unknown = found.filter(pc.and_(pc.is_null(found["row_of_document"]), pc.greater(found["clicks"], 0)))
     if unknown.num_rows:
         raise InputError(
             f"{count(unknown.num_rows, 'clicked document is', 'clicked documents are')} not in the table of documents: "
-            "add them, or drop their clicks"
+            "add them, or drop their clicks (--missing drop)"
         )
     found = found.filter(pc.is_valid(found["row_of_document"])).sort_by("row_of_document")
     row, clicks, exposed = (np.asarray(found[name]) for name in ("row_of_document", "clicks", "exposure"))
@@ -140,8 +138,8 @@ def ranking_data_from_counts(
     clicked = clicks > 0
     rows = row[clicked]
     per_page = exposure[rows] / shown[np.searchsorted(starts, rows, side="right") - 1]
-    data = ranking_data(
-        np.stack([_feature(docs, name) for name in names], axis=1),
+    return ranking_data(
+        features,
         starts,
         rows,
         per_page,
@@ -149,7 +147,13 @@ def ranking_data_from_counts(
         impressions=shown,
         exposure=exposure,
     )
-    return data, keys
+
+
+def refuse_twins(keys: pa.Table) -> None:
+    """Raise `InputError` where a table of keys holds one of them twice."""
+    if keys.group_by(keys.column_names).aggregate([]).num_rows < keys.num_rows:
+        twice = " and ".join({"doc": "document"}.get(name, name) for name in keys.column_names)
+        raise InputError(f"the table of documents holds some {twice} twice: expected one row for each")
 
 
 def numbered(keys: pa.Table) -> pa.Table:
@@ -178,7 +182,8 @@ def _table(source: Any, name: str, columns: Sequence[str]) -> pa.Table:
     return table
 
 
-def _refuse_nulls(table: pa.Table, columns: Sequence[str], name: str) -> None:
+def refuse_nulls(table: pa.Table, columns: Sequence[str], name: str) -> None:
+    """Raise `InputError` where one of some columns is empty in some rows."""
     for column in columns:
         if table[column].null_count:
             raise InputError(
@@ -203,11 +208,3 @@ def _joined(left: pa.Table, right: pa.Table, on: Sequence[str]) -> pa.Table:
         raise InputError(
             f"{', '.join(on)} cannot be compared: {kinds[0]} in one table, {kinds[1]} in the other; use the same types"
         ) from error
-
-
-def _feature(docs: pa.Table, name: str) -> NDArray[np.float64]:
-    _refuse_nulls(docs, (name,), "the table of documents")
-    values: NDArray[Any] = docs[name].to_numpy()
-    if not (np.issubdtype(values.dtype, np.number) or values.dtype == np.bool_):
-        raise InputError(f"feature {name!r} holds {docs[name].type}: expected numbers; encode it, or name the features")
-    return values.astype(np.float64)

@@ -1,11 +1,11 @@
-"""Rankers by name: trained from the same clicks, asked for scores the same way, written to files.
+"""Rankers by name, trained from the same clicks; `rankers` has what they become.
 
-| learner | what it is | losses | its file |
-|---|---|---|---|
-| `linear` | weights by our own solver | softmax, poisson | JSON: a weight for every feature |
-| `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge | JSON: a weight for every feature |
-| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson | LightGBM's own text |
-| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson | XGBoost's own JSON |
+| learner | what it is | losses |
+|---|---|---|
+| `linear` | weights by our own solver | softmax, poisson |
+| `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge |
+| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson |
+| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson |
 
 Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
 offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
@@ -13,10 +13,8 @@ offset (`offsets`) and need the exposure of every document, which `read_clicks` 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from scipy.sparse import issparse
 
 from clickharvest.errors import InputError
 from clickharvest.extras import require
-from clickharvest.files import atomic_path
 from clickharvest.progress import Progress, Update, silent
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
@@ -32,7 +29,9 @@ from clickharvest.rank.data import RankingData
 from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, fit_offset, log_offset
+from clickharvest.rank.rankers import TrainedRanker
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
+from clickharvest.weights import vanishing_clip
 
 OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
@@ -61,47 +60,6 @@ class BoostSettings:
     patience: int = 20
     held_out: float = 0.2
     seed: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedRanker:
-    """A ranker that scores documents and can be written to a file; `train_ranker` makes it.
-
-    Attributes:
-        learner: one of `LEARNERS`.
-        features: names of the features, in the order of columns.
-        settings: what was given or chosen: loss, C, clip, penalty, rounds.
-        model: weights [F] of `linear` and `svm`, the library's own booster otherwise.
-    """
-
-    learner: str
-    features: tuple[str, ...]
-    settings: dict[str, Any]
-    model: Any
-
-    def predict(self, features: Any) -> Array:
-        """Return the scores of documents, higher is better: features [n, F] → [n]."""
-        x = features if isinstance(features, Features) else Features.of(features)
-        if x.shape[1] != len(self.features):
-            raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {len(self.features):,}")
-        if self.learner in ("linear", "svm"):
-            return x.times(self.model)
-        if self.learner == "xgboost":
-            xgboost = require("xgboost", "boost", "the learner xgboost")
-            return np.asarray(self.model.predict(xgboost.DMatrix(x.matrix, feature_names=list(self.features))), float)
-        return np.asarray(self.model.predict(x.matrix), np.float64)
-
-    def save(self, path: Path) -> None:
-        """Write the ranker to a file, in the learner's format."""
-        with atomic_path(path) as partial:
-            if self.learner == "lightgbm":
-                self.model.save_model(str(partial))
-            elif self.learner == "xgboost":
-                partial.write_bytes(self.model.save_raw("json"))
-            else:
-                weights = dict(zip(self.features, self.model.tolist(), strict=True))
-                told = {"what": "ranker", "learner": self.learner, **self.settings, "weights": weights}
-                partial.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def train_ranker(
@@ -296,14 +254,6 @@ def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callabl
     return counted
 
 
-def vanishing_clip(data: RankingData) -> float:
-    """Return 1 / √clicks: a clip whose bias vanishes as clicks grow in number, and whose weights stay below √clicks.
-
-    Ionides (2008) shows that truncating weights at √n loses nothing in the limit.
-    """
-    return float(1 / np.sqrt(max(data.clicks.sum(), 1.0)))
-
-
 def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, float]:
     """Return the sum of the weights of every document's clicks, [n_docs], and the clip.
 
@@ -315,7 +265,7 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
         >>> click_labels(data, clip=0.25)[0].tolist()
         [0.5, 0.0, 2.5]
     """
-    used = vanishing_clip(data) if clip is None else clip
+    used = vanishing_clip(float(data.clicks.sum())) if clip is None else clip
     weights = data.weights(used)
     scale = weights.sum() / max(float(data.clicks.sum()), 1.0)
     labels = np.bincount(data.clicked, weights / (scale or 1.0), data.features.shape[0])
@@ -324,6 +274,7 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
 
 def _scaled(features: Features) -> tuple[Features, Array]:
     """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
+    features.require_complete()
     scale = np.ones(features.shape[1])
     if issparse(features.matrix):
         return features, scale

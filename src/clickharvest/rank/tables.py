@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData
+from clickharvest.rank.documents import open_documents, open_keyed
 from clickharvest.rank.features import Array
 from clickharvest.rank.from_log import numbered, ranking_data_from_counts
 from clickharvest.rank.shown import ShownRanking
+from clickharvest.weights import effective_sample_size
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
-PROPENSITY = "propensity"
+Missing = Literal["error", "drop"]
+
+PROPENSITY, SUPPORTED = "propensity", "propensity_supported"
 ALL_TRAFFIC = "all traffic"
 """The name of what was shown, where the log names no rankers."""
 
@@ -36,6 +41,10 @@ class Clicks:
         keys: query and document of every row of the features.
         arms: the rankings as they were shown, by the name of their ranker; of all traffic where the log names none.
         features: names of the features.
+        columns: how columns of the table of documents became features.
+        unknown: clicks on documents that have no features, which were dropped.
+        unsupported: share of the clicks at positions, or in contexts, that the model has no estimate of its own for;
+            None where the log does not tell.
     """
 
     log: ClickLog
@@ -43,10 +52,23 @@ class Clicks:
     keys: pa.Table
     arms: dict[str, ShownRanking]
     features: list[str]
+    columns: FeatureColumns
+    unknown: int = 0
+    unsupported: float | None = None
+
+    @property
+    def effective(self) -> float:
+        """Effective sample size of the clicks, each weighted by its inverse propensity."""
+        return effective_sample_size(self.data.weights() / self.data.clicks, self.data.clicks)
 
 
 def read_clicks(
-    log: ClickLog, documents: Any, propensities: Propensities | None = None, *, features: Sequence[str] | None = None
+    log: ClickLog,
+    documents: Any,
+    propensities: Propensities | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    missing: Missing = "error",
 ) -> Clicks:
     """Read the clicks of a log and the features of the documents that compete.
 
@@ -56,9 +78,11 @@ def read_clicks(
 
     Args:
         log: the log; clicks are counted inside its engine.
-        documents: a path or table with the log's query and document columns and one column per feature.
+        documents: a path or table with the log's query and document columns and columns that become features, see
+            `columns`; without a query column, features are those of the document for all queries.
         propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
         features: columns to learn from; by default all but query and document.
+        missing: what becomes of clicks on documents that are not in the table: `"error"` or `"drop"`.
 
     Raises:
         InputError: columns are missing, or a click is on a document that is not in the table.
@@ -73,23 +97,31 @@ def read_clicks(
         >>> print(clicks.data, list(clicks.arms), clicks.features)
         RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click ['all traffic'] ['stars']
     """
-    cells = log.engine.fetch(_cells(log, propensities), task="Counting clicks")
-    sums = [("clicks", "sum"), ("exposure", "sum")]
-    counts = cells.group_by(["query", "doc"]).aggregate(sums).rename_columns(["query", "doc", "clicks", "exposure"])
-    if not np.asarray(counts["clicks"]).any():
+    if missing not in ("error", "drop"):
+        raise InputError(f"missing is {missing!r}: expected 'error' or 'drop'")
+    expression, unsupported = _cells(log, propensities)
+    cells = log.engine.fetch(expression, task="Counting clicks")
+    sums = [("clicks", "sum"), ("exposure", "sum"), ("unsupported", "sum")]
+    counts = cells.group_by(["query", "doc"]).aggregate(sums)
+    counts = counts.rename_columns(["query", "doc", "clicks", "exposure", "unsupported"])
+    clicks = float(np.asarray(counts["clicks"]).sum())
+    if not clicks:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
     of_arms = _pages(log, cells)
     pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
-    table = _read_table(log, documents, list(features or ()))
-    names = list(features or [name for name in table.column_names if name not in ("query", "doc")])
-    table = table.select(["query", "doc", *names])
-    for name in names:
-        if not _is_numeric(kind := table[name].type):
-            told = f"{_name(documents)}, column {name!r} holds {kind}"
-            raise InputError(f"{told}: expected numbers; encode it, or name the others with --features")
-    competing = table.join(counts.select(["query", "doc"]), ["query", "doc"], join_type="left semi")
-    data, keys = ranking_data_from_counts(counts, pages, competing, features=names)
-    return Clicks(log, data, keys, _arms(cells.join(of_arms, ["query", "arm"]), data, keys), names)
+    opened = open_documents(log, documents, features)
+    known = counts.join(opened.keys(), list(opened.by), join_type="left semi")
+    keys = known.select(["query", "doc"]).sort_by([("query", "ascending"), ("doc", "ascending")])
+    dropped = 0.0
+    if missing == "drop":
+        dropped = clicks - float(np.asarray(known["clicks"]).sum())
+        counts = known
+        if dropped == clicks:
+            raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
+    data = ranking_data_from_counts(counts.drop_columns(["unsupported"]), pages, keys, opened.matrix(keys))
+    arms = _arms(cells.join(of_arms, ["query", "arm"]), data, keys)
+    share = float(np.asarray(counts["unsupported"]).sum()) / (clicks - dropped) if unsupported else None
+    return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
 
 
 def _pages(log: ClickLog, cells: pa.Table) -> pa.Table:
@@ -133,17 +165,21 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     """
     import pyarrow as pa
 
-    table = _read_table(clicks.log, source, ["grade"]).select(["query", "doc", "grade"])
+    opened, engine, _, name = open_keyed(clicks.log, source, ["grade"])
+    table = engine.fetch(opened.select("query", "doc", "grade"), task=f"Reading {name}")
     kind = table["grade"].type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise InputError(f"{_name(source)}, column 'grade' holds {kind}: expected numbers of 0 or more")
+        raise InputError(f"{name}, column 'grade' holds {kind}: expected numbers of 0 or more")
     if table.group_by(["query", "doc"]).aggregate([]).num_rows < table.num_rows:
-        raise InputError(f"{_name(source)} judges some query and document twice: expected one row for each")
+        raise InputError(f"{name} judges some query and document twice: expected one row for each")
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def _cells(log: ClickLog, propensities: Propensities | None) -> ir.Table:
-    """Return clicks, exposure and impressions of every query, arm, document and position, not yet run."""
+def _cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
+    """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
+
+    And whether it is known which clicks the model supports.
+    """
     import ibis
 
     from clickharvest.logs.click_log import identifier
@@ -160,7 +196,9 @@ def _cells(log: ClickLog, propensities: Propensities | None) -> ir.Table:
             **roles,
             arm=_arm(log.columns.get("ranker")),
             propensity=log.source[PROPENSITY].cast("float64"),
+            supported=log.source[SUPPORTED].cast("boolean") if SUPPORTED in log.source.columns else ibis.literal(True),
         )
+        told = SUPPORTED in log.source.columns
     else:
         table = weigh(log, propensities).table
         counts = {"clicks": table[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")}
@@ -173,13 +211,17 @@ def _cells(log: ClickLog, propensities: Propensities | None) -> ir.Table:
             position=table[log.roles["position"]].cast("int64") + (1 - log.position_base),
             arm=_arm(table[log.roles["ranker"]] if log.has("ranker") else None),
             propensity=table[PROPENSITY],
+            supported=table[SUPPORTED],
         )
+        told = True
     rows = rows.filter(rows.impressions > 0)
-    return rows.group_by(["query", "arm", "doc", "position"]).agg(
+    cells = rows.group_by(["query", "arm", "doc", "position"]).agg(
         clicks=rows.clicks.sum().cast("float64"),
         exposure=(rows.propensity * rows.impressions).sum().cast("float64"),
         n=rows.impressions.sum().cast("float64"),
+        unsupported=rows.supported.ifelse(0, rows.clicks).sum().cast("float64"),
     )
+    return cells, told
 
 
 def _arm(ranker: ir.Value | None) -> ir.Value:
@@ -188,35 +230,5 @@ def _arm(ranker: ir.Value | None) -> ir.Value:
     return ibis.literal(ALL_TRAFFIC) if ranker is None else ranker.cast("string").fill_null("no ranker named")
 
 
-def _read_table(log: ClickLog, source: Any, needed: Sequence[str]) -> pa.Table:
-    """Return a table with the log's query and document as `query` and `doc`, of the same types."""
-    from clickharvest.logs.click_log import identifier
-    from clickharvest.logs.sources import open_source, spell_columns
-
-    own = {role: log.roles[role] for role in ("query", "doc")}
-    opened, engine = open_source(source, log.engine, text=set(own.values()))
-    name = _name(source)
-    if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
-        found = spell_columns(opened.columns)
-        raise InputError(f"{name} lacks the column {', '.join(map(repr, missing))}: found {found}")
-    keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
-    more = [column for column in opened.columns if column not in own.values()]
-    if clash := [column for column in more if column in keys]:
-        raise InputError(f"{name} has both {clash[0]!r} and {own[clash[0]]!r}: rename the former or leave it out")
-    columns = {column: opened[column] for column in more}
-    return engine.fetch(opened.select(**keys, **columns), task=f"Reading {name}")
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(test(kind) for test in tests)
-
-
 def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
     return numbered(keys).join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
-
-
-def _name(source: Any) -> str:
-    return str(source) if isinstance(source, str) else "the table"

@@ -29,7 +29,7 @@ from clickharvest.report.reasons import Grounds
 from clickharvest.report.sensitivity import Move, penalty_moves
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
 from clickharvest.report.verdict import kept_checks
-from clickharvest.weights import choose_clip, effective_sample_size, ips_weights
+from clickharvest.weights import effective_sample_size, ips_weights, vanishing_clip
 
 Array = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class Evidence:
         clicks: clicks at positions the model has an estimate for.
         left_out: clicks elsewhere.
         clipping: the weights of these clicks by floor.
-        chosen: the same for the floor that `clickharvest weigh --clip auto` takes; floor 0 where none is needed.
+        chosen: the same for the floor that `clickharvest weigh --clip auto` takes.
         moves: the curve with other penalties; none where the model was fitted on other data, or without a penalty.
     """
 
@@ -193,7 +193,7 @@ def clipping_table(
 
 
 def _chosen(propensity: Array, clicks: NDArray[np.int64]) -> Clipping | None:
-    table = clipping_table(propensity, clicks, (choose_clip(propensity, clicks) or 0.0,))
+    table = clipping_table(propensity, clicks, (vanishing_clip(float(clicks.sum())),))
     return table[0] if table else None
 
 

@@ -1,0 +1,130 @@
+"""Documents: a table of features, opened where it lies and read into one matrix, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clickharvest.errors import InputError
+from clickharvest.rank.columns import FeatureColumns, find_columns
+from clickharvest.rank.from_log import numbered, refuse_nulls, refuse_twins
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.engines import Engine
+
+ROWS = 25_000
+"""Rows that are read at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Documents with features, not yet read; `open_documents` makes it.
+
+    Attributes:
+        table: `doc`, `query` unless features are the same for all queries, and the columns.
+        engine: where it lives.
+        by: the keys: `("query", "doc")` or `("doc",)`.
+        columns: how its columns become features.
+        name: what it is called in messages.
+    """
+
+    table: ir.Table
+    engine: Engine
+    by: tuple[str, ...]
+    columns: FeatureColumns
+    name: str
+
+    def keys(self) -> pa.Table:
+        """Return the keys of all documents, once each."""
+        found = self.engine.fetch(self.table.select(*self.by), task=f"Reading keys of {self.name}")
+        refuse_nulls(found, self.by, "the table of documents")
+        refuse_twins(found)
+        return found
+
+    def matrix(self, keys: pa.Table) -> Any:
+        """Return the features of some documents in the order of their keys, an array or CSR array, [n, F].
+
+        Args:
+            keys: `query` and `doc`; all of them are in the table.
+        """
+        import ibis
+        from scipy.sparse import csr_array, vstack
+
+        asked = ibis.memtable(numbered(keys))
+        same = [asked[key] == self.table[key] for key in self.by]
+        row = "row_of_document"
+        joined = asked.join(self.table, same, rname="{name}_of_document")
+        wanted = joined.select(asked[row], **{column: self.table[column] for column in self.columns.columns})
+        rows, parts = [np.zeros(0, np.int64)], []
+        dense: Any = None
+        if not self.columns.is_sparse:
+            kind = np.float32 if self.columns.single else np.float64
+            dense = np.empty((keys.num_rows, len(self.columns.names)), kind)
+        for batch in self.engine.stream(wanted, task=f"Reading {self.name}", rows=ROWS):
+            at, found = np.asarray(batch[row]), self.columns.encode(batch, self.name)
+            if dense is not None:
+                dense[at] = found
+            else:
+                rows.append(at)
+                parts.append(found)
+        if dense is not None or not parts:
+            return dense if dense is not None else csr_array((0, len(self.columns.names)))
+        return csr_array(vstack(parts, format="csr"))[np.argsort(np.concatenate(rows))]
+
+
+def open_documents(log: ClickLog, source: Any, features: Sequence[str] | None = None) -> Documents:
+    """Open a table of documents beside a log, its keys under the names and of the types that the log has.
+
+    Args:
+        log: the log.
+        source: a path or table with the log's document column, its query column unless features are the same for all
+            queries, and the columns of the features.
+        features: columns of the features; by default all but query and document.
+
+    Raises:
+        InputError: columns are missing, or hold what is no feature.
+    """
+    opened, engine, by, name = open_keyed(log, source, list(features or ()), alone=True)
+    names = list(features or [column for column in opened.columns if column not in by])
+    if not names:
+        raise InputError(f"{name} has no column other than {' and '.join(by)}: add features")
+    return Documents(opened.select(*by, *names), engine, by, find_columns(opened, engine, names, name), name)
+
+
+def open_keyed(
+    log: ClickLog, source: Any, needed: Sequence[str], *, alone: bool = False
+) -> tuple[ir.Table, Engine, tuple[str, ...], str]:
+    """Open a table whose keys are a log's queries and documents.
+
+    Args:
+        log: the log.
+        source: a path or table.
+        needed: further columns that it must have.
+        alone: whether it may have documents alone.
+
+    Returns:
+        The table, its keys as `query` and `doc` and of the log's types; its engine; its keys; its name in messages.
+    """
+    from clickharvest.logs.click_log import identifier
+    from clickharvest.logs.sources import open_source, spell_columns
+
+    own = {role: log.roles[role] for role in ("query", "doc")}
+    opened, engine = open_source(source, log.engine, text=set(own.values()))
+    name = str(source) if isinstance(source, str) else "the table"
+    if alone and own["query"] not in opened.columns:
+        del own["query"]
+    if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
+        found = spell_columns(opened.columns)
+        raise InputError(f"{name} lacks the column {', '.join(map(repr, missing))}: found {found}")
+    keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
+    more = [column for column in opened.columns if column not in own.values()]
+    if clash := [column for column in more if column in keys]:
+        raise InputError(f"{name} has both {clash[0]!r} and {own[clash[0]]!r}: rename the former or leave it out")
+    return opened.select(**keys, **{column: opened[column] for column in more}), engine, tuple(own), name

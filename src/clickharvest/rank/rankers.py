@@ -1,0 +1,210 @@
+"""Rankers: what learners return, asked for scores the same way, and one file format for all of them.
+
+A ranker is one JSON file, whatever learned it. Nothing in it can run: linear rankers are a weight for every feature,
+trees are LightGBM's own text or XGBoost's own JSON, which these libraries read as data.
+
+| key | holds |
+|---|---|
+| `what`, `format` | `"ranker"`, and the version of the format |
+| `learner`, `settings` | what learned it, and what was given or chosen: loss, C, clip, penalty |
+| `features`, `columns` | names of the features, and how columns of documents become them (`columns`) |
+| `info` | where it comes from: data, versions, how it was judged |
+| `weights`, or `model` | a weight for every feature; or the library's own text |
+| `sha256` | of all the other keys: shows accidents, and is no signature |
+
+`exports` writes what search engines load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clickharvest.errors import InputError
+from clickharvest.extras import require
+from clickharvest.files import atomic_path
+from clickharvest.rank.columns import FeatureColumns
+from clickharvest.rank.features import Array, Features
+from clickharvest.words import first_line
+
+FORMAT = 1
+"""Version of the file format; a file of a later one is refused."""
+LIBRARIES = ("lightgbm", "xgboost")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRanker:
+    """A ranker that scores documents and can be written to a file; `train_ranker` makes it, `load_ranker` reads it.
+
+    Attributes:
+        learner: one of `LEARNERS`.
+        features: names of the features, in the order of columns.
+        settings: what was given or chosen: loss, C, clip, penalty, rounds.
+        model: weights [F] of linear rankers, the library's own booster otherwise.
+        columns: how columns of a table of documents become the features; None where each is a column of numbers.
+        info: where it comes from, in what JSON holds.
+    """
+
+    learner: str
+    features: tuple[str, ...]
+    settings: dict[str, Any]
+    model: Any
+    columns: FeatureColumns | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What the model is: `"linear"`, `"lightgbm"` or `"xgboost"`."""
+        return "linear" if isinstance(self.model, np.ndarray) else type(self.model).__module__.partition(".")[0]
+
+    def predict(self, features: Any) -> Array:
+        """Return the scores of documents, higher is better: features [n, F] → [n]."""
+        x = features if isinstance(features, Features) else Features.of(features)
+        if x.shape[1] != len(self.features):
+            raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {len(self.features):,}")
+        if self.kind == "linear":
+            return x.times(self.model)
+        if self.kind == "xgboost":
+            xgboost = require("xgboost", "boost", "the learner xgboost")
+            return np.asarray(self.model.predict(xgboost.DMatrix(x.matrix, feature_names=list(self.features))), float)
+        return np.asarray(self.model.predict(x.matrix), np.float64)
+
+    def score(self, documents: Any, name: str = "the table of documents") -> Array:
+        """Return the scores of the documents of an Arrow table, [n]: columns are found by name, as in training.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> ranker = TrainedRanker("linear", ("price", "stars"), {}, np.array([-0.5, 2.0]))
+            >>> ranker.score(pa.table({"doc": ["a", "b"], "stars": [4, 5], "price": [2.0, 10.0]})).tolist()
+            [7.0, 5.0]
+        """
+        columns = self.columns or FeatureColumns(self.features)
+        return self.predict(columns.encode(documents, name))
+
+    def save(self, path: str | Path) -> None:
+        """Write the ranker to one JSON file, whole or not at all; `load_ranker` reads it.
+
+        Example:
+            >>> import tempfile
+            >>> path = Path(tempfile.mkdtemp()) / "ranker.json"
+            >>> TrainedRanker("linear", ("price",), {"loss": "softmax"}, np.array([-0.5])).save(path)
+            >>> load_ranker(path).model
+            array([-0.5])
+        """
+        told: dict[str, Any] = {
+            "what": "ranker",
+            "format": FORMAT,
+            "learner": self.learner,
+            "settings": self.settings,
+            "features": list(self.features),
+            "columns": None if self.columns is None else self.columns.to_dict(),
+            "info": self.info,
+        }
+        if self.kind == "linear":
+            told["weights"] = dict(zip(self.features, self.model.tolist(), strict=True))
+        else:
+            told["model"] = {"library": self.kind, "text": library_text(self)}
+        told = _plain(told)
+        with atomic_path(Path(path)) as partial:
+            text = json.dumps(told | {"sha256": _digest(told)}, indent=1, ensure_ascii=False, allow_nan=False)
+            partial.write_text(text + "\n", encoding="utf-8")
+
+
+def load_ranker(path: str | Path) -> TrainedRanker:
+    """Read a ranker from a file, as `clickharvest rank` and `TrainedRanker.save` write it.
+
+    Nothing in it is executed. Files of earlier versions, which hold weights alone, are read too.
+
+    Raises:
+        InputError: the file is no ranker, is damaged or of a later version, or its library is not installed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file {path}: expected a ranker, as clickharvest rank writes it")
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {first_line(error)} Expected a ranker.") from error
+    if not isinstance(told, dict) or told.get("what") != "ranker":
+        raise InputError(f"{path} is no ranker of clickharvest: expected one that rank wrote")
+    if "format" in told:
+        _check_whole(path, told)
+    try:
+        return _read(told)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} cannot be used: its contents are not those of a ranker; train again") from error
+
+
+def library_text(ranker: TrainedRanker) -> str:
+    """Return the trees of a ranker as its library writes them: LightGBM's text or XGBoost's JSON."""
+    if ranker.kind == "lightgbm":
+        return str(ranker.model.model_to_string())
+    return bytes(ranker.model.save_raw("json")).decode()
+
+
+def _read(told: Mapping[str, Any]) -> TrainedRanker:
+    learner = str(told["learner"])
+    if "format" not in told:  # weights alone, as the first version wrote them
+        settings = {key: value for key, value in told.items() if key not in ("what", "learner", "weights")}
+        return TrainedRanker(learner, tuple(told["weights"]), settings, _weights(told["weights"].values()))
+    features = tuple(str(name) for name in told["features"])
+    model = _weights(told["weights"][name] for name in features) if "weights" in told else _booster(told["model"])
+    columns = None if told["columns"] is None else FeatureColumns.from_dict(told["columns"])
+    if columns is not None and columns.names != features:
+        raise ValueError("features are not those of the columns")
+    return TrainedRanker(learner, features, dict(told["settings"]), model, columns, dict(told["info"]))
+
+
+def _weights(values: Any) -> Array:
+    found = np.array([float(value) for value in values])
+    if not np.isfinite(found).all():
+        raise ValueError("weights are not finite")
+    return found
+
+
+def _booster(told: Mapping[str, Any]) -> Any:
+    name, text = told["library"], told["text"]
+    if name not in LIBRARIES or not isinstance(text, str):
+        raise ValueError("no such library")
+    library = require(name, "boost", f"a ranker of {name}")
+    try:
+        if name == "lightgbm":
+            return library.Booster(params={"verbosity": -1}, model_str=text)
+        booster = library.Booster()
+        booster.load_model(bytearray(text.encode()))
+        return booster
+    except Exception as error:  # both libraries raise classes of their own
+        raise InputError(f"{name} cannot read the ranker's trees: {first_line(error)}") from error
+
+
+def _check_whole(path: Path, told: dict[str, Any]) -> None:
+    """Compare the contents with their digest, which is taken out."""
+    found, version = told.pop("sha256", None), told["format"]
+    if type(version) is not int or version > FORMAT:
+        raise InputError(
+            f"{path} has the format {str(version)[:20]}, this version reads {FORMAT}; upgrade clickharvest"
+        )
+    if found != _digest(told):
+        raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or train again")
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it: null for a number that is not finite."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
