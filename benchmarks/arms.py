@@ -1,8 +1,9 @@
 """The logs of `rankers`: two rankers share the traffic, users of different kinds look down the page differently.
 
 Queries of a corpus are divided at random: a few train the two linear rankers that are shown, each of which knows half
-of the features; the larger part is logged, the others are held out to judge by their grades. A page shows the top 10 of one ranker. Queries are of three kinds, of
-whose users some look far down the page and some hardly below the top, on two devices:
+of the features; the larger part is logged, the others are held out to judge by their grades. A page shows the top 10 of
+one ranker. A, the weaker one, is what was always shown; B is new. Queries are of three kinds, of whose users some look
+far down the page and some hardly below the top, on two devices:
 
     Pr(click) = k^{−η(kind, device)} · (ε + (1 − ε) (2^grade − 1) / (2^largest grade − 1)),   ε = .1
 
@@ -30,7 +31,7 @@ Index = NDArray[np.int64]
 POSITIONS, NOISE = 10, 0.1
 STEEPNESS = np.array([0.5, 1.2, 2.0])[:, None] + np.array([-0.2, 0.2])
 """η of every kind of query and device, [3, 2]."""
-ARM_QUERIES = 4, 60
+ARM_QUERIES = 3, 60
 """Queries that the shown rankers are trained on: A, which has the larger share of the traffic, is the weak one."""
 MOST_LOGGED, LOGGED = 500, 0.6
 """Logged queries at most, and the share of those that train no shown ranker that are logged."""
