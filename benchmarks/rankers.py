@@ -186,14 +186,14 @@ def xgboost_by_page(log: Log, seed: int) -> Callable[[Any], Any]:
     import xgboost as xgb
 
     page, column, rows, sizes = pages(log)
-    ranker = xgb.XGBRanker(
-        objective="rank:ndcg", lambdarank_unbiased=True, lambdarank_pair_method="topk", n_estimators=ROUNDS,
-        lambdarank_num_pair_per_sample=12, max_leaves=LEAVES, grow_policy="lossguide", max_depth=0, random_state=seed,
-    )  # fmt: skip
-    ranker.fit(
-        log.corpus.features[rows], log.clicks[page, column].astype(int), qid=np.repeat(np.arange(len(sizes)), sizes)
-    )
-    return lambda x: ranker.predict(x)
+    settings = {
+        "objective": "rank:ndcg", "lambdarank_unbiased": True, "lambdarank_pair_method": "topk", "seed": seed,
+        "lambdarank_num_pair_per_sample": 12, "max_leaves": LEAVES, "grow_policy": "lossguide", "max_depth": 0,
+        "tree_method": "hist", "eta": 0.1,
+    }  # fmt: skip
+    data = xgb.DMatrix(log.corpus.features[rows], log.clicks[page, column].astype(int), group=sizes)
+    model = xgb.train(settings, data, ROUNDS)
+    return lambda x: model.predict(xgb.DMatrix(x))
 
 
 def pages(log: Log) -> tuple[Any, Any, Any, Any]:
