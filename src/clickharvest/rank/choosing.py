@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
-from clickharvest.rank.comparison import take_lists
+from clickharvest.rank.comparison import NAIVE, take_lists
 from clickharvest.rank.data import RankingData, at_face_value
 from clickharvest.rank.endings import LOSSES
 from clickharvest.rank.estimates import Estimate, off_policy
@@ -58,7 +59,7 @@ class Candidate:
 
     def __str__(self) -> str:
         clip = "" if self.clip is None else f", clip {self.clip:g}"
-        return f"{self.learner} {self.loss}{clip}{', naive clicks' * self.naive}"
+        return f"{self.learner} {self.loss}{clip}{f', {NAIVE}' * self.naive}"
 
     def train(
         self, data: RankingData, settings: BoostSettings, seed: int, names: Sequence[str] | None = None
@@ -91,9 +92,29 @@ class Choice:
     gain: Estimate | None
 
     @property
+    def naive(self) -> str:
+        """The name of the candidate that takes clicks at face value."""
+        return next(name for name in self.scores if name.endswith(NAIVE))
+
+    @property
     def keep_shown(self) -> bool:
         """Whether to keep the best ranking that was shown: what was chosen does not beat it."""
         return self.gain is not None and self.gain.value <= 0
+
+
+def installed_learners(*, complete: bool = True) -> list[str]:
+    """Return the learners to choose from: trees of one library are enough; linear ones need features that are complete.
+
+    Example:
+        >>> installed_learners()[0]
+        'linear'
+    """
+    linear = ["linear"] if complete else []
+    trees = [name for name in ("lightgbm", "xgboost") if find_spec(name)]
+    svm = ["svm"] if complete and not trees and find_spec("threadpoolctl") else []
+    if found := [*linear, *trees[:1], *svm]:
+        return found
+    raise InputError("features hold missing values, which only trees take: pip install 'clickharvest[boost]'")
 
 
 def candidates_of(learners: Sequence[str]) -> list[Candidate]:
@@ -110,7 +131,7 @@ def candidates_of(learners: Sequence[str]) -> list[Candidate]:
         for clip in (CLIPS if loss in WEIGHTED else (None,))
     ]
     weighing = [one for one in found if one.loss in (*WEIGHTED, "hinge")]
-    return [*found, *(replace(one, naive=True) for one in weighing[:1])]
+    return [*found, replace((weighing or found)[0], naive=True)]
 
 
 def choose_ranker(
@@ -150,7 +171,7 @@ def choose_ranker(
         ...                     impressions=np.ones(40), exposure=np.ones(200))
         >>> choice = choose_ranker(data, ["linear"])
         >>> choice.best, list(choice.scores)
-        ('linear poisson', ['linear softmax', 'linear poisson'])
+        ('linear poisson', ['linear softmax', 'linear poisson', 'linear softmax, naive clicks'])
     """
     grow = replace(settings or SLOW, seed=seed)
     tried = {str(one): one for one in candidates_of(learners)}

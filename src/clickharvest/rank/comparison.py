@@ -100,8 +100,8 @@ def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np
     return np.isin(data.query, chosen)
 
 
-def take_lists(data: RankingData, lists: NDArray[np.bool_]) -> RankingData:
-    """Return the data of some lists, [n_lists] of them marked.
+def take_lists(data: RankingData, lists: NDArray[np.bool_], *, copy: bool = True) -> RankingData:
+    """Return the data of some lists, [n_lists] of them marked; without a copy of their features, see `Features.take`.
 
     Example:
         >>> from clickharvest.rank.data import ranking_data
@@ -114,7 +114,7 @@ def take_lists(data: RankingData, lists: NDArray[np.bool_]) -> RankingData:
     records = documents[data.clicked]
     return replace(
         data,
-        features=data.features.take(np.flatnonzero(documents)),
+        features=data.features.take(np.flatnonzero(documents), copy=copy),
         starts=np.concatenate([[0], np.cumsum(sizes[lists])]),
         clicked=(np.cumsum(documents) - 1)[data.clicked[records]],
         propensity=data.propensity[records],

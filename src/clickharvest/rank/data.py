@@ -85,10 +85,10 @@ class RankingData:
     def fingerprint(self) -> str:
         """SHA-256 of lists, features and clicks: which data a ranker was trained on."""
         found = hashlib.sha256()
-        matrix = self.features.matrix
-        values = (matrix,) if isinstance(matrix, np.ndarray) else (matrix.data, matrix.indices, matrix.indptr)
-        for array in (*values, self.starts, self.clicked, self.propensity, self.clicks, self.query):
-            found.update(f"{array.dtype.str}{array.shape}".encode())
+        for panel in self.features.panels():
+            for array in (panel,) if isinstance(panel, np.ndarray) else (panel.data, panel.indices, panel.indptr):
+                found.update(np.ascontiguousarray(array).data)
+        for array in (self.starts, self.clicked, self.propensity, self.clicks, self.query):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()
 
@@ -151,8 +151,15 @@ def ranking_data(
 
 
 def at_face_value(data: RankingData) -> RankingData:
-    """Return the data with every click counted once, whatever it was worth: what naive learners learn from."""
-    return replace(data, propensity=np.ones_like(data.propensity))
+    """Return the data with every click counted once, whatever it was worth: what naive learners learn from.
+
+    Every document counts as examined on every page of its query.
+    """
+    exposure = data.exposure
+    if exposure is not None:
+        shown = np.ones(len(data)) if data.impressions is None else data.impressions
+        exposure = np.repeat(np.maximum(shown, 1.0), np.diff(data.starts))
+    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure)
 
 
 def _exposures(exposure: ArrayLike | None, n_docs: int, clicked: Index, clicks: Array) -> Array | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.rank.columns import FeatureColumns, find_columns
-from clickharvest.rank.from_log import numbered, refuse_nulls, refuse_twins
+from clickharvest.rank.features import Index
+from clickharvest.rank.from_log import refuse_nulls, refuse_twins
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -54,21 +55,19 @@ class Documents:
         Args:
             keys: `query` and `doc`; all of them are in the table.
         """
-        import ibis
+        import pyarrow as pa
         from scipy.sparse import csr_array, vstack
 
-        asked = ibis.memtable(numbered(keys))
-        same = [asked[key] == self.table[key] for key in self.by]
-        row = "row_of_document"
-        joined = asked.join(self.table, same, rname="{name}_of_document")
-        wanted = joined.select(asked[row], **{column: self.table[column] for column in self.columns.columns})
+        places = _Places.of(keys, self.by)
+        wanted = self.table.select(*self.by, *self.columns.columns)
         rows, parts = [np.zeros(0, np.int64)], []
         dense: Any = None
         if not self.columns.is_sparse:
             kind = np.float32 if self.columns.single else np.float64
             dense = np.empty((keys.num_rows, len(self.columns.names)), kind)
         for batch in self.engine.stream(wanted, task=f"Reading {self.name}", rows=ROWS):
-            at, found = np.asarray(batch[row]), self.columns.encode(batch, self.name)
+            at, of = places.find(batch)
+            found = self.columns.encode(batch if len(of) == batch.num_rows else batch.take(pa.array(of)), self.name)
             if dense is not None:
                 dense[at] = found
             else:
@@ -77,6 +76,54 @@ class Documents:
         if dense is not None or not parts:
             return dense if dense is not None else csr_array((0, len(self.columns.names)))
         return csr_array(vstack(parts, format="csr"))[np.argsort(np.concatenate(rows))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where documents go in the matrix. A join inside the engine might hold all features in memory.
+
+    Attributes:
+        by: the keys.
+        names: the values of each key, once each.
+        codes: the code of every row's keys, ascending, [n].
+        rows: these rows, [n].
+    """
+
+    by: tuple[str, ...]
+    names: tuple[pa.Array, ...]
+    codes: Index
+    rows: Index
+
+    @classmethod
+    def of(cls, keys: pa.Table, by: tuple[str, ...]) -> _Places:
+        names = tuple(keys[key].combine_chunks().unique() for key in by)
+        codes = _code(keys, by, names)
+        rows = np.argsort(codes, kind="stable")
+        return cls(by, names, codes[rows], rows)
+
+    def find(self, batch: pa.RecordBatch) -> tuple[Index, Index]:
+        """Return rows of the matrix, and the row of the batch that goes into each."""
+        code = _code(batch, self.by, self.names)
+        first, last = (np.searchsorted(self.codes, code, side=side) for side in ("left", "right"))
+        of = np.repeat(np.arange(len(code)), last - first)
+        within = np.arange(len(of)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+        return self.rows[first[of] + within], of
+
+
+def _code(table: pa.Table | pa.RecordBatch, by: tuple[str, ...], names: tuple[pa.Array, ...]) -> Index:
+    """Return one number for the keys of each row, −1 where one of them is unknown."""
+    import pyarrow.compute as pc
+
+    code = np.zeros(table.num_rows, np.int64)
+    known = np.ones(table.num_rows, bool)
+    for key, values in zip(by, names, strict=True):
+        column = table[key]
+        if column.type != values.type:
+            column = column.cast(values.type)
+        place = np.asarray(pc.fill_null(pc.index_in(column, values), -1))
+        known &= place >= 0
+        code = code * len(values) + place
+    return np.where(known, code, -1)
 
 
 def open_documents(log: ClickLog, source: Any, features: Sequence[str] | None = None) -> Documents:

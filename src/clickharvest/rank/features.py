@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,9 @@ class Features:
     """Document features, dense (kept in single precision where they come so) or sparse rows.
 
     Attributes:
-        matrix: an array or a sparse CSR array, [n_docs, F].
+        base: an array or a sparse CSR array of these and maybe other documents, [n, F].
         complete: whether no value is missing (NaN), as trees allow.
+        rows: which rows of it are the documents, where not all are, [n_docs].
 
     Example:
         >>> features = Features.of([[1.0, 0.0], [0.0, 2.0]])
@@ -32,8 +34,9 @@ class Features:
         ([3.0, 8.0], [1.0, 2.0])
     """
 
-    matrix: Any
+    base: Any
     complete: bool = True
+    rows: Index | None = None
 
     @classmethod
     def of(cls, matrix: Any) -> Features:
@@ -71,28 +74,44 @@ class Features:
             )
 
     @property
+    def matrix(self) -> Any:
+        """The features, [n_docs, F]: a copy of some rows where not all of the base are meant."""
+        return self.base if self.rows is None else self.base[self.rows]
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Documents and features."""
-        n_docs, n_features = self.matrix.shape
-        return int(n_docs), int(n_features)
+        n_docs, n_features = self.base.shape
+        return int(n_docs) if self.rows is None else len(self.rows), int(n_features)
+
+    def panels(self) -> Iterator[Any]:
+        """Yield the features a few rows at a time: views or small copies."""
+        for begin in range(0, self.shape[0], PANEL):
+            part = slice(begin, begin + PANEL)
+            yield self.base[part if self.rows is None else self.rows[part]]
 
     def times(self, w: Array) -> Array:
         """Return X w, [n_docs]."""
         self.require_complete()
-        return np.asarray(self.matrix @ w.astype(self.matrix.dtype), np.float64)
+        wide = w.astype(self.base.dtype)
+        if self.rows is None:
+            return np.asarray(self.base @ wide, np.float64)
+        return np.concatenate([np.zeros(0), *(panel @ wide for panel in self.panels())])
 
     def sums(self, values: Array) -> Array:
         """Return Xᵀ v, [F]."""
         self.require_complete()
-        if issparse(self.matrix):
+        if issparse(self.base):
             rows: Any = self.matrix
             return np.asarray(rows.T @ values, np.float64)
-        total = np.zeros(self.matrix.shape[1])
-        values = values.astype(self.matrix.dtype)
-        for begin in range(0, len(values), PANEL):
-            total += values[begin : begin + PANEL] @ self.matrix[begin : begin + PANEL]
+        total = np.zeros(self.base.shape[1])
+        values = values.astype(self.base.dtype)
+        for k, panel in enumerate(self.panels()):
+            total += values[k * PANEL : (k + 1) * PANEL] @ panel
         return total
 
-    def take(self, rows: Index) -> Features:
-        """Return some of the documents."""
-        return Features(self.matrix[rows], self.complete)
+    def take(self, rows: Index, *, copy: bool = True) -> Features:
+        """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
+        if copy:
+            return Features(self.matrix[rows] if self.rows is None else self.base[self.rows[rows]], self.complete)
+        return Features(self.base, self.complete, rows if self.rows is None else self.rows[rows])

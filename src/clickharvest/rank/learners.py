@@ -160,7 +160,7 @@ class _Target:
         held = split_lists(data, settings.held_out, seed=settings.seed)
         documents = np.repeat(held, np.diff(data.starts))
         return [
-            (take_lists(data, which), self.labels[rows], None if self.offset is None else self.offset[rows])
+            (take_lists(data, which, copy=False), self.labels[rows], None if self.offset is None else self.offset[rows])
             for which, rows in ((~held, ~documents), (held, documents))
         ]
 

@@ -64,11 +64,12 @@ def scaled(features: Features) -> tuple[Features, Array]:
     """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
     features.require_complete()
     scale = np.ones(features.shape[1])
-    if issparse(features.matrix):
+    if issparse(features.base):
         return features, scale
-    spread = np.asarray(features.matrix.std(axis=0, dtype=np.float64))
+    dense = features.matrix
+    spread = np.asarray(dense.std(axis=0, dtype=np.float64))
     scale = np.where(spread > 0, spread, 1.0)
-    return Features(features.matrix / scale.astype(features.matrix.dtype)), scale
+    return Features(dense / scale.astype(dense.dtype)), scale
 
 
 def filled(features: Features) -> Features:
@@ -78,8 +79,9 @@ def filled(features: Features) -> Features:
         >>> filled(Features.of([[1.0], [np.nan], [3.0]])).matrix.ravel().tolist()
         [1.0, 2.0, 3.0]
     """
-    if features.complete or issparse(features.matrix):
+    if features.complete or issparse(features.base):
         return features
-    missing = np.isnan(features.matrix)
-    means = np.where(missing, 0, features.matrix).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
-    return Features(np.where(missing, means.astype(features.matrix.dtype), features.matrix))
+    dense = features.matrix
+    missing = np.isnan(dense)
+    means = np.where(missing, 0, dense).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
+    return Features(np.where(missing, means.astype(dense.dtype), dense))

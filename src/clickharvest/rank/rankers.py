@@ -146,6 +146,8 @@ def load_ranker(path: str | Path) -> TrainedRanker:
         _check_whole(path, told)
     try:
         return _read(told)
+    except InputError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} cannot be used: its contents are not those of a ranker; train again") from error
 
@@ -213,7 +215,7 @@ def _booster(told: Mapping[str, Any]) -> Any:
     library = require(name, "boost", f"a ranker of {name}")
     try:
         if name == "lightgbm":
-            return library.Booster(params={"verbosity": -1}, model_str=text)
+            return library.Booster(model_str=text)
         booster = library.Booster()
         booster.load_model(bytearray(text.encode()))
         return booster

@@ -99,7 +99,7 @@ def read_clicks(
     """
     if missing not in ("error", "drop"):
         raise InputError(f"missing is {missing!r}: expected 'error' or 'drop'")
-    expression, unsupported = _cells(log, propensities)
+    expression, unsupported = document_cells(log, propensities)
     cells = log.engine.fetch(expression, task="Counting clicks")
     sums = [("clicks", "sum"), ("exposure", "sum"), ("unsupported", "sum")]
     counts = cells.group_by(["query", "doc"]).aggregate(sums)
@@ -107,7 +107,7 @@ def read_clicks(
     clicks = float(np.asarray(counts["clicks"]).sum())
     if not clicks:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
-    of_arms = _pages(log, cells)
+    of_arms = pages_of_arms(log, cells)
     pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
     opened = open_documents(log, documents, features)
     known = counts.join(opened.keys(), list(opened.by), join_type="left semi")
@@ -124,10 +124,13 @@ def read_clicks(
     return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
 
 
-def _pages(log: ClickLog, cells: pa.Table) -> pa.Table:
+def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
     """Return the pages of every query and arm: counted if there is a page column, else as its most shown position."""
+    from clickharvest.logs.click_log import identifier
+
     if log.has("page"):
-        t = log.table.mutate(arm=_arm(log.table.ranker if log.has("ranker") else None))
+        query = identifier(log.table.query, log.table.query.type())
+        t = log.table.mutate(query=query, arm=_arm(log.table.ranker if log.has("ranker") else None))
         return log.engine.fetch(
             t.group_by(["query", "arm"]).agg(pages=t.page.nunique().cast("float64")), task="Counting pages"
         )
@@ -175,7 +178,7 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def _cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
+def document_cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
     And whether it is known which clicks the model supports.
@@ -191,7 +194,8 @@ def _cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, 
                 "the log has no column propensity: name a model with --model, or weigh the log first "
                 "(clickharvest weigh LOG MODEL -o weighted.parquet)"
             )
-        roles = {name: log.columns[name] for name in ("query", "doc", "position", "clicks", "impressions")}
+        roles = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
+        roles |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
         rows = log.source.select(
             **roles,
             arm=_arm(log.columns.get("ranker")),
@@ -206,7 +210,7 @@ def _cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, 
         if "impressions" in log.roles:
             counts["impressions"] = table[log.roles["impressions"]].cast("int64")
         rows = table.select(
-            **{role: identifier(table[log.roles[role]]) for role in ("query", "doc")},
+            **{role: identifier(table[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")},
             **counts,
             position=table[log.roles["position"]].cast("int64") + (1 - log.position_base),
             arm=_arm(table[log.roles["ranker"]] if log.has("ranker") else None),

@@ -60,12 +60,12 @@ class Split:
         near = np.float32(self.threshold)
         # Compared in double precision: NumPy would round the threshold to the precision of the other.
         beyond = float(near) > self.threshold if self.inclusive else float(near) >= self.threshold
-        return np.nextafter(near, np.float32(-np.inf)) if beyond else near
+        return np.float32(np.nextafter(near, np.float32(-np.inf))) if beyond else near
 
     @property
     def below(self) -> np.float32:
         """The least single-precision number that goes right."""
-        return np.nextafter(self.up_to, np.float32(np.inf))
+        return np.float32(np.nextafter(self.up_to, np.float32(np.inf)))
 
 
 @dataclass(frozen=True)

@@ -36,17 +36,21 @@ def write_solr(ranker: TrainedRanker, name: str) -> bytes:
 
 
 def without_slack(threshold: np.float32) -> np.float32:
-    """Return the single-precision number that Solr makes the threshold of, or the nearest there is.
+    """Return the greatest single-precision number that Solr makes the threshold of, or a lower one.
 
-    There is one but for thresholds of the size of a millionth or less: scale such features up.
+    Never a higher one: a threshold just below 0, which parts 0 from what is negative, must not become 0. Solr cannot
+    tell thresholds apart that are closer to 0 than about 1e-13.
 
     Example:
-        >>> [float(without_slack(np.float32(t)) + SLACK) for t in (0.5, 7.75, 1234.5)]
-        [0.5, 7.75, 1234.5]
+        >>> [float(without_slack(np.float32(t)) + SLACK) for t in (0.5, 7.75, 1234.5, 0.0)]
+        [0.5, 7.75, 1234.5, 0.0]
+        >>> bool(without_slack(np.float32(-1e-35)) + SLACK < 0)
+        True
     """
-    near = threshold - SLACK
-    around = (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf)))
-    return min(around, key=lambda number: abs(float(number + SLACK) - float(threshold)))
+    found = np.nextafter(threshold - SLACK, np.float32(np.inf))
+    while found + SLACK > threshold:
+        found = np.nextafter(found, np.float32(-np.inf))
+    return np.float32(found)
 
 
 def _node(node: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""The command `labels`: what clicks say about every document, for trainers of other makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clickharvest.commands.bounds import between
+from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.output import tell
+from clickharvest.errors import InputError
+from clickharvest.words import count
+
+
+@with_options
+def labels(
+    log: LogOptions,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.",
+            show_default=False,
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", help="Level of the intervals.", callback=between(0, 1, ends=False))
+    ] = 0.95,
+    output: OutputPath = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write what clicks say about every query and document: labels for other trainers, such as rax, PyTorch, allRank.
+
+    Columns query, doc, clicks, exposure (how often the document was examined), pages of the query, policy_propensity
+    (exposure / pages), relevance (clicks / exposure), and its interval from lower to upper.
+
+    Example:
+
+      clickharvest labels clicks.parquet --model model.safetensors -o labels.parquet
+    """
+    import pyarrow.parquet as pq
+
+    from clickharvest.commands.rank import open_log
+    from clickharvest.files import atomic_path
+    from clickharvest.logs.sources import file_format
+    from clickharvest.rank.labels import relevance_labels
+
+    if output is None:
+        raise InputError("nowhere to write the labels: name a file with -o labels.parquet")
+    if file_format(output.name) != "parquet":
+        raise InputError(f"labels are written as Parquet: -o {output} should end in .parquet")
+    refuse_overwriting(output, [*log.sources, model])
+    opened, propensities = open_log(log, model)
+    table = relevance_labels(opened, propensities, level=level)
+    told = {"what": "labels", "documents": table.num_rows, "level": level}
+    with atomic_path(output) as partial:
+        pq.write_table(table.replace_schema_metadata({"clickharvest": json.dumps(told)}), partial, compression="zstd")
+    if as_json:
+        tell(json.dumps({"file": str(output), "documents": table.num_rows}))
+    else:
+        tell(f"Labels of {count(table.num_rows, 'document')}: {output}")

@@ -1,0 +1,84 @@
+"""Labels for other trainers: what the clicks of a log say about every document that it showed.
+
+With E_qd the examinations that document d got for query q (Σ p_k(x) over the pages that showed it, in units of the
+anchor), C_qd its clicks and n_q the pages of the query,
+
+    relevance = C / E      policy_propensity = E / n
+
+Clicks are rare and C is close to Poisson with mean E · relevance, so the interval is Garwood's (1936), which covers at
+least as often as it says. It takes the propensities as known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaincinv
+
+from clickharvest.errors import InputError
+from clickharvest.rank.features import Array
+from clickharvest.rank.tables import document_cells, pages_of_arms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
+
+
+def relevance_labels(log: ClickLog, propensities: Propensities | None = None, *, level: float = 0.95) -> pa.Table:
+    """Return one row for every query and document that the log showed, sorted by both.
+
+    Columns `query, doc, clicks, exposure, pages, policy_propensity, relevance, lower, upper`: a listwise trainer takes
+    `relevance` as the label, a likelihood `clicks` with the offset log `exposure`, an inverse-propensity loss
+    `clicks / policy_propensity`.
+
+    Args:
+        log: the log; clicks are counted inside its engine.
+        propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
+        level: coverage of the interval from `lower` to `upper`.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": ["q"] * 4, "doc": ["a", "b", "a", "b"], "position": [1, 2, 1, 2], "click": [1, 1, 0, 0]}
+        >>> table = relevance_labels(read_log(pa.table(shown | {"propensity": [1.0, 0.5, 1.0, 0.5]})))
+        >>> table.select(["doc", "clicks", "exposure", "relevance"]).to_pydict()
+        {'doc': ['a', 'b'], 'clicks': [1.0, 1.0], 'exposure': [2.0, 1.0], 'relevance': [0.5, 1.0]}
+    """
+    import pyarrow as pa
+
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}: expected a number between 0 and 1")
+    cells = log.engine.fetch(document_cells(log, propensities)[0], task="Counting clicks")
+    counts = cells.group_by(["query", "doc"]).aggregate([("clicks", "sum"), ("exposure", "sum")])
+    counts = counts.rename_columns(["query", "doc", "clicks", "exposure"])
+    pages = pages_of_arms(log, cells).group_by("query").aggregate([("pages", "sum")])
+    table = counts.join(pages.rename_columns(["query", "pages"]), ["query"])
+    table = table.sort_by([("query", "ascending"), ("doc", "ascending")])
+    clicks, exposure, n = (np.asarray(table[name]) for name in ("clicks", "exposure", "pages"))
+    lower, upper = poisson_interval(clicks, level)
+    for name, values in {
+        "policy_propensity": exposure / n,
+        "relevance": clicks / exposure,
+        "lower": lower / exposure,
+        "upper": upper / exposure,
+    }.items():
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+def poisson_interval(counts: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+    """Return Garwood's interval of the mean of a Poisson variable: counts [n] → lower [n], upper [n].
+
+    Example:
+        >>> lower, upper = poisson_interval([0, 10])
+        >>> lower.round(2).tolist(), upper.round(2).tolist()
+        ([0.0, 4.8], [3.69, 18.39])
+    """
+    c = np.asarray(counts, np.float64)
+    tail = (1 - level) / 2
+    lower = np.where(c > 0, gammaincinv(np.maximum(c, 1e-9), tail), 0.0)
+    return lower, np.asarray(gammaincinv(c + 1, 1 - tail), np.float64)
