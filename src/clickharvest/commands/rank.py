@@ -84,7 +84,8 @@ class RankOptions:
             "--loss",
             metavar="LOSS",
             help="What is minimised. pairwise and lambda of trees divide clicks by propensities; robust (trees) "
-            "corrects a regression by them; softmax and poisson (trees, linear) know examination as an offset. The learner's first by default.",
+            "corrects a regression by them; softmax and poisson (trees, linear) know examination as an offset. The "
+            "learner's first by default.",
             rich_help_panel=RANKER,
             show_default=False,
         ),
