@@ -12,7 +12,7 @@ from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.offsets import OffsetObjective, fit_offset, log_offset
 
-PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Penalties of a linear ranker that held-out clicks choose from."""
 HELD_OUT = 1 / 3
 """Share of the queries that choose."""
