@@ -8,7 +8,7 @@
 `auto` is what `clickharvest rank --learner auto` does: it never sees a grade; where it says to keep an arm, that arm
 counts.
 
-Needs NumPy, SciPy, JAX, optax, lazy_loader, LightGBM and XGBoost, no engine. Outcomes are kept in
+Needs NumPy, SciPy, JAX, optax, lazy_loader, threadpoolctl, LightGBM and XGBoost, no engine. Outcomes are kept in
 `benchmarks/data/rankers.json`, and a run goes on where an earlier one ended; a run of all cells writes the table in
 `benchmarks/README.md`, and so does `--report`. Exits with 1 where a bar is missed.
 """
@@ -241,7 +241,7 @@ def automatic(log: Log, data: Any, kind: str, seed: int, x: Any) -> tuple[Any, s
     """Return the scores of what `auto` chooses, or of the arm that it says to keep."""
     from clickharvest.rank.choosing import choose_ranker
 
-    choice = choose_ranker(data, ["linear", "lightgbm"], shown=log.arms(), seed=seed)
+    choice = choose_ranker(data, ["linear", "svm", "lightgbm"], shown=log.arms(), seed=seed)
     if choice.keep_shown:
         return x @ log.weights["AB".index(choice.shown or "A")], f"keep {choice.shown}"
     return choice.ranker.predict(x), choice.best

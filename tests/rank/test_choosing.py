@@ -126,9 +126,10 @@ class TestBlends:
 
 
 class TestChoice:
-    def test_naive_clicks_are_tried_once(self) -> None:
-        naive = [one for one in candidates_of(["linear", "lightgbm", "xgboost"]) if one.naive]
-        assert naive == [Candidate("lightgbm", "pairwise", naive=True)]
+    def test_naive_clicks_are_tried_with_every_learner_that_weighs_them(self) -> None:
+        naive = [one for one in candidates_of(["linear", "svm", "lightgbm"]) if one.naive]
+        assert naive == [Candidate("svm", "hinge", naive=True), Candidate("lightgbm", "pairwise", naive=True)]
+        assert [one for one in candidates_of(["linear"]) if one.naive] == [Candidate("linear", "softmax", naive=True)]
 
     def test_at_face_value_every_document_was_seen_on_every_page(self) -> None:
         data = simulated()

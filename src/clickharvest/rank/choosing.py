@@ -33,8 +33,8 @@ FOLDS = 4
 CLIPS = (None, 0.1)
 """Clips of losses that divide by propensities: one that vanishes as clicks grow in number, and a high one."""
 BLEND = "blend"
-BLENDED = ("linear softmax", "lightgbm robust", "xgboost robust", "lightgbm softmax", "xgboost softmax")
-"""Candidates that are blended: no click is divided by a small number in any of them."""
+BLENDED = ("linear softmax", "svm hinge", "lightgbm robust", "xgboost robust", "lightgbm softmax", "xgboost softmax")
+"""Candidates that are blended: those that few clicks do not lead far astray."""
 SLOW = BoostSettings(rounds=400, rate=0.05, patience=30)
 """How trees are grown unless told otherwise."""
 LEADS = 1.0
@@ -93,8 +93,9 @@ class Choice:
 
     @property
     def naive(self) -> str:
-        """The name of the candidate that takes clicks at face value."""
-        return next(name for name in self.scores if name.endswith(NAIVE))
+        """The name of the best candidate that takes clicks at face value."""
+        naive = [name for name in self.scores if name.endswith(NAIVE)]
+        return max(naive, key=lambda name: self.estimates[name].value)
 
     @property
     def keep_shown(self) -> bool:
@@ -111,8 +112,8 @@ def installed_learners(*, complete: bool = True) -> list[str]:
     """
     linear = ["linear"] if complete else []
     trees = [name for name in ("lightgbm", "xgboost") if find_spec(name)]
-    svm = ["svm"] if complete and not trees and find_spec("threadpoolctl") else []
-    if found := [*linear, *trees[:1], *svm]:
+    svm = ["svm"] if complete and find_spec("threadpoolctl") else []
+    if found := [*linear, *svm, *trees[:1]]:
         return found
     raise InputError("features hold missing values, which only trees take: pip install 'clickharvest[boost]'")
 
@@ -130,8 +131,8 @@ def candidates_of(learners: Sequence[str]) -> list[Candidate]:
         for loss in LOSSES[learner]
         for clip in (CLIPS if loss in WEIGHTED else (None,))
     ]
-    weighing = [one for one in found if one.loss in (*WEIGHTED, "hinge")]
-    return [*found, replace((weighing or found)[0], naive=True)]
+    weighing = [one for one in found if one.clip is None and one.loss in ("pairwise", "hinge")]
+    return [*found, *(replace(one, naive=True) for one in weighing or found[:1])]
 
 
 def choose_ranker(
