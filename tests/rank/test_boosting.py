@@ -281,3 +281,15 @@ def test_doubly_robust_labels_refuse_what_they_cannot_use() -> None:
         doubly_robust_labels([1], [0.5], [-0.5], clip=0.1)
     with pytest.raises(InputError, match="one of each"):
         doubly_robust_labels([1], [0.5, 0.2], [0.5], clip=0.1)
+
+
+def test_scikit_learns_wrappers_are_told_what_to_pass() -> None:
+    """`LGBMRanker` gives an objective labels and scores, without lists: its `ranker` is what takes them."""
+    lightgbm = pytest.importorskip("lightgbm", reason="the boost extra is not installed")
+    x, y, sizes = np.arange(40.0).reshape(-1, 1), np.tile([0.0, 1.0], 20), [4] * 10
+    settings = {"metric": "None", "min_child_samples": 1, "n_estimators": 3, "verbosity": -1}
+    with pytest.raises(InputError, match=r"for LGBMRanker pass objective=….ranker"):
+        lightgbm.LGBMRanker(objective=PairwiseObjective(), **settings).fit(x, y, group=sizes)
+    ranker = lightgbm.LGBMRanker(objective=PairwiseObjective().ranker, **settings)
+    ranker.fit(x, y, group=sizes)
+    assert np.ptp(ranker.predict(x)) > 0

@@ -1,5 +1,4 @@
 from . import boosting as boosting
-from . import exports as exports
 from .choosing import Choice as Choice
 from .choosing import blend as blend
 from .choosing import choose_ranker as choose_ranker

@@ -257,6 +257,11 @@ def _blocks(y: Array, starts: Index) -> Iterator[Block]:
 
 def read_labels(data: TrainingData) -> tuple[Array, Index]:
     """Return the labels and the bounds of the lists of a data set of either library."""
+    if not hasattr(data, "get_label"):  # scikit-learn's wrappers give labels and scores, and no lists
+        raise InputError(
+            "the objective got no training data with lists: for LGBMRanker pass objective=….ranker and metric='None'; "
+            "XGBRanker takes no objective of one's own, use xgboost.train"
+        )
     return _labels_and_starts(data.get_label(), data.get_weight(), data.get_group())
 
 

@@ -64,9 +64,9 @@ def scaled(features: Features) -> tuple[Features, Array]:
     """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
     features.require_complete()
     scale = np.ones(features.shape[1])
-    if issparse(features.base):
-        return features, scale
-    dense = features.matrix
+    dense = features.matrix  # once: it may be a copy
+    if issparse(dense):
+        return Features(dense), scale
     spread = np.asarray(dense.std(axis=0, dtype=np.float64))
     scale = np.where(spread > 0, spread, 1.0)
     return Features(dense / scale.astype(dense.dtype)), scale

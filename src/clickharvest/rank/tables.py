@@ -118,9 +118,14 @@ def read_clicks(
         counts = known
         if dropped == clicks:
             raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
-    data = ranking_data_from_counts(counts.drop_columns(["unsupported"]), pages, keys, opened.matrix(keys))
-    arms = _arms(cells.join(of_arms, ["query", "arm"]), data, keys)
     share = float(np.asarray(counts["unsupported"]).sum()) / (clicks - dropped) if unsupported else None
+    counts = counts.drop_columns(["unsupported"])
+    del known
+    release_memory()
+    data = ranking_data_from_counts(counts, pages, keys, opened.matrix(keys))
+    arms = _arms(cells.join(of_arms, ["query", "arm"]), data, keys)
+    del cells, counts
+    release_memory()
     return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
 
 
@@ -142,7 +147,8 @@ def _arms(cells: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, Shown
     """Return where every arm showed the documents, as shares of its pages."""
     joined = numbered(keys).join(cells, ["query", "doc"], join_type="inner").sort_by("row_of_document")
     row, position, n, pages = (np.asarray(joined[name]) for name in ("row_of_document", "position", "n", "pages"))
-    arm = np.asarray(joined["arm"].to_pylist(), dtype=object)
+    coded = joined["arm"].combine_chunks().dictionary_encode()
+    arm = np.asarray(coded.indices)
     of_list = np.searchsorted(data.starts, row, side="right") - 1
     return {
         name: ShownRanking(
@@ -151,9 +157,16 @@ def _arms(cells: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, Shown
             np.minimum(n[own] / pages[own], 1.0),
             np.bincount(of_list[own], minlength=len(data)) > 0,
         )
-        for name in sorted(set(arm.tolist()))
-        if (own := arm == name).any()
+        for name, code in sorted((name, code) for code, name in enumerate(coded.dictionary.to_pylist()))
+        if (own := arm == code).any()
     }
+
+
+def release_memory() -> None:
+    """Give back what Arrow keeps for later: its joins leave about as much as a matrix of features takes."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 def read_grades(clicks: Clicks, source: Any) -> Array:
