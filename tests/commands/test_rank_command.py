@@ -18,7 +18,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.rank import RankingData, learners, load_ranker, off_policy, ranking_data
+from clickharvest.rank import RankingData, choosing, learners, load_ranker, off_policy, ranking_data
 from clickharvest.rank.comparison import compare_rankers, split_lists, take_lists
 from clickharvest.rank.learners import BoostSettings, click_labels, train_ranker
 from clickharvest.rank.tables import read_clicks, read_grades
@@ -182,6 +182,31 @@ def test_boosters(
     assert np.corrcoef(scores, x[:, 0])[0, 1] > 0.5
 
 
+def test_auto_tries_learners_and_judges_on_all_queries(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm", reason="the boost extra is not installed")
+    monkeypatch.setattr(choosing, "SLOW", BoostSettings(rounds=12, rate=0.2, leaves=4))
+    options = ("--learner", "auto", "--judgements", folder / "grades.parquet", *ROLES)
+    files = (folder / "w.parquet", folder / "features.parquet", "-o", folder / "auto.json")
+    assert run("rank", *files, *options, "--json") == 0
+    answer = told(capsys)
+    assert answer["train"] == answer["test"]
+    names = {one["candidate"] for one in answer["tried"]}
+    assert {"blend", "linear softmax", "lightgbm robust", "lightgbm pairwise, naive clicks", SHOWN_ORDER} <= names
+    assert sum(one["chosen"] for one in answer["tried"]) == 1
+    assert answer["verdict"].startswith("The new ranker beats the best that was shown")
+    judged = answer["judged"]["rankers"]
+    assert judged["new ranker"]["ndcg@10"] > judged[SHOWN_ORDER]["ndcg@10"] + 0.1
+    ranker = load_ranker(folder / "auto.json")
+    assert ranker.features == ("good", "bad", "constant")
+    assert run("rank", *files, *options) == 0
+    printed = capsys.readouterr().out
+    assert "tried, best first" in printed
+    assert "by rankers that had not seen the query" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
 def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = (folder / "w.parquet", folder / "features.parquet", *ROLES, "--judgements", folder / "grades.parquet")
     assert run("rank", *files, *QUICK, "-o", folder / "r.json") == 0
@@ -201,6 +226,7 @@ def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixt
         (("-o", "r.txt", "--learner", "lightgbm", "--C", "3"), "goes with --learner svm"),
         (("-o", "r.json", "--C", "much"), "--C much: expected a number from 1e-09 to 1e+09, or auto"),
         (("-o", "r.json", "--clip", "0"), "--clip 0: expected"),
+        (("-o", "r.json", "--learner", "auto", "--clip", "0.1"), "--learner auto chooses the clip"),
         (("-o", "r.json", "--level", "95"), "between 0 and 1"),
         (("-o", "r.json", "--test-share", "0.999"), "two queries or more on either side"),
         (("-o", "r.json", "--features", "good,best"), "lacks the column 'best'"),

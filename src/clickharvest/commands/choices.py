@@ -87,7 +87,7 @@ def learner_names() -> list[str]:
     """Return what can learn a ranker."""
     from clickharvest.rank.endings import LEARNERS
 
-    return list(LEARNERS)
+    return [*LEARNERS, "auto"]
 
 
 def export_names() -> list[str]:

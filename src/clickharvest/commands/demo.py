@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
 
 CONTEXT = ("complex", "query_len")
+NEW = "new ranker"
 POSITIONS = (1, 2, 3, 5, 8, 13, 21)
 
 NEXT = """\
@@ -50,6 +52,7 @@ def demo(
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.reading import read_log
     from clickharvest.model.propensities import load_propensities
+    from clickharvest.rank.rankers import load_ranker
 
     for package in ("threadpoolctl", "rax"):
         require(package, "rank", "the demo, which trains and judges a ranker,")
@@ -85,15 +88,37 @@ def demo(
     features = ",".join(f"x{j}" for j in range(1, 11))
     shown = f"{shop}/log.parquet --clicks clicks --impressions impressions"
     step(
-        "8. A better ranker, from a second log with document features",
-        f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --documents --seed {seed} -o {shop}",
-        f"fit {shown} --context {features} --rankings {shop}/rankings.parquet --traffic f1=1,f2=1 --curve power "
+        "8. A better ranker, from a second log: two rankers at 90/10, with document features",
+        f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --traffic 90,10 --eta 2 --documents "
+        f"--seed {seed} -o {shop}",
+        f"fit {shown} --context {features} --rankings {shop}/rankings.parquet --traffic f1=9,f2=1 --curve power "
         f"--penalty 1 --intervals none -o {shop}.safetensors",
         f"rank {shown} {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
         f"--C 1 -o {folder}/ranker.json",
     )
+    console.print(f"{_outcome(load_ranker(folder / 'ranker.json').info['judged']['judged']['rankers'])}\n")
     console.print("── What next?", style="bold cyan")
     console.print(f"Open {folder}/report.html in a browser.\n\n{NEXT}", soft_wrap=True)
+
+
+def _outcome(judged: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a sentence on whether the new ranker is the best by true grades, which only a simulation knows.
+
+    Example:
+        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("naive clicks", 0.72), ("f1", 0.6))})
+        'By true grades (nDCG@10) the new ranker beats f1 by .100, but not naive clicks, ahead by .020.'
+    """
+    own = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
+    gains = {name: own[NEW] - value for name, value in own.items() if name != NEW}
+    beaten = [f"{name} by {_digits(gap)}" for name, gap in gains.items() if gap > 0]
+    ahead = [f"{name}, ahead by {_digits(-gap)}" for name, gap in gains.items() if gap <= 0]
+    told = [f"the new ranker beats {' and '.join(beaten)}" if beaten else "the new ranker beats none"]
+    told += [f"but not {' and '.join(ahead)}"] if ahead else []
+    return f"By true grades (nDCG@10) {', '.join(told)}."
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0")
 
 
 def _typed(command: str) -> str:

@@ -19,10 +19,11 @@ from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.verdicts import VERDICT, print_rank, verdict
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.rank.endings import LEARNERS, LOSSES
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
-    from clickharvest.rank.comparison import Comparison
     from clickharvest.rank.data import RankingData
-    from clickharvest.rank.estimates import Estimate
     from clickharvest.rank.features import Array
     from clickharvest.rank.rankers import TrainedRanker
+    from clickharvest.rank.shown import ShownRanking
     from clickharvest.rank.tables import Clicks
 
-RANKER = "The ranker"
+RANKER, AUTO = "The ranker", "auto"
 LEAST, MOST = 1e-9, 1e9
 """Of costs and clips: beyond them, training would leave the range of numbers."""
 BY_QUERY = ("ndcg@10", "map")
@@ -45,8 +45,6 @@ TEST_CLIP = 0.0
 """Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
 DATA = ("train", "effective_clicks", "unsupported_clicks", "dropped_clicks")
 """What the ranker's file tells of its data."""
-VERDICT = "dcg@10"
-"""The metric that the verdict goes by."""
 
 
 class MissingName(StrEnum):
@@ -72,15 +70,22 @@ class RankOptions:
     ] = None
     learner: Annotated[
         str,
-        choice("--learner", learner_names, help="A linear model, Propensity SVM-Rank, or boosted trees.", panel=RANKER),
+        choice(
+            "--learner",
+            learner_names,
+            help="A linear model, Propensity SVM-Rank, or boosted trees; auto tries all and their blend, and chooses "
+            "by clicks on queries not trained on.",
+            panel=RANKER,
+        ),
     ] = "svm"
     loss: Annotated[
         str | None,
         typer.Option(
             "--loss",
             metavar="LOSS",
-            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson "
-            "(trees, linear) know examination as an offset. The learner's first by default.",
+            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; robust (trees) "
+            "corrects a regression by them; softmax and poisson (trees, linear) know examination as an offset. The "
+            "learner's first by default.",
             rich_help_panel=RANKER,
             show_default=False,
         ),
@@ -150,15 +155,19 @@ class RankOptions:
         """Return the file to write, if the options make sense and what they need is installed."""
         if output is None:
             raise InputError("nowhere to write the ranker: name a file with -o ranker.json")
-        if output.suffix.lower() not in (".json", LEARNERS[self.learner]):
+        if output.suffix.lower() not in (".json", LEARNERS.get(self.learner)):
             raise InputError(f"a ranker is a .json file: -o {output} should end like that")
+        if self.learner == AUTO and not self.cost == self.clip == "auto":
+            raise InputError("--learner auto chooses the clip, and C goes with --learner svm: leave out --clip and --C")
         if self.learner != "svm" and self.cost != "auto":
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
+        if self.loss is not None and self.learner == AUTO:
+            raise InputError(f"--learner auto chooses the loss: leave out --loss {clean_text(self.loss)}, or name one")
         if self.loss is not None and self.loss not in LOSSES[self.learner]:
             raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
         if self.learner == "svm":
             require("threadpoolctl", "rank", "--learner svm")
-        elif self.learner != "linear":
+        elif self.learner not in ("linear", AUTO):
             require(self.learner, "boost", f"--learner {self.learner}")
         if self.judgements is not None:
             require("rax", "rank", "--judgements")
@@ -196,12 +205,12 @@ def rank(
       clickharvest rank clicks.parquet features.parquet --model model.safetensors -o ranker.json
 
       clickharvest rank weighted.parquet features.csv --learner lightgbm --clip 0.05 -o ranker.json
+
+      clickharvest rank weighted.parquet features.csv --learner auto -o ranker.json
     """
     import numpy as np
 
-    from clickharvest.rank.comparison import NAIVE, NEW, best_shown, compare_rankers, split_lists, take_lists
-    from clickharvest.rank.data import at_face_value
-    from clickharvest.rank.learners import train_ranker
+    from clickharvest.rank.comparison import best_shown, compare_rankers
     from clickharvest.rank.tables import read_clicks, read_grades
 
     target = ranker.check(output)
@@ -209,24 +218,8 @@ def rank(
     refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = open_log(log, ranker.model)
     clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, missing=ranker.missing.value)
-    held = split_lists(clicks.data, ranker.test_share, seed=ranker.seed)
-    train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))
-    documents_held = np.repeat(held, np.diff(clicks.data.starts))
-    rankers: dict[str, TrainedRanker] = {}
-    for name, part in ((NEW, train), (NAIVE, at_face_value(train))):
-        with show_progress(f"Training, {name}"):
-            rankers[name] = train_ranker(
-                part,
-                ranker.learner,
-                loss=ranker.loss,
-                names=clicks.features,
-                C=cost,
-                clip=clip,
-                seed=ranker.seed,
-                progress=show_progress,
-            )
-    scores: dict[str, Array] = {name: one.predict(test.features) for name, one in rankers.items()}
-    arms = {f"{name}, as shown": shown.take(held, clicks.data.starts) for name, shown in clicks.arms.items()}
+    trial = _try_all(clicks, ranker) if ranker.learner == AUTO else _hold_out(clicks, ranker, clip, cost)
+    scores, arms, test = trial.scores, trial.arms, trial.test
     found = compare_rankers(test, {**scores, **arms}, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
     (deciding,) = (row for row in found if row.metric == VERDICT)
     best = best_shown(deciding, arms)
@@ -234,29 +227,106 @@ def rank(
     if ranker.judgements is not None:
         served = np.all([shown.served for shown in arms.values()], axis=0)
         order = {name: np.nan_to_num(shown.gains(np.reciprocal, test.starts)) for name, shown in arms.items()}
-        grades = read_grades(clicks, ranker.judgements)[documents_held]
+        grades = read_grades(clicks, ranker.judgements)[np.repeat(trial.held, np.diff(clicks.data.starts))]
         judged = _judge({**scores, **order}, grades, test, served, ranker.seed)
     told = {
         "file": str(target),
         "learner": ranker.learner,
-        **rankers[NEW].settings,
+        **trial.ranker.settings,
         "features": len(clicks.features),
         "effective_clicks": clicks.effective,
         "unsupported_clicks": clicks.unsupported,
         "dropped_clicks": clicks.unknown,
-        "train": _size(train),
+        "train": _size(trial.train),
         "test": _size(test),
+        "tried": trial.tried,
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
         "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
         "best_shown": best,
-        "verdict": _verdict(clean_text(best), deciding.differences[best]),
+        "verdict": verdict(clean_text(best), deciding.differences[best]),
         "judged": judged,
     }
-    _save(rankers[NEW], clicks, train, told, target)
+    _save(trial.ranker, clicks, trial.train, told, target)
     if as_json:
         tell(json.dumps(_finite(told), indent=2))
     else:
-        _print(told, found, best, judged, ranker.level)
+        print_rank(told, found, best, ranker.level)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A ranker, and the scores that it is judged by.
+
+    Attributes:
+        ranker: what was trained.
+        train: the lists that it was trained on.
+        test: the lists that judge.
+        held: which of all lists these are, [n_lists].
+        scores: of the new ranker and of one that takes clicks at face value, by models that had not seen the query.
+        arms: the rankings as they were shown.
+        tried: with auto, what every candidate is worth.
+    """
+
+    ranker: TrainedRanker
+    train: RankingData
+    test: RankingData
+    held: NDArray[np.bool_]
+    scores: dict[str, Array]
+    arms: dict[str, ShownRanking]
+    tried: list[dict[str, Any]] | None = None
+
+
+def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: float | None) -> Trial:
+    """Train the learner that was named, with and without propensities, on all but the queries that judge."""
+    from clickharvest.rank.comparison import NAIVE, NEW, split_lists, take_lists
+    from clickharvest.rank.data import at_face_value
+    from clickharvest.rank.learners import train_ranker
+
+    held = split_lists(clicks.data, options.test_share, seed=options.seed)
+    train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))
+    rankers = {}
+    for name, part in ((NEW, train), (NAIVE, at_face_value(train))):
+        with show_progress(f"Training, {name}"):
+            rankers[name] = train_ranker(
+                part,
+                options.learner,
+                loss=options.loss,
+                names=clicks.features,
+                C=cost,
+                clip=clip,
+                seed=options.seed,
+                progress=show_progress,
+            )
+    scores = {name: one.predict(test.features) for name, one in rankers.items()}
+    arms = {f"{name}, as shown": shown.take(held, clicks.data.starts) for name, shown in clicks.arms.items()}
+    return Trial(rankers[NEW], train, test, held, scores, arms)
+
+
+def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
+    """Try every learner that is installed on folds of the queries, and train the best on all of them."""
+    import numpy as np
+
+    from clickharvest.rank.choosing import choose_ranker, installed_learners
+    from clickharvest.rank.comparison import NAIVE, NEW
+
+    data = clicks.data
+    arms = {f"{name}, as shown": shown for name, shown in clicks.arms.items()}
+    choice = choose_ranker(
+        data,
+        installed_learners(complete=data.features.complete),
+        shown=arms,
+        metric=VERDICT,
+        names=clicks.features,
+        level=options.level,
+        seed=options.seed,
+        progress=show_progress,
+    )
+    tried = [
+        {"candidate": name, "chosen": name == choice.best, **asdict(estimate)}
+        for name, estimate in sorted(choice.estimates.items(), key=lambda pair: -pair[1].value)
+    ]
+    scores = {NEW: choice.scores[choice.best], NAIVE: choice.scores[choice.naive]}
+    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried)
 
 
 def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
@@ -313,79 +383,6 @@ def _judge(
         counted = relevant & np.repeat(some, np.diff(test.starts))
         found[name] = {"relevant_rank": float(ranks(own, test.starts, seed=seed)[counted].mean()), **means}
     return {"queries": int(some.sum()), "rankers": found}
-
-
-def _verdict(shown: str, gap: Estimate) -> str:
-    """Return one sentence: does the ranker beat the best that was shown, by the metric of `VERDICT`?"""
-    told = f"{VERDICT} {gap.value:+.3f}, from {gap.lower:+.3f} to {gap.upper:+.3f}"
-    if gap.lower > 0:
-        return f"The new ranker beats the best that was shown ({shown}) on held-out queries: {told}."
-    if gap.upper < 0:
-        return f"Keep the best that was shown ({shown}): the new ranker is worse on held-out queries, {told}."
-    return f"Keep the best that was shown ({shown}), or test both: held-out clicks cannot tell them apart, {told}."
-
-
-def _print(
-    told: Mapping[str, Any],
-    found: list[Comparison],
-    best: str,
-    judged: Mapping[str, Any] | None,
-    level: float,
-) -> None:
-    from rich.table import Table
-
-    from clickharvest.commands.terminal import screen
-    from clickharvest.rank.comparison import NAIVE, NEW
-
-    console = screen()
-    chosen = ", ".join(f"{name} {told[name]:.4g}" for name in ("C", "clip", "penalty") if name in told)
-    chosen = f"loss {told['loss']}{', ' * bool(chosen)}{chosen}"
-    sizes = [
-        f"{count(told[part]['queries'], 'query', 'queries')} ({count(told[part]['clicks'], 'click')})"
-        for part in ("train", "test")
-    ]
-    console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
-    console.print(_worth(told))
-    console.print(f"Judged on {sizes[1]} held out, by SNIPS; {level:.0%} intervals:\n")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in (NEW, "minus best shown", f"minus {NAIVE}"):
-        table.add_column(name, justify="right")
-    for row in found:
-        cells = (row.estimates[NEW], row.differences[best], row.differences[NAIVE])
-        table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
-    console.print(table)
-    console.print(
-        "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
-    )
-    console.print(f"\n{told['verdict']}")
-    if judged is not None:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column(count(judged["queries"], "judged query", "judged queries"))
-        for name in judged["rankers"]:
-            table.add_column(name, justify="right")
-        for metric in next(iter(judged["rankers"].values())):
-            table.add_row(metric, *(f"{own[metric]:.4g}" for own in judged["rankers"].values()))
-        console.print()
-        console.print(table)
-    console.print(f"\nSaved: {told['file']}")
-
-
-def _worth(told: Mapping[str, Any]) -> str:
-    """Return what the clicks are worth: their effective number, those without support, those without features."""
-    total = told["train"]["clicks"] + told["test"]["clicks"]
-    parts = [f"All clicks tell as much as {told['effective_clicks']:,.0f} of equal weight"]
-    if (share := told["unsupported_clicks"]) is not None:
-        parts.append(f"{share:.1%} are at positions or in contexts that the model has no estimate of its own for")
-    if told["dropped_clicks"]:
-        whole = total + told["dropped_clicks"]
-        parts.append(f"{told['dropped_clicks'] / whole:.1%} were dropped, on documents without features")
-    return f"{'; '.join(parts)}."
-
-
-def _spell(estimate: Estimate, *, signed: bool) -> str:
-    reach = estimate.upper - estimate.value
-    return f"{estimate.value:{'+.3f' if signed else '.3f'}} ± {reach:.3f}"
 
 
 def _size(data: RankingData) -> dict[str, int]:

@@ -151,8 +151,15 @@ def ranking_data(
 
 
 def at_face_value(data: RankingData) -> RankingData:
-    """Return the data with every click counted once, whatever it was worth: what naive learners learn from."""
-    return replace(data, propensity=np.ones_like(data.propensity))
+    """Return the data with every click counted once, whatever it was worth: what naive learners learn from.
+
+    Every document counts as examined on every page of its query.
+    """
+    exposure = data.exposure
+    if exposure is not None:
+        shown = np.ones(len(data)) if data.impressions is None else data.impressions
+        exposure = np.repeat(np.maximum(shown, 1.0), np.diff(data.starts))
+    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure)
 
 
 def _exposures(exposure: ArrayLike | None, n_docs: int, clicked: Index, clicks: Array) -> Array | None:

@@ -4,11 +4,12 @@
 |---|---|---|
 | `linear` | weights by our own solver | softmax, poisson |
 | `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge |
-| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson |
-| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson |
+| `lightgbm` | LightGBM's trees | pairwise, lambda, robust, softmax, poisson |
+| `xgboost` | XGBoost's trees | pairwise, lambda, robust, softmax, poisson |
 
 Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
-offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
+offset (`offsets`) and need the exposure of every document, which `read_clicks` finds. Robust is lambda with doubly
+robust labels (`robust`), and needs it too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from clickharvest.errors import InputError
 from clickharvest.extras import require
@@ -27,9 +27,11 @@ from clickharvest.rank.boosting import ClickObjective, LambdaObjective, Pairwise
 from clickharvest.rank.comparison import split_lists, take_lists
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.endings import LEARNERS, LOSSES
-from clickharvest.rank.features import Array, Features
-from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, fit_offset, log_offset
+from clickharvest.rank.features import Array
+from clickharvest.rank.linear import fit_linear, scaled
+from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, log_offset
 from clickharvest.rank.rankers import TrainedRanker
+from clickharvest.rank.robust import robust_labels
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
 from clickharvest.weights import vanishing_clip
 
@@ -37,8 +39,6 @@ OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson":
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
 COSTS = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 3
-PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Penalties of a linear ranker that held-out clicks choose from."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class BoostSettings:
         leaves: leaves of a tree, at most.
         rate: learning rate.
         patience: trees without an improvement on held-out clicks after which growing stops.
-        held_out: share of the queries that are held out for this.
+        held_out: share of the queries that are held out for this; with 0, all `rounds` trees are grown on all queries.
         seed: seed of the library, and of which queries are held out.
     """
 
@@ -109,34 +109,22 @@ def train_ranker(
         raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
     columns = tuple(names) if names is not None else tuple(f"f{j}" for j in range(1, data.features.shape[1] + 1))
     told: dict[str, Any] = {"loss": loss}
-    if learner in ("linear", "svm"):
-        scaled, scale = _scaled(data.features)
-        whole = replace(data, features=scaled)
-        if learner == "linear":
-            weights, penalty = _fit_linear(whole, OFFSETS[loss], seed)
-            return TrainedRanker(learner, columns, told | {"penalty": penalty}, weights / scale)
+    if clip is not None and loss not in (*WEIGHTED, "hinge"):
+        raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
+    if learner == "linear":
+        fitted = fit_linear(data, OFFSETS[loss], seed=seed)
+        return TrainedRanker(learner, columns, told | {"penalty": fitted.penalty}, fitted.weights)
+    if learner == "svm":
+        features, scale = scaled(data.features)
         costs, clips = COSTS if C is None else (C,), CLIPS if clip is None else (clip,)
         search = PropensitySVMRankCV(costs=costs, clips=clips, folds=FOLDS, seed=seed, progress=progress)
-        search.fit(whole)
+        search.fit(replace(data, features=features))
         return TrainedRanker(learner, columns, told | {"C": search.C_, "clip": search.clip_}, search.coef_ / scale)
     grow = settings or BoostSettings(seed=seed)
-    target = _Target.of(data, loss, clip)
+    target = _Target.of(data, loss, clip, seed)
     train = _grow_lightgbm if learner == "lightgbm" else _grow_xgboost
-    return TrainedRanker(learner, columns, told | target.told, train(data, target, columns, grow, progress))
-
-
-def _fit_linear(data: RankingData, objective: OffsetObjective, seed: int) -> tuple[Array, float]:
-    """Return the weights, and the penalty that explains the clicks of held-out queries best."""
-    held = split_lists(data, 1 / FOLDS, seed=seed)
-    train, test = take_lists(data, ~held), take_lists(data, held)
-    offset = log_offset(test)
-
-    def held_out(penalty: float) -> float:
-        weights, constant = fit_offset(train, objective, penalty=penalty)
-        return objective.loss(test.features.times(weights) + constant + offset, test.clicks_by_document, test.starts)
-
-    penalty = min(PENALTIES, key=held_out)
-    return fit_offset(data, objective, penalty=penalty)[0], penalty
+    model, rounds = train(data, target, columns, grow, progress)
+    return TrainedRanker(learner, columns, told | target.told | {"rounds": rounds}, model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,16 +144,19 @@ class _Target:
     told: dict[str, Any]
 
     @classmethod
-    def of(cls, data: RankingData, loss: str, clip: float | None) -> _Target:
+    def of(cls, data: RankingData, loss: str, clip: float | None, seed: int) -> _Target:
+        if loss == "robust":
+            labels, shape = robust_labels(data, seed=seed)
+            return cls(WEIGHTED["lambda"], labels, None, {"shape": shape})
         if loss in OFFSETS:
-            if clip is not None:
-                raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
             return cls(OFFSETS[loss], data.clicks_by_document, log_offset(data), {})
         labels, used = click_labels(data, clip)
         return cls(WEIGHTED[loss], labels, None, {"clip": used})
 
     def sides(self, data: RankingData, settings: BoostSettings) -> list[tuple[RankingData, Array, Array | None]]:
-        """Return the lists to learn from and those held out to stop early, each with their labels and offsets."""
+        """Return the lists to learn from, and those held out to stop early if any, with their labels and offsets."""
+        if settings.held_out == 0:
+            return [(data, self.labels, self.offset)]
         held = split_lists(data, settings.held_out, seed=settings.seed)
         documents = np.repeat(held, np.diff(data.starts))
         return [
@@ -176,7 +167,7 @@ class _Target:
 
 def _grow_lightgbm(
     data: RankingData, target: _Target, names: Sequence[str], settings: BoostSettings, progress: Progress
-) -> Any:
+) -> tuple[Any, int]:
     lightgbm = require("lightgbm", "boost", "the learner lightgbm")
     parameters = {
         "objective": target.objective,
@@ -195,19 +186,20 @@ def _grow_lightgbm(
         made = lightgbm.Dataset(part.features.matrix, labels, feature_name=_plain_names(names), params=plain, **own)
         sets.append(made.construct())  # which drops the features before those of the next are copied
     with progress("Growing trees") as update:
-        return lightgbm.train(
+        booster = lightgbm.train(
             parameters,
             sets[0],
             num_boost_round=settings.rounds,
             valid_sets=sets[1:],
             feval=_counted(target.objective.metric, settings.rounds, update),
-            callbacks=[lightgbm.early_stopping(settings.patience, verbose=False)],
+            callbacks=[lightgbm.early_stopping(settings.patience, verbose=False)] if sets[1:] else [],
         )
+    return booster, booster.best_iteration if sets[1:] else booster.num_trees()
 
 
 def _grow_xgboost(
     data: RankingData, target: _Target, names: Sequence[str], settings: BoostSettings, progress: Progress
-) -> Any:
+) -> tuple[Any, int]:
     xgboost = require("xgboost", "boost", "the learner xgboost")
     parameters = {
         "max_leaves": settings.leaves,
@@ -230,12 +222,14 @@ def _grow_xgboost(
             sets[0],
             num_boost_round=settings.rounds,
             obj=target.objective,
-            evals=[(sets[1], "held_out")],
+            evals=[(part, "held_out") for part in sets[1:]],
             custom_metric=_counted(target.objective.metric, settings.rounds, update),
-            early_stopping_rounds=settings.patience,
+            early_stopping_rounds=settings.patience if sets[1:] else None,
             verbose_eval=False,
         )
-    return booster[: booster.best_iteration + 1]
+    if sets[1:]:
+        booster = booster[: booster.best_iteration + 1]
+    return booster, booster.num_boosted_rounds()
 
 
 def _counted(metric: Callable[..., Any], rounds: int, update: Update) -> Callable[..., Any]:
@@ -267,18 +261,6 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
     scale = weights.sum() / max(float(data.clicks.sum()), 1.0)
     labels = np.bincount(data.clicked, weights / (scale or 1.0), data.features.shape[0])
     return np.asarray(labels, np.float64), float(used)
-
-
-def _scaled(features: Features) -> tuple[Features, Array]:
-    """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
-    features.require_complete()
-    matrix = features.matrix  # once: it may be a copy
-    scale = np.ones(features.shape[1])
-    if issparse(matrix):
-        return Features(matrix), scale
-    spread = np.asarray(matrix.std(axis=0, dtype=np.float64))
-    scale = np.where(spread > 0, spread, 1.0)
-    return Features(matrix / scale.astype(matrix.dtype)), scale
 
 
 def _plain_names(names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ trees are LightGBM's own text or XGBoost's own JSON, which these libraries read 
 | `learner`, `settings` | what learned it, and what was given or chosen: loss, C, clip, penalty |
 | `features`, `columns` | names of the features, and how columns of documents become them (`columns`) |
 | `info` | where it comes from: data, versions, how it was judged |
-| `weights`, or `model` | a weight for every feature; or the library's own text |
+| `weights`, `model` or `parts` | a weight for every feature; the library's own text; or rankers, each with a `share` |
 | `sha256` | of all the other keys: shows accidents, and is no signature |
 
 `exports` writes what search engines load.
@@ -47,7 +47,7 @@ class TrainedRanker:
         learner: one of `LEARNERS`.
         features: names of the features, in the order of columns.
         settings: what was given or chosen: loss, C, clip, penalty, rounds.
-        model: weights [F] of linear rankers, the library's own booster otherwise.
+        model: weights [F] of linear rankers, the library's own booster, or a tuple of `Part`s.
         columns: how columns of a table of documents become the features; None where each is a column of numbers.
         info: where it comes from, in what JSON holds.
     """
@@ -61,7 +61,9 @@ class TrainedRanker:
 
     @property
     def kind(self) -> str:
-        """What the model is: `"linear"`, `"lightgbm"` or `"xgboost"`."""
+        """What the model is: `"linear"`, `"lightgbm"`, `"xgboost"`, or a `"blend"` of such."""
+        if isinstance(self.model, tuple):
+            return "blend"
         return "linear" if isinstance(self.model, np.ndarray) else type(self.model).__module__.partition(".")[0]
 
     def predict(self, features: Any) -> Array:
@@ -71,6 +73,8 @@ class TrainedRanker:
             raise InputError(f"documents have {x.shape[1]:,} features: the ranker knows {len(self.features):,}")
         if self.kind == "linear":
             return x.times(self.model)
+        if self.kind == "blend":
+            return np.asarray(sum(part.share * part.ranker.predict(x) for part in self.model), np.float64)
         if self.kind == "xgboost":
             xgboost = require("xgboost", "boost", "the learner xgboost")
             return np.asarray(self.model.predict(xgboost.DMatrix(x.matrix, feature_names=list(self.features))), float)
@@ -107,14 +111,18 @@ class TrainedRanker:
             "columns": None if self.columns is None else self.columns.to_dict(),
             "info": self.info,
         }
-        if self.kind == "linear":
-            told["weights"] = dict(zip(self.features, self.model.tolist(), strict=True))
-        else:
-            told["model"] = {"library": self.kind, "text": library_text(self)}
-        told = _plain(told)
+        told = _plain(told | _model(self))
         with atomic_path(Path(path)) as partial:
             text = json.dumps(told | {"sha256": _digest(told)}, indent=1, ensure_ascii=False, allow_nan=False)
             partial.write_text(text + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A ranker in a blend, whose score is the sum of the scores of its parts, each times its share."""
+
+    share: float
+    ranker: TrainedRanker
 
 
 def load_ranker(path: str | Path) -> TrainedRanker:
@@ -151,13 +159,42 @@ def library_text(ranker: TrainedRanker) -> str:
     return bytes(ranker.model.save_raw("json")).decode()
 
 
+def _model(ranker: TrainedRanker) -> dict[str, Any]:
+    """Return what the file tells of a model."""
+    if ranker.kind == "linear":
+        return {"weights": dict(zip(ranker.features, ranker.model.tolist(), strict=True))}
+    if ranker.kind != "blend":
+        return {"model": {"library": ranker.kind, "text": library_text(ranker)}}
+    parts = [
+        {"share": part.share, "learner": part.ranker.learner, "settings": part.ranker.settings, **_model(part.ranker)}
+        for part in ranker.model
+    ]
+    return {"parts": parts}
+
+
+def _read_model(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
+    if "weights" in told:
+        return _weights(told["weights"][name] for name in features)
+    if "parts" not in told:
+        return _booster(told["model"])
+    if any("parts" in part for part in told["parts"]):
+        raise ValueError("a blend in a blend")
+    return tuple(
+        Part(
+            float(_weights([part["share"]])[0]),
+            TrainedRanker(str(part["learner"]), features, dict(part["settings"]), _read_model(part, features)),
+        )
+        for part in told["parts"]
+    )
+
+
 def _read(told: Mapping[str, Any]) -> TrainedRanker:
     learner = str(told["learner"])
     if "format" not in told:  # weights alone, as the first version wrote them
         settings = {key: value for key, value in told.items() if key not in ("what", "learner", "weights")}
         return TrainedRanker(learner, tuple(told["weights"]), settings, _weights(told["weights"].values()))
     features = tuple(str(name) for name in told["features"])
-    model = _weights(told["weights"][name] for name in features) if "weights" in told else _booster(told["model"])
+    model = _read_model(told, features)
     columns = None if told["columns"] is None else FeatureColumns.from_dict(told["columns"])
     if columns is not None and columns.names != features:
         raise ValueError("features are not those of the columns")

@@ -80,6 +80,9 @@ def export_ranker(ranker: TrainedRanker, to: str, path: str | Path, *, name: str
     """
     if not name:
         raise InputError("the model has no name: engines need one, such as name='shop' (--name shop)")
+    if ranker.kind == "blend":
+        names = ", ".join(f"{part.ranker.learner} {part.ranker.settings.get('loss', '')}" for part in ranker.model)
+        raise InputError(f"a blend of rankers ({names}) has no form in {to}: train one of them, with --learner --loss")
     content = EXPORTS.find(to)(ranker, name)
     with atomic_path(Path(path)) as partial:
         partial.write_bytes(content)
