@@ -36,8 +36,8 @@ class _Commands(TyperGroup):
 
 
 COMMANDS = (
-    "check", "harvest", "fit", "propensities", "weigh", "rank", "report", "show", "compare", "simulate", "reproduce",
-    "demo",
+    "check", "tally", "harvest", "fit", "propensities", "weigh", "rank", "report", "show", "compare", "simulate",
+    "reproduce", "demo",
 )  # fmt: skip
 """The commands in the order of the help; each is the function of its name in the module of its name."""
 

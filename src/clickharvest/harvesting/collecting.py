@@ -180,7 +180,17 @@ def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
         raise InputError(f"--cluster {cluster}: a context column is called {CLUSTERED_BY + cluster}; rename it")
     rows = replace(log, columns=log.columns | {OWN: column.cast("string")}).table
     rest = "page " + rows.page.cast("string") if log.has("page") else "query " + rows.query.cast("string")
-    return rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+    rows = rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+    if "click" in log.roles:
+        return rows
+    # Displays without a click are nobody's, be they counted with others that were clicked.
+    clicked = rows.filter(rows.clicks > 0)
+    left = rows.filter(rows.impressions > rows.clicks)
+    without = left.mutate(
+        clicks=ibis.literal(0, rows.clicks.type()), impressions=left.impressions - left.clicks,
+        **{OWN: ibis.null("string")},
+    )  # fmt: skip
+    return ibis.union(clicked.mutate(impressions=clicked.clicks), without.cast(dict(rows.schema().items())))
 
 
 def _with_whole_exposure(cells: ir.Table, context: tuple[str, ...]) -> ir.Table:

@@ -7,3 +7,5 @@ from .engines import Engine as Engine
 from .engines import SparkEngine as SparkEngine
 from .formats.ubi import read_ubi as read_ubi
 from .reading import read_log as read_log
+from .tallies import tally_table as tally_table
+from .tallies import write_tally as write_tally

@@ -18,9 +18,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import ibis
 import ibis.expr.datatypes as dt
@@ -76,6 +77,8 @@ class ClickLog:
         position_base: what the log's own positions count from, 1 or 0.
         facts: what the checks have counted; None where the rows were not checked.
         is_text: whether every query parses the rows anew, as from CSV.
+        prepared: what was done to the rows first, see `clickharvest.logs.preparing`.
+        tallies: of how many tallies it is made, 0 where it is a log of displays, see `clickharvest.logs.tallies`.
     """
 
     source: ir.Table
@@ -86,6 +89,8 @@ class ClickLog:
     position_base: int = 1
     facts: LogFacts | None = None
     is_text: bool = False
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    tallies: int = 0
 
     @cached_property
     def table(self) -> ir.Table:
