@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.files import atomic_path
 from clickharvest.logs.click_log import RESERVED, ClickLog, LogFacts
 from clickharvest.logs.footers import footer_of
 from clickharvest.logs.sources import data_files, file_format, spell_columns
@@ -106,7 +105,7 @@ def write_tally(log: ClickLog, path: str | Path, *, keep: Sequence[str] = ()) ->
     }
     facts = asdict(log.facts) if log.facts is not None else {}
     about = {"what": WHAT, "version": VERSION, "kept": kept, "facts": facts}
-    with atomic_path(Path(path)) as partial:
+    with log.engine.output(Path(path)) as partial:
         return log.engine.write_parquet(table, partial, metadata=about, task="Tallying")
 
 
