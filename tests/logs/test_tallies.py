@@ -12,6 +12,7 @@ import pytest
 
 from clickharvest.diagnosis.diagnosing import diagnose
 from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.files import SHARED
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design, Rankings, Swap
 from clickharvest.logs.reading import read_log
@@ -98,6 +99,21 @@ def test_tallies_of_tallies_are_tallies(log: pa.Table, folder: Path, tmp_path: P
     assert harvest(month).to_arrow().equals(harvest(read_log(log, context=context)).to_arrow())
     assert month.facts is not None
     assert month.facts.pages == 1200
+
+
+def test_the_parts_of_a_folder_are_one_tally(folder: Path, tmp_path: Path) -> None:
+    """As Spark's executors write it: nothing of ours in the parts' footers."""
+    table = pq.read_table(folder / "0.parquet")
+    day = tmp_path / "day.parquet"
+    day.mkdir()
+    pq.write_metadata(table.schema.with_metadata(pq.read_schema(folder / "0.parquet").metadata), day / SHARED)
+    for part in range(2):
+        rows = table.slice(part * table.num_rows // 2, (part + 1) * table.num_rows // 2 - part * table.num_rows // 2)
+        pq.write_table(rows.replace_schema_metadata(None), day / f"part-{part}.parquet")
+    for source in (day, tmp_path):
+        ours, theirs = read_log(source, context=["device"]), read_log(folder / "0.parquet", context=["device"])
+        assert (ours.tallies, ours.facts) == (1, theirs.facts)
+        assert harvest(ours).to_arrow().equals(harvest(theirs).to_arrow())
 
 
 @pytest.mark.parametrize(

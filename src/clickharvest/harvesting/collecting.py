@@ -31,6 +31,7 @@ from clickharvest.harvesting.interventions import (
     ExposureKind,
     Interventions,
     UnitKind,
+    count_interventions,
     describe,
     interventions_from_arrow,
 )
@@ -117,6 +118,8 @@ def harvest_to_parquet(
     with log.engine.output(Path(path)) as partial:
         rows = log.engine.write_parquet(table, partial, metadata=metadata, task="Harvesting")
         _require_rows(rows)
+    if whole:
+        warn_of_thinning(count_interventions(path)["clicks"], whole)
     return rows
 
 

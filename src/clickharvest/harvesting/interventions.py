@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path
+from clickharvest.files import SHARED, atomic_path
 from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
@@ -220,17 +220,29 @@ def describe(
 
 
 def is_interventions(path: str | Path) -> bool:
-    """Whether a path is a Parquet file with the columns of interventions."""
+    """Whether a path is a Parquet file with the columns of interventions, or a folder of them that Spark wrote."""
     path = Path(path)
-    if not path.is_file() or path.suffix.lower() not in (".parquet", ".pq"):
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        return False
+    place = path / SHARED if path.is_dir() else path
+    if not place.is_file():
         return False
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return set(COLUMNS) <= set(pq.read_schema(path).names)
+        return set(COLUMNS) <= set(pq.read_schema(place).names)
     except (pa.ArrowException, OSError):
         return False
+
+
+def count_interventions(path: str | Path) -> dict[str, int]:
+    """Return the `units` and `clicks` of a file, or folder, that a harvest of our own has just written."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    written = pq.read_table(path, columns=["unit", "clicks"])
+    return {"units": pc.max(written["unit"]).as_py() + 1, "clicks": pc.sum(written["clicks"]).as_py()}
 
 
 def read_interventions(path: str | Path, *, unit: UnitKind = "context") -> Interventions:
@@ -250,10 +262,12 @@ def read_interventions(path: str | Path, *, unit: UnitKind = "context") -> Inter
     import pyarrow.parquet as pq
 
     path = Path(path)
-    if not path.is_file():
+    if not path.is_file() and not (path / SHARED).is_file():
         raise InputError(f"no file {path}: expected a Parquet file of interventions")
     try:
         table = pq.read_table(path)
+        if path.is_dir():
+            table = table.replace_schema_metadata(pq.read_schema(path / SHARED).metadata)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}") from error
     return interventions_from_arrow(table, name=str(path), unit=unit)
@@ -347,7 +361,8 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
         return plain
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
-    return texts[coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)]
+    codes: NDArray[np.int32] = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
+    return texts[codes]
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:

@@ -7,14 +7,16 @@ was, with fewer queries behind it: with a share s of the clicks, intervals are a
 
 from __future__ import annotations
 
-import math
 import warnings
+from dataclasses import replace
+
+import numpy as np
 
 from clickharvest.errors import HarvestWarning
-from clickharvest.words import count
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.logs.hashing import is_text_drawn
+from clickharvest.words import spell_thinning
 
-MOST_CLICKS = 20_000_000
-"""Clicks that a harvest of the command line is thinned to: they fit into the memory of a laptop."""
 LEAST_QUERIES = 1_000
 """So many queries are kept, whatever their clicks: intervals are made of queries."""
 
@@ -31,27 +33,21 @@ def share_to_keep(clicks: int, queries: int, max_clicks: int) -> float:
     return min(1.0, max(max_clicks / clicks, LEAST_QUERIES / queries))
 
 
-def width_ratio(clicks: int, whole: int) -> float:
-    """Return how many times as wide intervals are with so many of the clicks, about.
+def thin(interventions: Interventions, max_clicks: int) -> Interventions:
+    """Return interventions with about so many clicks at most, those that `harvest` would have kept of their log.
 
-    Example:
-        >>> width_ratio(25, 100)
-        2.0
+    Warns:
+        HarvestWarning: queries were left out.
     """
-    return math.sqrt(whole / clicks) if clicks else math.inf
-
-
-def spell_thinning(clicks: int, whole: int) -> str:
-    """Return a sentence on a harvest that was thinned.
-
-    Example:
-        >>> print(spell_thinning(25, 100))
-        Thinned to 25 of 100 clicks, those of whole queries chosen by hash: intervals are about 2.0 times as wide.
-    """
-    return (
-        f"Thinned to {clicks:,} of {count(whole, 'click')}, those of whole queries chosen by hash: intervals are about "
-        f"{width_ratio(clicks, whole):.1f} times as wide."
-    )
+    clicks = int(interventions.clicks.sum())
+    queries, query = np.unique(interventions.query.astype(str), return_inverse=True)
+    share = share_to_keep(clicks, len(queries), max_clicks)
+    if share == 1:
+        return interventions
+    drawn = np.array([is_text_drawn(text, share) for text in queries.tolist()])
+    kept = replace(interventions.take(drawn[query]), thinned_from=interventions.thinned_from or clicks)
+    warn_of_thinning(int(kept.clicks.sum()), kept.thinned_from)
+    return kept
 
 
 def warn_of_thinning(clicks: int, whole: int) -> None:

@@ -6,6 +6,7 @@ caller: run an expression with progress and one-line errors, and write its resul
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -24,8 +25,8 @@ import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
 from clickharvest.extras import require
-from clickharvest.files import atomic_folder, atomic_path, remove_folder, temporary_folder
-from clickharvest.logs.footers import KEY, SHARED
+from clickharvest.files import SHARED, atomic_folder, atomic_path, remove_folder, temporary_folder
+from clickharvest.logs.footers import KEY
 from clickharvest.logs.hashing import hexadecimal
 from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, sql_types
 from clickharvest.progress import Progress, silent
@@ -254,12 +255,13 @@ class SparkEngine(Engine):
         if memory_limit is not None:
             builder = builder.config("spark.driver.memory", re.sub(r"(?i)i?b$", "", memory_limit.strip()))
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), java_errors_elsewhere() as said:
                 warnings.simplefilter("ignore", ResourceWarning)
                 self.session = builder.getOrCreate()
                 super().__init__(ibis.pyspark.connect(self.session), progress=progress)
         except Exception as error:
-            raise EngineError(f"Spark did not start: {first_line(error)}") from error
+            why = next((line for line in said.read_text().splitlines() if "rror" in line), "")
+            raise EngineError(f"Spark did not start: {first_line(RuntimeError(why) if why else error)}") from error
 
     def fraction(self) -> float | None:
         """Finished tasks of the active stages over all of their tasks."""
@@ -345,6 +347,25 @@ class SparkEngine(Engine):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return rows
+
+
+@contextmanager
+def java_errors_elsewhere() -> Iterator[Path]:
+    """Let a Java that the block starts write its errors to a file for all its life: they are pages of stack traces.
+
+    Java inherits the descriptor, so for as long as the block runs this process writes there as well.
+    """
+    folder = temporary_folder()
+    atexit.register(remove_folder, folder)
+    said = folder / "java.log"
+    with said.open("wb") as file:
+        terminal = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            yield said
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _part_of(value: ir.Value, cuts: Sequence[Any], low: int, high: int) -> ir.Value:

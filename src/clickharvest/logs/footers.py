@@ -10,8 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from clickharvest.files import SHARED
+
 KEY = "clickharvest"
-SHARED = "_common_metadata"
 
 
 def footer_of(path: Path) -> Any:

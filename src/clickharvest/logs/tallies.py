@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.files import SHARED
 from clickharvest.logs.click_log import RESERVED, ClickLog, LogFacts
 from clickharvest.logs.footers import footer_of
 from clickharvest.logs.sources import data_files, file_format, spell_columns
@@ -185,7 +186,9 @@ def _kept_column(log: ClickLog, name: str) -> ir.Value:
 def _parquet_files(source: object) -> list[Path]:
     if not isinstance(source, str | Path):
         return []
-    return [file for file in data_files(str(source)) if file_format(file.name) == "parquet"]
+    files = [file for file in data_files(str(source)) if file_format(file.name) == "parquet"]
+    # The parts of a folder that Spark wrote are one tally.
+    return list(dict.fromkeys(file.parent if (file.parent / SHARED).is_file() else file for file in files))
 
 
 def _is_tally(file: Path) -> bool:
