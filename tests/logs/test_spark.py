@@ -1,4 +1,4 @@
-"""The same log gives the same interventions on a real local Spark as on DuckDB, row for row."""
+"""The same log gives the same interventions on a Spark of two worker processes as on DuckDB, row for row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import pytest
 
 from clickharvest.commands import app as cli
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Design, Rankings, Swap
 from clickharvest.harvesting.interventions import read_interventions
 from clickharvest.logs.engines import DuckDBEngine, SparkEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 
 pytestmark = [
@@ -87,6 +88,28 @@ def test_the_real_log_is_the_same_on_both(
     on_spark = read_interventions(paths["spark"])
     assert on_spark.to_arrow().equals(read_interventions(paths["duckdb"]).to_arrow(), check_metadata=True)
     assert (on_spark.clicked().n_units, on_spark.clicked().clicks.sum()) == (404, 39_677)
+
+
+def test_what_is_thinned_and_tallied_is_the_same(
+    ab_log: Path,
+    duckdb_engine: DuckDBEngine,
+    spark_engine: SparkEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clickharvest.harvesting.thinning.LEAST_QUERIES", 1)
+    kept: list[pa.Table] = []
+    for engine in (duckdb_engine, spark_engine):
+        log = read_log(ab_log, context=["device"], engine=engine)
+        with pytest.warns(HarvestWarning, match="Thinned to"):
+            kept.append(harvest(log, clicked_only=True, max_clicks=500).to_arrow())
+        path = tmp_path / f"{engine.name}.parquet"
+        write_tally(log, path)
+        kept.append(harvest(read_log(path, context=["device"])).to_arrow())
+    assert path.is_dir()
+    assert kept[0].equals(kept[2])
+    assert kept[0].num_rows < kept[1].num_rows
+    assert kept[1].equals(kept[3])
 
 
 def test_the_diagnosis_is_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:
