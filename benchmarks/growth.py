@@ -34,8 +34,8 @@ LARGE = 100
 """Millions of rows from which on one round is enough."""
 STEPS = {
     "tally": "tally {log} --context device -o {folder}/tallies/day.parquet",
-    "harvest": "harvest {log} --context device --max-clicks 1000000000000 -o {folder}/interventions.parquet",
-    "harvest of the tally": "harvest {folder}/tallies --context device --max-clicks 1000000000000 -o {folder}/i.parquet",
+    "harvest": "harvest {log} --context device --max-clicks 1000000000 -o {folder}/interventions.parquet",
+    "harvest of the tally": "harvest {folder}/tallies --context device --max-clicks 1000000000 -o {folder}/t.parquet",
     "check": "check {log} --context device",
     "fit": "fit {log} --context device --curve linear -o {folder}/model.safetensors",
     "weigh": "weigh {log} {folder}/model.safetensors --clip auto -o {folder}/weighted.parquet",

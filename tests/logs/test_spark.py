@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -189,3 +193,19 @@ def test_the_command_line_on_spark(
     on_duckdb = harvest(read_log(ab_log, context=["device"]))
     assert json.loads(capsys.readouterr().out)["units"] == on_duckdb.n_units
     assert read_interventions(output).to_arrow().equals(on_duckdb.to_arrow())
+
+
+def test_an_interrupt_is_told_in_one_line(ab_log: Path, spark_engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "clickharvest", "harvest", str(ab_log), "--engine", "spark", "-o", "out.parquet"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
+        while child.poll() is None and not list(tmp_path.glob("temporary/*/java.log")):
+            time.sleep(0.05)
+        time.sleep(2)  # Java is starting, or at work
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (130, "", "Interrupted; nothing was written.\n")
+    assert not list(tmp_path.glob("temporary/clickharvest-*"))
+    assert not (tmp_path / "out.parquet").exists()

@@ -55,8 +55,7 @@ def harvest(
 
       clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
     """
-    from clickharvest.harvesting.collecting import harvest_to_parquet
-    from clickharvest.harvesting.interventions import count_interventions
+    from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:

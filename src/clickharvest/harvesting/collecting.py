@@ -31,7 +31,6 @@ from clickharvest.harvesting.interventions import (
     ExposureKind,
     Interventions,
     UnitKind,
-    count_interventions,
     describe,
     interventions_from_arrow,
 )
@@ -192,6 +191,15 @@ def _ready(log: ClickLog, options: dict[str, Any], max_clicks: int | None) -> tu
     found = log.engine.fetch(counts, task="Counting clicks").to_pylist()[0]
     share = share_to_keep(found["clicks"] or 0, found["queries"], max_clicks)
     return (log.thinned(share), found["clicks"]) if share < 1 else (log, 0)
+
+
+def count_interventions(path: str | Path) -> dict[str, int]:
+    """Return the `units` and `clicks` of a file, or folder, that a harvest of our own has just written."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    written = pq.read_table(path, columns=["unit", "clicks"])
+    return {"units": pc.max(written["unit"]).as_py() + 1, "clicks": pc.sum(written["clicks"]).as_py()}
 
 
 def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool, by: tuple[str, ...] = ()) -> ir.Table:

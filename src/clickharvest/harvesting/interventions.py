@@ -236,15 +236,6 @@ def is_interventions(path: str | Path) -> bool:
         return False
 
 
-def count_interventions(path: str | Path) -> dict[str, int]:
-    """Return the `units` and `clicks` of a file, or folder, that a harvest of our own has just written."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    written = pq.read_table(path, columns=["unit", "clicks"])
-    return {"units": pc.max(written["unit"]).as_py() + 1, "clicks": pc.sum(written["clicks"]).as_py()}
-
-
 def read_interventions(path: str | Path, *, unit: UnitKind = "context") -> Interventions:
     """Read a file of interventions, ours or one made by any tool with the same columns.
 

@@ -11,7 +11,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 import uuid
 import warnings
 import weakref
@@ -256,7 +258,7 @@ class SparkEngine(Engine):
         if memory_limit is not None:
             builder = builder.config("spark.driver.memory", re.sub(r"(?i)i?b$", "", memory_limit.strip()))
         try:
-            with warnings.catch_warnings(), java_errors_elsewhere() as said:
+            with warnings.catch_warnings(), java_errors_elsewhere() as said, own_interrupts():
                 warnings.simplefilter("ignore", ResourceWarning)
                 self.session = builder.getOrCreate()
                 super().__init__(ibis.pyspark.connect(self.session), progress=progress)
@@ -367,6 +369,18 @@ def java_errors_elsewhere() -> Iterator[Path]:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep what a program has chosen to do when it is interrupted; PySpark's choice stays where it has chosen nothing.
+
+    PySpark cancels its jobs and raises, in the middle of what it tells Java, and both print what they think of it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 def _part_of(value: ir.Value, cuts: Sequence[Any], low: int, high: int) -> ir.Value:
