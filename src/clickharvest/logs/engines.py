@@ -42,6 +42,8 @@ BATCH = 500_000
 """Rows that travel at a time."""
 SPARK_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
+standard_error = 2
+"""Descriptor of this process's standard error, another one while Java starts: what an interrupt is told on."""
 PARTS = 256
 """Into so many parts of about equal size rows fall that Spark numbers."""
 SAMPLE = 8 * PARTS
@@ -358,17 +360,19 @@ def java_errors_elsewhere() -> Iterator[Path]:
 
     Java inherits the descriptor, so for as long as the block runs this process writes there as well.
     """
+    global standard_error
     folder = temporary_folder()
     atexit.register(remove_folder, folder)
     said = folder / "java.log"
     with said.open("wb") as file:
-        terminal = os.dup(2)
+        standard_error = os.dup(2)
         try:
             os.dup2(file.fileno(), 2)
             yield said
         finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+            standard_error = 2
 
 
 @contextmanager
