@@ -29,7 +29,8 @@ def duckdb_engine() -> DuckDBEngine:
 @pytest.fixture(scope="session")
 def spark_engine() -> SparkEngine:
     pytest.importorskip("pyspark", reason="the Spark extra is not installed")
-    engine = SparkEngine(master="local[2]")
+    # Two worker processes: what is handed from one to the other really travels.
+    engine = SparkEngine(master="local-cluster[2,1,1500]")
     engine.session.conf.set("spark.sql.shuffle.partitions", "2")
     return engine
 

@@ -22,6 +22,8 @@ from clickharvest.words import first_line
 
 LONGEST_NAME = 240
 """Bytes of a name of ours: file systems take 255, and an engine may add an ending."""
+SHARED = "_common_metadata"
+"""In a folder of Parquet files: Parquet's own place for what all of them share."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
 
 written: deque[Path] = deque(maxlen=100)

@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
 from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count, spell_positions
@@ -237,7 +236,7 @@ def weigh_to_parquet(
 
     Arguments are those of `weigh`; the file's metadata hold the report.
     """
-    with atomic_path(Path(path)) as partial:
+    with log.engine.output(Path(path)) as partial:
         weights = weigh(log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware)
         metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
         log.engine.write_parquet(weights.table, partial, metadata=metadata, task="Weighing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -18,6 +19,20 @@ def count(number: float, noun: str, nouns: str | None = None) -> str:
     """
     told = f"{number:,.0f}"
     return f"{told} {noun if told == '1' else nouns or noun + 's'}"
+
+
+def spell_thinning(clicks: int, whole: int) -> str:
+    """Return a sentence on so many of all clicks: intervals of a share s are about 1 / √s times as wide.
+
+    Example:
+        >>> print(spell_thinning(25, 100))
+        Thinned to 25 of 100 clicks, those of whole queries chosen by hash: intervals are about 2.0 times as wide.
+    """
+    wider = math.sqrt(whole / clicks) if clicks else math.inf
+    return (
+        f"Thinned to {clicks:,} of {count(whole, 'click')}, those of whole queries chosen by hash: intervals are about "
+        f"{wider:.1f} times as wide."
+    )
 
 
 def cluster_nouns(by: str) -> tuple[str, str]:

@@ -1,9 +1,13 @@
-"""The same log gives the same interventions on a real local Spark as on DuckDB, row for row."""
+"""The same log gives the same interventions on a Spark of two worker processes as on DuckDB, row for row."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +19,13 @@ import pytest
 
 from clickharvest.commands import app as cli
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Design, Rankings, Swap
 from clickharvest.harvesting.interventions import read_interventions
 from clickharvest.logs.engines import DuckDBEngine, SparkEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 
 pytestmark = [
@@ -87,6 +92,28 @@ def test_the_real_log_is_the_same_on_both(
     on_spark = read_interventions(paths["spark"])
     assert on_spark.to_arrow().equals(read_interventions(paths["duckdb"]).to_arrow(), check_metadata=True)
     assert (on_spark.clicked().n_units, on_spark.clicked().clicks.sum()) == (404, 39_677)
+
+
+def test_what_is_thinned_and_tallied_is_the_same(
+    ab_log: Path,
+    duckdb_engine: DuckDBEngine,
+    spark_engine: SparkEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("clickharvest.harvesting.thinning.LEAST_QUERIES", 1)
+    kept: list[pa.Table] = []
+    for engine in (duckdb_engine, spark_engine):
+        log = read_log(ab_log, context=["device"], engine=engine)
+        with pytest.warns(HarvestWarning, match="Thinned to"):
+            kept.append(harvest(log, clicked_only=True, max_clicks=500).to_arrow())
+        path = tmp_path / f"{engine.name}.parquet"
+        write_tally(log, path)
+        kept.append(harvest(read_log(path, context=["device"])).to_arrow())
+    assert path.is_dir()
+    assert kept[0].equals(kept[2])
+    assert kept[0].num_rows < kept[1].num_rows
+    assert kept[1].equals(kept[3])
 
 
 def test_the_diagnosis_is_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:
@@ -166,3 +193,19 @@ def test_the_command_line_on_spark(
     on_duckdb = harvest(read_log(ab_log, context=["device"]))
     assert json.loads(capsys.readouterr().out)["units"] == on_duckdb.n_units
     assert read_interventions(output).to_arrow().equals(on_duckdb.to_arrow())
+
+
+def test_an_interrupt_is_told_in_one_line(ab_log: Path, spark_engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "clickharvest", "harvest", str(ab_log), "--engine", "spark", "-o", "out.parquet"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
+        while child.poll() is None and not list(tmp_path.glob("temporary/*/java.log")):
+            time.sleep(0.05)
+        time.sleep(2)  # Java is starting, or at work
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (130, "", "Interrupted; nothing was written.\n")
+    assert not list(tmp_path.glob("temporary/clickharvest-*"))
+    assert not (tmp_path / "out.parquet").exists()

@@ -36,8 +36,8 @@ class _Commands(TyperGroup):
 
 
 COMMANDS = (
-    "check", "plan", "harvest", "fit", "propensities", "weigh", "judgments", "labels", "rank", "rerank", "export",
-    "report", "show", "compare", "simulate", "reproduce", "demo",
+    "check", "plan", "tally", "harvest", "fit", "propensities", "weigh", "judgments", "labels", "rank", "rerank",
+    "export", "report", "show", "compare", "simulate", "reproduce", "demo",
 )  # fmt: skip
 """The commands in the order of the help; each is the function of its name in the module of its name."""
 

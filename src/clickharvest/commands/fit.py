@@ -15,12 +15,14 @@ from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
+    MOST_CLICKS,
     QUERY,
     AnchorOption,
     ClusterOption,
     HarvestOptions,
     JsonFlag,
     LogOptions,
+    MaxClicksOption,
     OutputPath,
     parse_words,
     require_clusters,
@@ -159,6 +161,13 @@ class FitOptions:
         )  # fmt: skip
 
     @property
+    def needs_unclicked(self) -> bool:
+        """Whether units without a click say something to the objective."""
+        from clickharvest.estimation.objectives import OBJECTIVES
+
+        return OBJECTIVES.find(self.objective).against_shown
+
+    @property
     def curve_shape(self) -> dict[str, int] | None:
         """The shape of the curve, if given."""
         if self.shape is None:
@@ -178,6 +187,7 @@ def fit(
     units: HarvestOptions,
     model: FitOptions,
     cluster: ClusterOption = QUERY,
+    max_clicks: MaxClicksOption = MOST_CLICKS,
     anchor: AnchorOption = 1,
     output: OutputPath = None,
     as_json: JsonFlag = False,
@@ -195,6 +205,7 @@ def fit(
     from clickharvest.estimation.devices import require_device
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.thinning import thin
 
     if output is None:
         raise InputError("nowhere to write the model: name a file with -o model.safetensors")
@@ -205,12 +216,25 @@ def fit(
     if is_interventions(log.source):
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
+        interventions = thin(interventions, max_clicks)
+        interventions = interventions if model.needs_unclicked else interventions.clicked()
     else:
-        interventions = harvest(log.read(show_progress), **units.arguments(log), cluster=cluster)
-    _fit(interventions, model, output, anchor, as_json)
+        interventions = harvest(
+            log.read(show_progress), **units.arguments(log), cluster=cluster,
+            clicked_only=not model.needs_unclicked, max_clicks=max_clicks,
+        )  # fmt: skip
+    thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
+    _fit(interventions, model, output, anchor, as_json, thinned if interventions.thinned_from else {})
 
 
-def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor: int, as_json: bool) -> None:
+def _fit(
+    interventions: Interventions,
+    options: FitOptions,
+    output: Path,
+    anchor: int,
+    as_json: bool,
+    thinned: dict[str, int],
+) -> None:
     """Fit, save the model, and print what it found."""
     from clickharvest.commands.terminal import finding_line, screen
     from clickharvest.estimation.model_checks import check_model
@@ -221,7 +245,11 @@ def _fit(interventions: Interventions, options: FitOptions, output: Path, anchor
     with_context = bool(interventions.contexts) and options.curve != "constant"
     model = options.estimator(with_context, anchor, show_progress).fit(interventions)
     found = model.propensities_
-    propensities = replace(found, provenance=found.provenance and found.provenance.with_command(sys.argv[1:]))
+    propensities = replace(
+        found,
+        info=dict(found.info) | thinned,
+        provenance=found.provenance and found.provenance.with_command(sys.argv[1:]),
+    )
     propensities.save(output)  # before the checks: nothing that befalls them shall cost the fit
     with show_progress("Checking the model"):
         findings = check_model(interventions, anchor=anchor, seed=options.seed)

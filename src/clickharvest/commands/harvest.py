@@ -9,11 +9,13 @@ import typer
 
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
+    MOST_CLICKS,
     QUERY,
     ClusterOption,
     HarvestOptions,
     JsonFlag,
     LogOptions,
+    MaxClicksOption,
     OutputPath,
     with_options,
 )
@@ -29,6 +31,7 @@ def harvest(
     log: LogOptions,
     units: HarvestOptions,
     cluster: ClusterOption = QUERY,
+    max_clicks: MaxClicksOption = MOST_CLICKS,
     output: OutputPath = None,
     emit_sql: Annotated[
         str | None,
@@ -52,9 +55,7 @@ def harvest(
 
       clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
     """
-    import pyarrow.parquet as pq
-
-    from clickharvest.harvesting.collecting import harvest_to_parquet
+    from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
@@ -68,9 +69,9 @@ def harvest(
     if file_format(output.name) != "parquet":
         raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
     refuse_overwriting(output, [*log.sources, units.rankings])
-    rows = harvest_to_parquet(log.read(show_progress), output, **units.arguments(log), cluster=cluster)
-    written = pq.read_table(output, columns=["unit", "clicks"])
-    counts = {"units": written["unit"][-1].as_py() + 1, "clicks": sum(map(int, written["clicks"].to_numpy()))}
+    clicks = log.read(show_progress)
+    rows = harvest_to_parquet(clicks, output, **units.arguments(log), cluster=cluster, max_clicks=max_clicks)
+    counts = count_interventions(output)
     if as_json:
         tell(json.dumps({"file": str(output), "rows": rows, **counts}))
     else:

@@ -35,6 +35,7 @@ LARGEST_SHARE = 1e15
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
 QUERY = "query"
+MOST_CLICKS = 20_000_000
 ENGINE = "Where to run"
 
 
@@ -524,6 +525,16 @@ ClusterOption = Annotated[
         metavar="ROLE|COLUMN",
         help="Within what clicks depend on each other, and error bars are by: query, doc, user, page or any column.",
         rich_help_panel=UNITS,
+    ),
+]
+MaxClicksOption = Annotated[
+    int,
+    typer.Option(
+        "--max-clicks",
+        metavar="N",
+        help="Of a harvest with more clicks, keep whole queries with about so many; intervals become wider.",
+        rich_help_panel=UNITS,
+        callback=whole(1, 10**15),
     ),
 ]
 AnchorOption = Annotated[

@@ -48,7 +48,7 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
     for column, own in zip(("query", *log.context), ("query", *plain.context), strict=True):
         name = f"ranker and {column}"
         pages = _pages(plain, own)
-        levelled = pages.mutate(level=level_of(pages, own, log.engine))
+        levelled = pages.mutate(level=level_of(pages, own, log.engine, weight="pages"))
         counted = _Counted.of(levelled, ["arm", "level"], log, f"Testing {name}")
         merged = counted.merged()
         if merged is None:

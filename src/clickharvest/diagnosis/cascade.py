@@ -17,6 +17,7 @@ import ibis
 
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
 from clickharvest.diagnosis.laws import clustered_variance, two_sided
+from clickharvest.logs.hashing import is_drawn
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -72,8 +73,7 @@ def _expected_above(log: ClickLog) -> ir.Table:
     """Return the rows with their half and the clicks expected above them."""
     t = log.table
     who = t.user.cast("string").coalesce(t.page.cast("string")) if log.has("user") else t.page.cast("string")
-    # Not by the engine's own hash: halves, and so the finding, are the same on all engines.
-    t = t.mutate(half=who.hexdigest("md5").substr(0, 1) < "8", clicks=t.clicks.cast("float64"))
+    t = t.mutate(half=is_drawn(who, 0.5), clicks=t.clicks.cast("float64"))
     positions = t.group_by("position").agg(rate=t.clicks.mean())
     t = t.inner_join(positions, "position").select(*t.columns, "rate")
     docs = t.group_by("query", "doc").agg(

@@ -154,14 +154,14 @@ def segments(interventions: ir.Table, engine: Engine, context: tuple[str, ...], 
     return found
 
 
-def level_of(table: ir.Table, column: str, engine: Engine) -> ir.StringValue:
+def level_of(table: ir.Table, column: str, engine: Engine, *, weight: str | None = None) -> ir.StringValue:
     """Return an expression for the segment a row is in: the column's value, or its quarter of the range.
 
     Numbers with more than 20 values are cut at their quartiles; of more than 20 texts the 20 most frequent keep
-    their names. Empty values are a segment of their own.
+    their names. Empty values are a segment of their own. Rows are counted, or the column `weight` is summed.
     """
     value = table[column]
-    counts = table.group_by(value=value).agg(rows=table.count())
+    counts = table.group_by(value=value).agg(rows=table.count() if weight is None else table[weight].sum())
     counts = counts.filter(counts.value.notnull()).order_by(ibis.desc("rows"), "value").limit(MAX_LEVELS + 1)
     frequent = engine.fetch(counts, task=f"Looking at {column}")["value"].to_pylist()
     name = value.cast("string")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from clickharvest.diagnosis.findings import Finding, percent
 from clickharvest.logs.click_log import lack_unclicked
 from clickharvest.logs.doubting import CLICKED_PAGES, SHARED_REMEDY, doubts
+from clickharvest.words import count
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -24,7 +25,19 @@ SUSPICIOUS = 0.05
 def page_findings(log: ClickLog) -> list[Finding]:
     """Return what makes the log doubtful, certain where it names its pages and suspected where it has times alone."""
     found = [Finding(doubt.name, "warning", doubt.sentence, doubt.value) for doubt in doubts(log)]
-    return found + _suspicions(log)
+    return found + _lost(log) + _suspicions(log)
+
+
+def _lost(log: ClickLog) -> list[Finding]:
+    """Return what counts of days cannot tell, where the log is made of them."""
+    if not log.tallies:
+        return []
+    by_user = "" if log.has("user") else ", tests by user"
+    sentence = (
+        f"Read from {count(log.tallies, 'tally', 'tallies')}, which hold counts: whether clicks above change clicks "
+        f"below{by_user} and drift within a tally are told by the log itself alone."
+    )
+    return [Finding("tallies", "note", sentence, float(log.tallies))]
 
 
 def _suspicions(log: ClickLog) -> list[Finding]:

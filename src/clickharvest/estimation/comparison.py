@@ -23,7 +23,7 @@ from scipy.stats import t as student
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
-from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.model.propensities import Propensities, fitted_fingerprints
 from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
@@ -188,7 +188,7 @@ def compare_models(
     pairs = [(name, naive) for name in models for naive in (RATES, RECIPROCAL)]
     pairs += [(later, earlier) for earlier, later in combinations(models, 2)]
     here = np.isin(interventions.position, positions)
-    fingerprint = data_fingerprint(interventions)
+    fingerprints = fitted_fingerprints(interventions)
     return ModelComparison(
         scores={name: float(own.sum() / clicks.sum()) for name, own in likelihood.items()},
         gains=tuple(_gain(one, other, likelihood[one] - likelihood[other], clicks, level) for one, other in pairs),
@@ -201,7 +201,7 @@ def compare_models(
         queries=len(clicks),
         effective_queries=_effective(clicks),
         level=level,
-        trained_on=tuple(name for name, model in models.items() if model.info.get("data") == fingerprint),
+        trained_on=tuple(name for name, model in models.items() if model.info.get("data") in fingerprints),
         clustered_by=sample.clustered_by,
     )
 

@@ -22,7 +22,6 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.files import atomic_path
 from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import (
     CLUSTERED_BY,
@@ -35,8 +34,10 @@ from clickharvest.harvesting.interventions import (
     describe,
     interventions_from_arrow,
 )
+from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
 from clickharvest.logs.click_log import ROLES, ClickLog, same
 from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
+from clickharvest.logs.engines import Engine
 from clickharvest.logs.sources import spell_columns
 
 OWN = "_cluster"
@@ -50,6 +51,8 @@ def harvest(
     max_position: int | None = None,
     design: Design | None = None,
     cluster: str = QUERY,
+    clicked_only: bool = False,
+    max_clicks: int | None = None,
 ) -> Interventions:
     """Harvest the interventions of a log into memory.
 
@@ -62,13 +65,18 @@ def harvest(
             realised.
         cluster: what clicks depend on each other within: `"query"`; another role of the log, such as `"doc"`, `"user"`
             or `"page"`; or any of its columns. Where it is empty, the page clusters, or the query without pages.
+        clicked_only: leave units without a click in the engine: they say nothing to ClickShare, but AllPairs needs
+            them.
+        max_clicks: a harvest with more clicks is thinned to about so many by whole queries, see
+            `clickharvest.harvesting.thinning`; None keeps all.
 
     Raises:
         InputError: the options contradict each other or the log, or the log holds clicks alone.
         NotIdentifiedError: no unit was exposed at two positions.
 
     Warns:
-        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubting`.
+        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubting`; or the harvest
+            was thinned.
 
     Example:
         >>> from clickharvest.logs.reading import read_log
@@ -77,14 +85,15 @@ def harvest(
         >>> print(harvest(read_log(shown)))
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
-    table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
-    refuse_clicks_alone(log)
-    warn_of_doubts(log)
-    if design is not None:
-        check_design(log, design, max_position)
-    rows = log.engine.fetch(table, task="Harvesting")
+    options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
+    log, whole = _ready(log, options, max_clicks)
+    table = harvest_table(log, **options, clicked_only=clicked_only)
+    rows = log.engine.fetch(table, task="Harvesting", coded=True)
     _require_rows(rows.num_rows)
-    return interventions_from_arrow(rows, metadata=_metadata(log, unit, design), name="the harvest")
+    result = interventions_from_arrow(rows, metadata=_metadata(log, unit, design, whole), name="the harvest")
+    if whole:
+        warn_of_thinning(int(result.clicks.sum()), whole)
+    return result
 
 
 def harvest_to_parquet(
@@ -95,20 +104,21 @@ def harvest_to_parquet(
     max_position: int | None = None,
     design: Design | None = None,
     cluster: str = QUERY,
+    max_clicks: int | None = None,
 ) -> int:
     """Harvest a log straight into a Parquet file, however large, and return the number of rows.
 
-    Arguments are those of `harvest`; `read_interventions` reads the file back.
+    Arguments are those of `harvest`; `read_interventions` reads the file back. On a cluster it is a folder of files.
     """
-    table = harvest_table(log, unit=unit, max_position=max_position, design=design, cluster=cluster)
-    refuse_clicks_alone(log)
-    warn_of_doubts(log)
-    if design is not None:
-        check_design(log, design, max_position)
-    with atomic_path(Path(path)) as partial:
-        metadata = _metadata(log, unit, design)
+    options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
+    log, whole = _ready(log, options, max_clicks)
+    table = harvest_table(log, **options)
+    metadata = _metadata(log, unit, design, whole)
+    with log.engine.output(Path(path)) as partial:
         rows = log.engine.write_parquet(table, partial, metadata=metadata, task="Harvesting")
         _require_rows(rows)
+    if whole:
+        warn_of_thinning(count_interventions(path)["clicks"], whole)
     return rows
 
 
@@ -119,6 +129,7 @@ def harvest_table(
     max_position: int | None = None,
     design: Design | None = None,
     cluster: str = QUERY,
+    clicked_only: bool = False,
 ) -> ir.Table:
     """Return the harvest as one Ibis expression, not yet run.
 
@@ -127,6 +138,28 @@ def harvest_table(
     every engine gives the same rows. Clusters other than queries are the last column, `clustered_by_…`, numbered in the
     order of their names as text: nobody's name leaves the log.
     """
+    divided = cluster != QUERY
+    cells, units, keys = _intervened(log, unit, max_position, design, cluster)
+    if clicked_only:
+        units = units.filter(units._clicks > 0)
+    units = log.engine.numbered(units.select(*keys), keys, "unit", like=log.table.query)
+    joined = cells.inner_join(units, same(cells, units, keys))
+    columns = {name: joined[name].cast("int64") for name in ("unit", "position", "clicks", "impressions")}
+    exposure = joined.exposure if "exposure" in cells.columns else joined.impressions
+    columns |= {"query": joined.query, "exposure": exposure.cast("float64")}
+    kept = {name: columns[name] for name in COLUMNS} | {c: joined[c] for c in log.context}
+    order = ["unit", "position", *(log.context if unit == "query" else ())]
+    if not divided:
+        return joined.select(**kept).order_by(*order)
+    named = CLUSTERED_BY + cluster
+    numbered = _numbered(joined.select(**kept, **{OWN: joined[OWN]}), named, log.engine)
+    return numbered.order_by(*order, named)
+
+
+def _intervened(
+    log: ClickLog, unit: UnitKind, max_position: int | None, design: Design | None, cluster: str
+) -> tuple[ir.Table, ir.Table, list[str]]:
+    """Return the cells of the log, the units among them at two positions or more with their clicks, and their keys."""
     if unit not in ("context", "query"):
         raise InputError(f"unit is {unit!r}: expected 'context' or 'query'")
     if max_position is not None and max_position < 2:
@@ -141,18 +174,32 @@ def harvest_table(
         cells = _with_whole_exposure(cells, log.context)
     keys = ["query", *log.context, "doc"] if unit == "context" else ["query", "doc"]
     positions = cells.count() if unit == "context" and not divided else cells.position.nunique()
-    units = cells.group_by(*keys).agg(_positions=positions).filter(lambda u: u._positions >= 2)
-    units = units.select(*keys, unit=ibis.row_number().over(order_by=[units[key] for key in keys]))
-    joined = cells.inner_join(units, same(cells, units, keys))
-    columns = {name: joined[name].cast("int64") for name in ("unit", "position", "clicks", "impressions")}
-    exposure = joined.exposure if "exposure" in cells.columns else joined.impressions
-    columns |= {"query": joined.query, "exposure": exposure.cast("float64")}
-    kept = {name: columns[name] for name in COLUMNS} | {c: joined[c] for c in log.context}
-    order = ["unit", "position", *(log.context if unit == "query" else ())]
-    if not divided:
-        return joined.select(**kept).order_by(*order)
-    named = CLUSTERED_BY + cluster
-    return _numbered(joined.select(**kept, **{OWN: joined[OWN]}), named).order_by(*order, named)
+    units = cells.group_by(*keys).agg(_positions=positions, _clicks=cells.clicks.sum())
+    return cells, units.filter(lambda u: u._positions >= 2), keys
+
+
+def _ready(log: ClickLog, options: dict[str, Any], max_clicks: int | None) -> tuple[ClickLog, int]:
+    """Return the log that is to be harvested, and the clicks of the whole harvest where that is thinned, else 0."""
+    _, units, _ = _intervened(log, **options)
+    refuse_clicks_alone(log)
+    warn_of_doubts(log, stacklevel=4)
+    if options["design"] is not None:
+        check_design(log, options["design"], options["max_position"])
+    if max_clicks is None or (log.facts is not None and log.facts.clicks <= max_clicks):
+        return log, 0
+    counts = units.agg(clicks=units._clicks.sum().cast("int64"), queries=units.query.nunique())
+    found = log.engine.fetch(counts, task="Counting clicks").to_pylist()[0]
+    share = share_to_keep(found["clicks"] or 0, found["queries"], max_clicks)
+    return (log.thinned(share), found["clicks"]) if share < 1 else (log, 0)
+
+
+def count_interventions(path: str | Path) -> dict[str, int]:
+    """Return the `units` and `clicks` of a file, or folder, that a harvest of our own has just written."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    written = pq.read_table(path, columns=["unit", "clicks"])
+    return {"units": pc.max(written["unit"]).as_py() + 1, "clicks": pc.sum(written["clicks"]).as_py()}
 
 
 def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool, by: tuple[str, ...] = ()) -> ir.Table:
@@ -180,7 +227,17 @@ def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
         raise InputError(f"--cluster {cluster}: a context column is called {CLUSTERED_BY + cluster}; rename it")
     rows = replace(log, columns=log.columns | {OWN: column.cast("string")}).table
     rest = "page " + rows.page.cast("string") if log.has("page") else "query " + rows.query.cast("string")
-    return rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+    rows = rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+    if "click" in log.roles:
+        return rows
+    # Displays without a click are nobody's, be they counted with others that were clicked.
+    clicked = rows.filter(rows.clicks > 0)
+    left = rows.filter(rows.impressions > rows.clicks)
+    without = left.mutate(
+        clicks=ibis.literal(0, rows.clicks.type()), impressions=left.impressions - left.clicks,
+        **{OWN: ibis.null("string")},
+    )  # fmt: skip
+    return ibis.union(clicked.mutate(impressions=clicked.clicks), without.cast(dict(rows.schema().items())))
 
 
 def _with_whole_exposure(cells: ir.Table, context: tuple[str, ...]) -> ir.Table:
@@ -191,10 +248,10 @@ def _with_whole_exposure(cells: ir.Table, context: tuple[str, ...]) -> ir.Table:
     return joined.select(*cells.columns, "exposure")
 
 
-def _numbered(rows: ir.Table, named: str) -> ir.Table:
+def _numbered(rows: ir.Table, named: str, engine: Engine) -> ir.Table:
     """Return the rows with clusters as numbers from 0, in the order of their text, and `NOBODY` where there is none."""
     own = rows.filter(rows[OWN].notnull()).select(_name=rows[OWN]).distinct()
-    own = own.select("_name", _number=ibis.row_number().over(order_by=own._name))
+    own = engine.numbered(own, ["_name"], "_number", like=own._name)
     joined = rows.left_join(own, rows[OWN] == own._name)
     number = joined._number.fill_null(NOBODY).cast("int64")
     return joined.select(*(name for name in rows.columns if name != OWN), **{named: number})
@@ -211,9 +268,10 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
     return joined.select(*keys, **counts, **more, exposure=exposures.exposure)
 
 
-def _metadata(log: ClickLog, unit: UnitKind, design: Design | None) -> dict[str, Any]:
+def _metadata(log: ClickLog, unit: UnitKind, design: Design | None, thinned_from: int) -> dict[str, Any]:
     kind: ExposureKind = "realised" if design is None else "design"
-    return describe(kind, unit, log.context, only_clicked_pages=log.only_clicked_pages)
+    missing = log.only_clicked_pages
+    return describe(kind, unit, log.context, only_clicked_pages=missing, thinned_from=thinned_from)
 
 
 def _require_rows(rows: int) -> None:

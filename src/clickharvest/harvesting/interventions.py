@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path
+from clickharvest.files import SHARED, atomic_path
 from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Interventions:
         cluster: where clicks are divided among clusters, the number of each row's, −1 in rows without clicks, [n].
         cluster_kind: what clusters: clicks of one cluster depend on each other, those of different ones do not.
         only_clicked_pages: whether pages without a click are missing from the log, see `warn_of_clicked_pages`.
+        thinned_from: clicks of the whole harvest, where this is a part of it; 0 where it is whole.
 
     Example:
         >>> interventions = Interventions(
@@ -89,6 +90,7 @@ class Interventions:
     cluster: NDArray[np.int64] | None = None
     cluster_kind: str = QUERY
     only_clicked_pages: bool = False
+    thinned_from: int = 0
 
     def __post_init__(self) -> None:
         if (self.cluster is None) != (self.cluster_kind == QUERY):
@@ -173,7 +175,11 @@ class Interventions:
     def metadata(self) -> dict[str, Any]:
         """What a file of interventions says about itself, in addition to its columns."""
         return describe(
-            self.exposure_kind, self.unit_kind, tuple(self.contexts), only_clicked_pages=self.only_clicked_pages
+            self.exposure_kind,
+            self.unit_kind,
+            tuple(self.contexts),
+            only_clicked_pages=self.only_clicked_pages,
+            thinned_from=self.thinned_from,
         )
 
 
@@ -195,28 +201,37 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]
 
 
 def describe(
-    exposure_kind: ExposureKind, unit_kind: UnitKind, context: tuple[str, ...], *, only_clicked_pages: bool = False
+    exposure_kind: ExposureKind,
+    unit_kind: UnitKind,
+    context: tuple[str, ...],
+    *,
+    only_clicked_pages: bool = False,
+    thinned_from: int = 0,
 ) -> dict[str, Any]:
     """Return the metadata of a file of interventions."""
-    about = {
+    about: dict[str, Any] = {
         "what": "interventions",
         "exposure_kind": exposure_kind,
         "unit_kind": unit_kind,
         "context": list(context),
     }
-    return about | ({"only_clicked_pages": True} if only_clicked_pages else {})
+    about |= {"only_clicked_pages": True} if only_clicked_pages else {}
+    return about | ({"thinned_from": thinned_from} if thinned_from else {})
 
 
 def is_interventions(path: str | Path) -> bool:
-    """Whether a path is a Parquet file with the columns of interventions."""
+    """Whether a path is a Parquet file with the columns of interventions, or a folder of them that Spark wrote."""
     path = Path(path)
-    if not path.is_file() or path.suffix.lower() not in (".parquet", ".pq"):
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        return False
+    place = path / SHARED if path.is_dir() else path
+    if not place.is_file():
         return False
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return set(COLUMNS) <= set(pq.read_schema(path).names)
+        return set(COLUMNS) <= set(pq.read_schema(place).names)
     except (pa.ArrowException, OSError):
         return False
 
@@ -238,10 +253,12 @@ def read_interventions(path: str | Path, *, unit: UnitKind = "context") -> Inter
     import pyarrow.parquet as pq
 
     path = Path(path)
-    if not path.is_file():
+    if not path.is_file() and not (path / SHARED).is_file():
         raise InputError(f"no file {path}: expected a Parquet file of interventions")
     try:
         table = pq.read_table(path)
+        if path.is_dir():
+            table = table.replace_schema_metadata(pq.read_schema(path / SHARED).metadata)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {first_line(error)}") from error
     return interventions_from_arrow(table, name=str(path), unit=unit)
@@ -283,14 +300,16 @@ def interventions_from_arrow(
         if pa.types.is_nested(table.schema.field(column).type):
             kind = table.schema.field(column).type
             raise InputError(f"{name}, column {column!r} is of type {kind}: expected one plain value per row")
+    thinned = metadata.get("thinned_from")
     arrays: dict[str, Any] = {column: _array(table, column, name) for column in COLUMNS}
     result = Interventions(
         **arrays,
-        contexts={column: table[column].to_numpy() for column in context},
+        contexts={column: _values(table[column]) for column in context},
         unit_kind=metadata.get("unit_kind", unit),
         cluster=_array(table, clusters[0], name) if clusters else None,
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
         only_clicked_pages=metadata.get("only_clicked_pages") is True,
+        thinned_from=thinned if isinstance(thinned, int) and thinned > 0 else 0,
     )
     whole = result.undivided()
     realised = bool(np.array_equal(whole.exposure, whole.impressions))
@@ -313,7 +332,7 @@ def _of_clusters(column: str) -> bool:
 
 
 def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = table[column].to_numpy()
+    values = _values(table[column])
     if column == "query":
         return values
     kind: type[np.generic] = np.float64 if column == "exposure" else np.int64
@@ -322,6 +341,19 @@ def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
     if kind is np.int64 and values.dtype != np.int64 and np.any((values < -(2.0**63)) | (values >= 2.0**63)):
         raise InputError(f"{name}, column {column!r} holds infinite or huge numbers: expected int64; harvest again")
     return values.astype(kind)
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column; of texts that came as codes, every row has the one object of its text."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        plain: NDArray[Any] = column.to_numpy()
+        return plain
+    coded = column.combine_chunks()
+    texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
+    codes: NDArray[np.int32] = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
+    return texts[codes]
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:

@@ -8,4 +8,6 @@ from .engines import SparkEngine as SparkEngine
 from .exports import read_export as read_export
 from .formats.ubi import read_ubi as read_ubi
 from .reading import read_log as read_log
+from .tallies import tally_table as tally_table
+from .tallies import write_tally as write_tally
 from .two_files import read_two_files as read_two_files

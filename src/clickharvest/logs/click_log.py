@@ -18,9 +18,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import ibis
 import ibis.expr.datatypes as dt
@@ -28,6 +29,7 @@ import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.hashing import is_drawn
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
@@ -76,6 +78,9 @@ class ClickLog:
         position_base: what the log's own positions count from, 1 or 0.
         facts: what the checks have counted; None where the rows were not checked.
         is_text: whether every query parses the rows anew, as from CSV.
+        prepared: what was done to the rows first, see `clickharvest.logs.preparing`.
+        tallies: of how many tallies it is made, 0 where it is a log of displays, see `clickharvest.logs.tallies`.
+        share: share of the queries that `table` keeps, see `thinned`.
     """
 
     source: ir.Table
@@ -86,12 +91,22 @@ class ClickLog:
     position_base: int = 1
     facts: LogFacts | None = None
     is_text: bool = False
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    tallies: int = 0
+    share: float = 1.0
 
     @cached_property
     def table(self) -> ir.Table:
         """The log as a table of `columns`, without counted rows that were never shown."""
         shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
-        return shown.select(**self.columns)
+        rows = shown.select(**self.columns)
+        if self.share >= 1:
+            return rows
+        return rows.filter(is_drawn(rows.query, self.share))
+
+    def thinned(self, share: float) -> ClickLog:
+        """Return the log with so large a share of its queries: all rows of a query whose hash is small enough."""
+        return replace(self, share=share)
 
     def parsed(self) -> ClickLog:
         """Return the log for several queries: rows that each query would parse anew are kept inside the engine."""

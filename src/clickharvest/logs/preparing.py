@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import ibis
 
@@ -45,6 +45,11 @@ class Preparation:
             raise InputError(f"--page-size {self.page_size}: expected the results of a page, 1 to 10000")
         if self.repeat not in (None, "first"):
             raise InputError(f"--repeat {self.repeat}: expected first")
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is asked for, by name."""
+        return {name: dict(value) if name == "block" else value for name, value in vars(self).items() if value}
 
     def apply(
         self, opened: ir.Table, roles: Mapping[str, str], context: Sequence[str], base: int, engine: Engine | None

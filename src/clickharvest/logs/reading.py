@@ -25,6 +25,7 @@ from clickharvest.logs.click_log import (
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.preparing import Preparation, Repeat
 from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
+from clickharvest.logs.tallies import counted_pages, find_tallies, refuse_on_tallies
 from clickharvest.logs.validation import validate_log
 
 
@@ -100,6 +101,10 @@ def read_log(
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
     wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c is not None}
     preparation = Preparation(block or {}, page_number, page_size, repeat)
+    tallies = find_tallies(source)
+    if tallies:
+        based = {} if position_base == 1 else {"position_base": position_base}
+        refuse_on_tallies(tallies, wanted | preparation.asked | based, context)
     as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
     roles = resolve_roles(opened.columns, wanted)
@@ -117,8 +122,13 @@ def read_log(
         engine=engine,
         position_base=position_base,
         is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
+        prepared=tallies[0].kept["prepared"] if tallies else preparation.asked,
+        tallies=len(tallies),
     )
-    return replace(log, facts=validate_log(log)) if validate else log
+    if not validate:
+        return log
+    facts = validate_log(log)
+    return replace(log, facts=replace(facts, **counted_pages(tallies)) if tallies else facts)
 
 
 def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, str]:

@@ -343,6 +343,11 @@ def data_fingerprint(interventions: Interventions) -> str:
     return digest.hexdigest()
 
 
+def fitted_fingerprints(interventions: Interventions) -> set[str]:
+    """Return the fingerprints that a model fitted on the interventions may have: of all units, or of the clicked."""
+    return {data_fingerprint(interventions), data_fingerprint(interventions.clicked())}
+
+
 def _codes(column: NDArray[Any], digest: Any) -> NDArray[np.uint64]:
     """Return numbers by their bits, anything else by the rank of its text; the texts go into the digest."""
     if column.dtype.kind in "biuf":

@@ -16,7 +16,7 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
-from clickharvest.words import clean_text, cluster_nouns, count
+from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -188,6 +188,19 @@ def spell_counts(info: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def spell_thinned(info: Mapping[str, Any]) -> str:
+    """Return a sentence on a model that was fitted on a part of the queries; nothing of one that was not.
+
+    Example:
+        >>> print(spell_thinned({"clicks": 25, "thinned_from": 100}))
+        Thinned to 25 of 100 clicks, those of whole queries chosen by hash: intervals are about 2.0 times as wide.
+    """
+    clicks, whole = info.get("clicks"), info.get("thinned_from")
+    if not isinstance(clicks, int) or not isinstance(whole, int) or not 0 < clicks <= whole:
+        return ""
+    return spell_thinning(clicks, whole)
+
+
 def clustered_by(info: Mapping[str, Any]) -> str | None:
     """Return what clusters the clicks that a model was fitted on, where it is not queries."""
     by = info.get("clustered_by", "query")
@@ -197,6 +210,7 @@ def clustered_by(info: Mapping[str, Any]) -> str | None:
 def _fitted(info: Any) -> str:
     counts = spell_counts(info)
     sentences = [f"Fitted on {', '.join(counts)}."] if counts else []
+    sentences += [told] if (told := spell_thinned(info)) else []
     if "status" in info:
         sentences.append(f"The fit {clean_text(info['status'], 200)}.")
     return _wrap(" ".join(sentences))

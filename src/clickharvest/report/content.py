@@ -18,7 +18,7 @@ from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, spell_counts, typical_context
+from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns
@@ -327,6 +327,7 @@ def _settings(model: Propensities, evidence: Evidence | None, level: float) -> l
         ("Intervals", intervals),
         ("Seed", info.get("seed")),
         ("Fitted on", ", ".join(counts)),
+        ("Thinned", spell_thinned(info)),
         ("The fit", info.get("status")),
         ("Data (SHA-256)", info.get("data")),
         ("Log read here", evidence.name if evidence else "none"),

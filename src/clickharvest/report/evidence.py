@@ -23,7 +23,7 @@ from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import ExposureKind, Interventions, UnitKind
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.model.propensities import Propensities, data_fingerprint
+from clickharvest.model.propensities import Propensities, fitted_fingerprints
 from clickharvest.progress import Progress, silent
 from clickharvest.report.reasons import Grounds
 from clickharvest.report.sensitivity import Move, penalty_moves
@@ -143,10 +143,13 @@ def gather_evidence(
         clicked = (source.contexts, source.position, source.clicks)
     else:
         diagnosis = diagnose(source, **options, anchor=anchor, traffic=traffic)
-        interventions, rates = harvest(source, **options), _rates(source, anchor, max_position)
+        # Thinned as for the fit, so that the same queries are looked at.
+        most = model.info.get("max_clicks")
+        interventions = harvest(source, **options, max_clicks=most if isinstance(most, int) else None)
+        rates = _rates(source, anchor, max_position)
         clicked = _clicked(source, max_position)
     fitted_on = model.info.get("data")
-    same = data_fingerprint(interventions) == fitted_on if isinstance(fitted_on, str) else None
+    same = fitted_on in fitted_fingerprints(interventions) if isinstance(fitted_on, str) else None
     with progress("Checking the model"):
         checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor))
     with progress("Fitting a PBM to compare with"):

@@ -1,0 +1,238 @@
+"""Tallies: what a log counts, kept day by day, so that a new day costs a day.
+
+A tally has one row per query, context, document and position (and ranker, original position, and whatever else is
+kept), with its clicks and impressions; documents that were only ever shown at one position are among them, for another
+day may show them at a second. Counts of days add up to the counts of the log, so a folder of tallies is read as one
+log. What is not a count is lost: which displays shared a page, which a user, and the order of displays within a tally.
+
+The footer of the Parquet file says that it is a tally, what it keeps apart, and what the checks of its log have counted
+of pages. Tallies that keep different things apart are not one log, and are refused together.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.files import SHARED
+from clickharvest.logs.click_log import RESERVED, ClickLog, LogFacts
+from clickharvest.logs.footers import footer_of
+from clickharvest.logs.sources import data_files, file_format, spell_columns
+from clickharvest.words import count
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+WHAT = "tally"
+VERSION = 1
+APART = ("ranker", "original")
+"""Roles that are kept apart where the log has them: they have few values, and tests and designs need them."""
+PAGES = ("pages", "clicked_pages", "shared_pages")
+"""What the checks of a log count of its pages, and tallies add up."""
+KEPT = {"columns": dict, "context": list, "prepared": dict}
+"""What tallies must keep alike to be one log."""
+SUSPICIOUS = 1_000
+"""Two tallies of so many rows do not count the same by chance."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the footer of one tally says.
+
+    Attributes:
+        path: the file.
+        kept: what it keeps apart: its columns with their types, its context, and how the rows were prepared.
+        facts: what the checks of its log have counted.
+    """
+
+    path: Path
+    kept: Mapping[str, Any]
+    facts: LogFacts
+
+
+def tally_table(log: ClickLog, *, keep: Sequence[str] = ()) -> ir.Table:
+    """Return the tally of a log as one Ibis expression, not yet run.
+
+    Args:
+        log: the click log, or tallies read as one: their sum is a tally, too.
+        keep: further columns, or roles such as `"user"`, to keep apart, for later use as `cluster`.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": ["q"] * 3, "doc": ["a", "a", "b"], "position": [1, 1, 2], "click": [1, 0, 0]}
+        >>> log = read_log(pa.table(shown))
+        >>> log.engine.fetch(tally_table(log).order_by("position"), task="Tallying").to_pylist()[0]
+        {'query': 'q', 'doc': 'a', 'position': 1, 'clicks': 1, 'impressions': 2}
+    """
+    further = {name: _kept_column(log, name) for name in keep if name not in log.context}
+    further = {role: log.columns[role] for role in APART if log.has(role)} | further
+    rows = replace(log, columns=log.columns | further).table
+    raw = "click" in log.roles
+    clicks = rows.count(where=rows.clicks == 1) if raw else rows.clicks.sum()
+    impressions = rows.count() if raw else rows.impressions.sum()
+    keys = {"query": rows.query} | {c: rows[c] for c in log.context} | {"doc": rows.doc}
+    keys |= {"position": rows.position.cast("int64")} | {name: rows[name] for name in further}
+    counted = rows.group_by(**keys).agg(clicks=clicks.cast("int64"), impressions=impressions.cast("int64"))
+    if not log.has("time"):
+        return counted
+    return counted.cross_join(rows.agg(time=rows.time.min()))
+
+
+def write_tally(log: ClickLog, path: str | Path, *, keep: Sequence[str] = ()) -> int:
+    """Write the tally of a log into a Parquet file and return its number of rows.
+
+    A log that has times gets its earliest one in all rows of the tally: drift is then tested between tallies.
+
+    Args:
+        log: the click log, read with all context columns that may ever be asked for: they can be left out later.
+        path: the file to write.
+        keep: as in `tally_table`.
+
+    Raises:
+        InputError: a column to keep is missing or has a name that is reserved, or it is the page, of which every row of
+            the log would be one.
+    """
+    table = tally_table(log, keep=keep)
+    kept = {
+        "columns": {name: str(kind) for name, kind in table.schema().items()},
+        "context": list(log.context),
+        "prepared": dict(log.prepared),
+    }
+    facts = asdict(log.facts) if log.facts is not None else {}
+    about = {"what": WHAT, "version": VERSION, "kept": kept, "facts": facts}
+    with log.engine.output(Path(path)) as partial:
+        return log.engine.write_parquet(table, partial, metadata=about, task="Tallying")
+
+
+def find_tallies(source: object) -> list[Tally]:
+    """Return the tallies that a path, a folder or a glob names; none where it names a log, or what is not here.
+
+    Raises:
+        InputError: tallies that keep different things apart, a tally among files that are none, or a tally of another
+            version.
+
+    Warns:
+        HarvestWarning: two tallies have equal counts.
+    """
+    files = _parquet_files(source)
+    # Footers are read of all files only where there are tallies: a log may have very many files.
+    if not any(_is_tally(file) for file in {*files[:1], *files[-1:]}):
+        return []
+    tallies = [_read(file) for file in files]
+    first = tallies[0]
+    for other in tallies[1:]:
+        if other.kept != first.kept:
+            raise InputError(
+                f"{first.path} and {other.path} are tallies of different logs: {_difference(first.kept, other.kept)}; "
+                "expected one folder of tallies made with the same options"
+            )
+    _warn_of_doubles(tallies)
+    return tallies
+
+
+def counted_pages(tallies: Sequence[Tally]) -> dict[str, Any]:
+    """Return what the checks of the tallied logs have counted of pages, as fields of `LogFacts`."""
+    sums = {name: sum(getattr(tally.facts, name) for tally in tallies) for name in PAGES}
+    return sums | {"shared_example": next((t.facts.shared_example for t in tallies if t.facts.shared_pages), "")}
+
+
+def refuse_on_tallies(tallies: Sequence[Tally], asked: Mapping[str, Any], context: Sequence[str]) -> None:
+    """Refuse what goes with a log and not with its tallies.
+
+    Args:
+        tallies: the tallies that are read.
+        asked: options that name columns or prepare rows, those that are given.
+        context: the context columns asked for.
+
+    Raises:
+        InputError: an option names what a tally does not have any more.
+    """
+    kept = tallies[0].kept
+    if missing := [name for name in context if name not in kept["context"]]:
+        raise InputError(
+            f"{tallies[0].path} is a tally without the context column {', '.join(map(repr, missing))}: found "
+            f"{spell_columns(kept['context'])}; tally the logs again with --context"
+        )
+    for name, value in asked.items():
+        if value is not None and value != name and not (value == "" and name not in kept["columns"]):
+            raise InputError(
+                f"{tallies[0].path} is a tally, whose columns are called after their roles and whose rows are "
+                f"prepared: leave --{name.replace('_', '-')} out; found {spell_columns(list(kept['columns']))}"
+            )
+
+
+def _kept_column(log: ClickLog, name: str) -> ir.Value:
+    if name == "page" or name == log.roles.get("page"):
+        raise InputError("--keep page: a tally by page is the log itself; keep the log where tests by page matter")
+    if name in log.columns:
+        column = log.columns[name]
+    elif name in log.source.columns:
+        if name.lower() in RESERVED or name.lower() == "user":
+            raise InputError(f"--keep {name}: the name is reserved for a role; rename the column, or name its role")
+        column = log.source[name]
+    else:
+        raise InputError(f"--keep {name}: no such column, found {spell_columns(log.source.columns)}")
+    if column.type().is_nested() or column.type().is_json():
+        raise InputError(f"--keep {name}: the column is of type {column.type()}; expected one plain value per row")
+    return column
+
+
+def _parquet_files(source: object) -> list[Path]:
+    if not isinstance(source, str | Path):
+        return []
+    files = [file for file in data_files(str(source)) if file_format(file.name) == "parquet"]
+    # The parts of a folder that Spark wrote are one tally.
+    return list(dict.fromkeys(file.parent if (file.parent / SHARED).is_file() else file for file in files))
+
+
+def _is_tally(file: Path) -> bool:
+    about = footer_of(file)
+    return isinstance(about, dict) and about.get("what") == WHAT
+
+
+def _read(file: Path) -> Tally:
+    about = footer_of(file)
+    if not isinstance(about, dict) or about.get("what") != WHAT:
+        raise InputError(f"{file} is no tally, but is among tallies: expected nothing else in their folder; move it")
+    if about.get("version") != VERSION:
+        raise InputError(
+            f"{file} is a tally of version {about.get('version')}: expected {VERSION}; tally its log again"
+        )
+    try:
+        kept = {name: kind(about["kept"][name]) for name, kind in KEPT.items()}
+        facts = LogFacts(**{"rows": 0, "clicks": 0, "impressions": 0} | about["facts"])
+        sum(getattr(facts, name) for name in PAGES)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file} has a footer that no tally has: tally its log again") from error
+    return Tally(file, kept, facts)
+
+
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if one["context"] != other["context"]:
+        told = [", ".join(kept["context"]) or "none" for kept in (one, other)]
+        return f"their context columns are {told[0]}, and {told[1]}"
+    if one["columns"] != other["columns"]:
+        differ = sorted(dict(one["columns"].items() ^ other["columns"].items()))
+        first = differ[0]
+        told = [kept["columns"].get(first, "missing") for kept in (one, other)]
+        return f"the column {first!r} is {told[0]}, and {told[1]}"
+    return f"their rows were prepared by {json.dumps(one['prepared'])}, and {json.dumps(other['prepared'])}"
+
+
+def _warn_of_doubles(tallies: Sequence[Tally]) -> None:
+    seen: dict[LogFacts, Path] = {}
+    for tally in tallies:
+        twin = seen.setdefault(tally.facts, tally.path)
+        if twin != tally.path and tally.facts.rows >= SUSPICIOUS:
+            told = f"{count(tally.facts.rows, 'row')} and {count(tally.facts.clicks, 'click')}"
+            warnings.warn(
+                f"{twin} and {tally.path} both count {told}: if that is one day tallied twice, remove one of them.",
+                HarvestWarning,
+                stacklevel=4,
+            )
