@@ -130,6 +130,8 @@ class Engine:
         return table
 
     def _batches(self, table: ir.Table, rows: int = BATCH) -> pa.RecordBatchReader:
+        if self.backend.name == "duckdb":
+            return duckdb_batches(self.backend, table, rows)
         return self.backend.to_pyarrow_batches(table, chunk_size=rows)
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
@@ -211,22 +213,12 @@ class DuckDBEngine(Engine):
             return InputError(f"{task} failed on the data: {first_line(error)}")
         return super().explain(error, task)
 
-    def _batches(self, table: ir.Table, rows: int = BATCH) -> pa.RecordBatchReader:
-        """Return the rows without the pandas that Ibis would import."""
-        return self.backend.con.sql(self._compile(table)).to_arrow_reader(rows)
-
-    def _compile(self, table: ir.Table) -> str:
-        """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
-        types = sql_types(self.backend, table.schema())
-        casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
-        return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({compile_on(self.backend, table)})"
-
     def _keep(self, table: ir.Table, name: str) -> ir.Table:
-        self.backend.con.execute(f"CREATE TEMP TABLE {name} AS {self._compile(table)}")
+        self.backend.con.execute(f"CREATE TEMP TABLE {name} AS {compile_as_promised(self.backend, table)}")
         return self.backend.table(name)
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
-        query = self._compile(table)
+        query = compile_as_promised(self.backend, table)
         told = f"KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
         # Higher levels take a quarter longer for files that are a fiftieth smaller. The file is temporary already.
         options = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, USE_TMP_FILE false, {told}"
@@ -357,6 +349,18 @@ class SparkEngine(Engine):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return rows
+
+
+def duckdb_batches(backend: Any, table: ir.Table, rows: int) -> pa.RecordBatchReader:
+    """Return rows without the pandas that Ibis would import, or a method of DuckDB's that is gone since DuckDB 2."""
+    return backend.con.sql(compile_as_promised(backend, table)).to_arrow_reader(rows)
+
+
+def compile_as_promised(backend: Any, table: ir.Table) -> str:
+    """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
+    types = sql_types(backend, table.schema())
+    casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
+    return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({compile_on(backend, table)})"
 
 
 @contextmanager
