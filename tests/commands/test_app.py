@@ -12,7 +12,8 @@ import pytest
 
 from clickharvest import __version__
 from clickharvest.commands.app import COMMANDS, assemble
-from clickharvest.commands.options import HarvestOptions, LogOptions, parse_shares
+from clickharvest.commands.harvest_options import HarvestOptions
+from clickharvest.commands.options import LogOptions, parse_shares
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
 from clickharvest.harvesting.interventions import read_interventions

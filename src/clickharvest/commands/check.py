@@ -6,7 +6,8 @@ import json
 
 import typer
 
-from clickharvest.commands.options import AnchorOption, HarvestOptions, JsonFlag, LogOptions, with_options
+from clickharvest.commands.harvest_options import HarvestOptions
+from clickharvest.commands.options import AnchorOption, JsonFlag, LogOptions, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clickharvest.commands.options import (
-    QUERY,
-    ClusterOption,
-    HarvestOptions,
-    JsonFlag,
-    LevelOption,
-    LogOptions,
-    require_clusters,
-    with_options,
-)
+from clickharvest.commands.harvest_options import HarvestOptions, require_clusters
+from clickharvest.commands.options import QUERY, ClusterOption, JsonFlag, LevelOption, LogOptions, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError

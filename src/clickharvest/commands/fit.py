@@ -13,19 +13,18 @@ import typer
 
 from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
+from clickharvest.commands.harvest_options import HarvestOptions, require_clusters
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     MOST_CLICKS,
     QUERY,
     AnchorOption,
     ClusterOption,
-    HarvestOptions,
     JsonFlag,
     LogOptions,
     MaxClicksOption,
     OutputPath,
     parse_words,
-    require_clusters,
     with_options,
 )
 from clickharvest.commands.output import tell

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from clickharvest.commands.harvest_options import HarvestOptions
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     MOST_CLICKS,
     QUERY,
     ClusterOption,
-    HarvestOptions,
     JsonFlag,
     LogOptions,
     MaxClicksOption,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, wraps
@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from clickharvest.commands.bounds import MOST_RANKS, POSITION, between, whole
+from clickharvest.commands.bounds import POSITION, between, whole
 from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
-from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    from clickharvest.harvesting.designs import Design
-    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
 
@@ -44,13 +41,6 @@ class EngineName(StrEnum):
 
     duckdb = "duckdb"
     spark = "spark"
-
-
-class UnitName(StrEnum):
-    """What makes a unit."""
-
-    context = "context"
-    query = "query"
 
 
 class RepeatName(StrEnum):
@@ -301,156 +291,6 @@ class LogOptions:
         if self.format is None and inputs:
             raise InputError("--inputs goes with --format: name the format of LOG")
         return None if self.format is None else (self.format, inputs)
-
-
-@dataclass(frozen=True)
-class HarvestOptions:
-    """What makes a unit, and where documents could have been shown."""
-
-    unit: Annotated[
-        UnitName,
-        typer.Option(
-            "--unit",
-            help="A unit is a query, context and document; or 'query': a query and document, contexts vary inside.",
-            rich_help_panel=UNITS,
-        ),
-    ] = UnitName.context
-    max_position: Annotated[
-        int | None,
-        typer.Option(
-            "--max-position",
-            metavar="K",
-            help="Leave out lower positions.",
-            rich_help_panel=UNITS,
-            show_default=False,
-            callback=whole(*POSITION),
-        ),
-    ] = None
-    rankings: Annotated[
-        str | None,
-        typer.Option(
-            "--rankings",
-            metavar="FILE",
-            help="Table of query, ranker, doc, position for all rankers: design exposures.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    traffic: Annotated[
-        str | None,
-        typer.Option(
-            "--traffic",
-            metavar="A=50,B=50",
-            help="Traffic meant for each ranker; counted from the log by default.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    swap: Annotated[
-        str | None,
-        typer.Option(
-            "--swap",
-            metavar="K",
-            help="Rank 1 was swapped with a rank drawn from 1…K; or 1=.5,2=.3,… with probabilities.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-
-    placements: Annotated[
-        str | None,
-        typer.Option(
-            "--placements",
-            metavar="FILE",
-            help="Table of query, doc, position, probability of a stochastic policy: design exposures.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            "--placement",
-            metavar="COLUMN",
-            help="Column of the logged probability of each placement, such as propensity_of_placement.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    team_draft: Annotated[
-        int | None,
-        typer.Option(
-            "--team-draft",
-            metavar="K",
-            help="Pages of K results interleave the two rankers of --rankings by team draft.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-
-    @property
-    def unit_kind(self) -> UnitKind:
-        """What makes a unit, as `harvest` takes it."""
-        return "query" if self.unit is UnitName.query else "context"
-
-    @property
-    def shares(self) -> Mapping[str, float] | None:
-        """The traffic meant for each ranker, if given."""
-        return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
-
-    def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
-        """Return the keyword arguments that `harvest` and its kin take."""
-        design = self.design(log.base, rankings_source)
-        return {"unit": self.unit_kind, "max_position": self.max_position, "design": design}
-
-    def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
-        """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
-        from clickharvest.harvesting.designs import Rankings, Swap
-        from clickharvest.harvesting.placements import LoggedPlacements, Placements, TeamDraft
-
-        source = rankings_source if rankings_source is not None else self.rankings
-        rankings = Rankings(source, self.shares, position_base) if source is not None else None
-        asked = {"--placements": self.placements, "--placement": self.placement, "--team-draft": self.team_draft,
-                 "--swap": self.swap}  # fmt: skip
-        if len(given := [option for option, value in asked.items() if value is not None]) > 1:
-            raise InputError(f"{' and '.join(given)} describe two designs: give one")
-        if self.placements is not None:
-            return Placements(self.placements, position_base)
-        if self.placement is not None:
-            return LoggedPlacements(self.placement)
-        if self.team_draft is not None:
-            if rankings is None:
-                raise InputError("--team-draft needs the two rankings: name their table with --rankings")
-            return TeamDraft(rankings, self.team_draft)
-        if self.swap is None:
-            return rankings
-        if self.swap.strip().isdecimal():
-            return Swap.uniform(_rank(self.swap, self.swap), rankings)
-        probabilities = {_rank(rank, self.swap): p for rank, p in parse_shares(self.swap, "--swap").items()}
-        return Swap(probabilities, rankings)
-
-
-def require_clusters(interventions: Interventions, cluster: str, source: str) -> None:
-    """Refuse clusters that a file of interventions does not have: its clicks are divided already, or not at all."""
-    if cluster not in (QUERY, interventions.cluster_kind):
-        raise InputError(
-            f"--cluster {cluster}: {source} was harvested by {interventions.cluster_kind}; harvest the log again with "
-            f"--cluster {cluster}"
-        )
-
-
-def _rank(text: str, option: str) -> int:
-    """Return a rank, or number of ranks, of a swap."""
-    try:
-        rank = int(text)
-    except ValueError:
-        rank = 0
-    if not 1 <= rank <= MOST_RANKS:
-        told = clean_text(option, 60)
-        raise InputError(
-            f"--swap {told}: expected a number of ranks, or 1=.5,2=.3,…, of ranks from 1 to {MOST_RANKS:,}"
-        )
-    return rank
 
 
 def parse_words(text: str, option: str) -> dict[str, str]:

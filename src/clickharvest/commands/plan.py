@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clickharvest.commands.bounds import between, whole
-from clickharvest.commands.options import (
-    AnchorOption,
-    HarvestOptions,
-    JsonFlag,
-    LevelOption,
-    LogOptions,
-    parse_shares,
-    with_options,
-)
+from clickharvest.commands.harvest_options import HarvestOptions
+from clickharvest.commands.options import AnchorOption, JsonFlag, LevelOption, LogOptions, parse_shares, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError

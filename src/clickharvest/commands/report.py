@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clickharvest.commands.harvest_options import HarvestOptions
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
     COLUMNS,
-    HarvestOptions,
     JsonFlag,
     LevelOption,
     LogOptions,
