@@ -307,7 +307,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, Evi
         left_out=2,
         clipping=clipping_table(np.array([1.0, 0.1]), np.array([8, 2])),
         chosen=clipping_table(np.array([1.0, 0.1]), np.array([8, 2]), (0.1,))[0],
-        plan=plan_from_log(interventions),
+        plan=plan_from_log(replace(interventions, contexts={" ".join(names[:6]): interventions.contexts[names[0]]})),
     )
     return model, evidence
 

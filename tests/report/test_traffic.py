@@ -15,7 +15,7 @@ from clickharvest.logs.reading import read_log
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.content import make_content
 from clickharvest.report.evidence import gather_evidence
-from clickharvest.report.traffic import MOST_SEGMENTS, plan_traffic, traffic_data
+from clickharvest.report.traffic import MOST_COLUMNS, MOST_SEGMENTS, plan_traffic, traffic_data
 from clickharvest.simulate import simulate_ab_log
 
 
@@ -35,6 +35,11 @@ def test_few_contexts_have_their_own_line_and_many_share_one() -> None:
     assert together is not None
     assert [line["name"] for line in traffic_data(together)["segments"]] == ["all queries"]
     np.testing.assert_array_equal(together.times, plan_from_log(replace(many, contexts={})).times)
+    same = by_kind(2)
+    wide = replace(same, contexts={f"kind {i}": same.contexts["kind"] for i in range(MOST_COLUMNS + 1)})
+    shared = plan_traffic(wide)
+    assert shared is not None
+    assert not shared.contexts
 
 
 def test_no_plan_from_a_part_of_the_log_or_without_links() -> None:

@@ -12,8 +12,9 @@ from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.planning.scaling import Plan, plan_from_log
 
-MOST_SEGMENTS = 6
-"""Contexts that the chart can tell apart; of a log with more of them, all are planned together."""
+MOST_SEGMENTS, MOST_COLUMNS = 6, 3
+"""Contexts that the chart can tell apart, and columns that take no minutes; beyond, all contexts are planned together.
+"""
 
 
 def plan_traffic(interventions: Interventions, *, anchor: int = 1, days: float | None = None) -> Plan | None:
@@ -30,14 +31,19 @@ def plan_traffic(interventions: Interventions, *, anchor: int = 1, days: float |
     """
     if interventions.thinned_from:
         return None
-    columns = list(interventions.contexts)
-    rows = pa.table({name: pa.array(column, from_pandas=True) for name, column in interventions.contexts.items()})
-    if columns and rows.group_by(columns).aggregate([]).num_rows > MOST_SEGMENTS:
+    if interventions.contexts and not _are_few(interventions):
         interventions = replace(interventions, contexts={})
     try:
         return plan_from_log(interventions, anchor=anchor, days=days)
     except NotIdentifiedError:
         return None
+
+
+def _are_few(interventions: Interventions) -> bool:
+    columns = {name: pa.array(column, from_pandas=True) for name, column in interventions.contexts.items()}
+    if len(columns) > MOST_COLUMNS:
+        return False
+    return bool(pa.table(columns).group_by(list(columns)).aggregate([]).num_rows <= MOST_SEGMENTS)
 
 
 def traffic_data(plan: Plan) -> dict[str, Any]:
