@@ -56,6 +56,21 @@ def test_the_present_width_is_that_of_the_fit() -> None:
     np.testing.assert_allclose(np.log1p(plan_from_log(without).margin[0]), widths(without), rtol=1e-4)
 
 
+@pytest.mark.parametrize("new_queries", [False, True])
+def test_every_position_may_have_traffic_of_its_own(new_queries: bool) -> None:
+    """Against the covariance J⁻¹ (…) J⁻¹ written out, scale by scale."""
+    told = forecast(simulated_interventions(80, seed=4, steepness={"desk": 1.0, "phone": 0.5}))
+    scales = np.random.default_rng(0).choice([0.01, 0.5, 3.0, 1e4], told.log_p.shape)
+    found = told.log_sd(scales, new_queries=new_queries)
+    for s in np.unique(scales):
+        inverse = np.linalg.inv(s * told.information + told.precision)
+        apart = s * told.apart if new_queries else s**2 * (told.apart - told.single) + s * told.single
+        score = told.overdispersion * s * told.information + apart + told.chance + told.precision
+        covariance = inverse @ score @ inverse + told.missed / s
+        expected = np.sqrt(np.einsum("cki,ij,ckj->ck", told.gradients, covariance, told.gradients))
+        np.testing.assert_allclose(found[scales == s], expected[scales == s], rtol=1e-7, atol=1e-12)
+
+
 def test_contexts_have_their_own_widths() -> None:
     interventions = simulated_interventions(200, seed=4, steepness={"desk": 1.0, "phone": 0.5})
     found = plan_from_log(interventions)

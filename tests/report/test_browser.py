@@ -25,6 +25,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.evidence import Evidence, clipping_table
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log
@@ -306,6 +307,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, Evi
         left_out=2,
         clipping=clipping_table(np.array([1.0, 0.1]), np.array([8, 2])),
         chosen=clipping_table(np.array([1.0, 0.1]), np.array([8, 2]), (0.1,))[0],
+        plan=plan_from_log(replace(interventions, contexts={" ".join(names[:6]): interventions.contexts[names[0]]})),
     )
     return model, evidence
 
@@ -329,8 +331,10 @@ def test_hostile_names_are_shown_as_text(
     titles = page.run("[...document.querySelectorAll('#controls bdi')].map(b => b.title)")
     for name in HOSTILE.values():
         assert name in options
+    told = page.run("document.querySelector('#traffic .told').textContent")
     for name in list(HOSTILE.values())[:6]:
         assert name in text
+        assert name in told
         assert name in titles
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.size(390, 800)
@@ -345,7 +349,7 @@ def test_downloads_stand_by_themselves(
     page = show(browser, tmp_path, *hostile)
     figures = page.run("[...document.querySelectorAll('figure')].map(f => f.id.slice(4))")
     assert sorted(figures) == sorted(
-        ["curves", "segments", "importance", "overlap", "graph", "effective", "comparison", "clipping"]
+        ["curves", "segments", "importance", "overlap", "graph", "effective", "traffic", "comparison", "clipping"]
     )
     for figure in figures:
         picture = page.run(f"clickharvest.svg({figure!r})")
@@ -382,7 +386,7 @@ def test_unlinked_positions_are_marked(
     browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
 ) -> None:
     page = show(browser, tmp_path, *hostile)
-    for figure in ("curves", "overlap", "graph", "effective"):
+    for figure in ("curves", "overlap", "graph", "effective", "traffic"):
         marked = page.run(f"[...document.querySelectorAll('#fig-{figure} .bad')].map(t => t.textContent)")
         assert set(marked) == {"5 ✗", "6 ✗"}, figure
     page.close()

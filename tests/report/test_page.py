@@ -30,15 +30,18 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities, load_propensities
 from clickharvest.model.provenance import Provenance
+from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.evidence import CLIPS, Evidence, clipping_table, gather_evidence
 from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report
+from clickharvest.report.traffic import traffic_data
 from clickharvest.simulate import simulate_ab_log
 from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
 ROLES = ("--query", "search term", "--doc", "sku", "--position", "rank", "--click", "clicked")
-SECTIONS = ["verdict", "answer", "curves", "segments", "checks", "log-tells", "sensitivity", "use", "settings"]
+WITHOUT_LOG = ["verdict", "answer", "curves", "segments", "checks", "log-tells", "sensitivity", "use", "settings"]
+SECTIONS = [*WITHOUT_LOG[:6], "traffic", *WITHOUT_LOG[6:]]
 
 
 class Page(HTMLParser):
@@ -170,9 +173,12 @@ def test_numbers_of_the_page_are_those_of_the_log(folder: Path, evidence: Eviden
     np.testing.assert_allclose([point["lower"] for point in cpbm["points"]], ends[1])
 
 
-def test_spread_is_weighted_by_impressions(folder: Path, evidence: Evidence) -> None:
+def test_spread_and_plan_are_those_of_the_interventions(folder: Path, evidence: Evidence) -> None:
     roles = dict(zip(("query", "doc", "position", "click"), ROLES[1::2], strict=True))
     interventions = harvest(read_log(folder / "my log.parquet", **roles, context=["device"]))
+    page = Page((folder / "report.html").read_text())
+    assert page.data["traffic"] == traffic_data(plan_from_log(interventions))
+    assert plan_from_log(interventions).sentence in page.text
     p = load_propensities(folder / "model.safetensors").predict(interventions.contexts).propensity
     mean = np.average(p, axis=0, weights=interventions.impressions)
     np.testing.assert_allclose(evidence.spread[1], mean)
@@ -267,7 +273,7 @@ def test_without_a_log_the_page_says_how_to_fill_it(folder: Path, capsys: pytest
     assert run("report", "model.safetensors", "-o", "alone.html", "--title", "Q3 & Q4") == 0
     assert "add --log" in capsys.readouterr().out
     page = Page((folder / "alone.html").read_text())
-    assert page.ids == SECTIONS
+    assert page.ids == WITHOUT_LOG
     assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 3
     assert page.data["diagnosis"] is None
     assert "Q3 & Q4" in page.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,13 +17,11 @@ from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.logs.click_log import ClickLog
     from clickharvest.planning.designing import DesignPlan
     from clickharvest.planning.outline import Outline
     from clickharvest.planning.scaling import Plan
 
 WANTED, DESIGN = "What is wanted", "A design, without LOG"
-DAY = 86_400
 MOST_PAGES = 1e12
 
 
@@ -183,6 +180,7 @@ def plan(
 def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, **wanted: Any) -> Plan:
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.logs.days import days_of
     from clickharvest.planning.scaling import plan_from_log
 
     interventions: Interventions
@@ -194,19 +192,6 @@ def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None,
         days = days if days is not None else days_of(clicks)
     with show_progress("Planning"):
         return plan_from_log(interventions, days=days, **wanted)
-
-
-def days_of(log: ClickLog) -> float | None:
-    """Return the days that a log covers, from the first to the last; None where it has no column of times."""
-    if not log.has("time") or not (log.columns["time"].type().is_timestamp() or log.columns["time"].type().is_date()):
-        return None
-    time = log.table.time
-    row = log.engine.fetch(log.table.agg(first=time.min(), last=time.max()), task="Looking at times").to_pylist()[0]
-    if row["first"] is None:
-        return None
-    apart = row["last"] - row["first"]
-    whole_days = type(row["first"]) is date
-    return float(apart.days + 1) if whole_days else max(apart.total_seconds() / DAY, 1 / 24)
 
 
 def _from_design(units: HarvestOptions, design: DesignOptions, width: float, level: float) -> DesignPlan:

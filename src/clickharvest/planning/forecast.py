@@ -21,9 +21,11 @@ What a curve may miss of the contexts (`estimation.misfit`) is taken to fall wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from clickharvest.estimation.misfit import misfit, widened
 from clickharvest.estimation.pooling import Pooled, pool
@@ -73,13 +75,31 @@ class Forecast:
     missed: Array
     queries: int
 
-    def log_sd(self, scale: float, *, new_queries: bool = False) -> Array:
-        """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K]."""
-        inverse = np.linalg.inv(scale * self.information + self.precision)
-        apart = scale * self.apart if new_queries else scale**2 * (self.apart - self.single) + scale * self.single
-        score = self.overdispersion * scale * self.information + apart + self.chance + self.precision
-        covariance = inverse @ score @ inverse + self.missed / scale
-        variance: Array = np.einsum("cki,ij,ckj->ck", self.gradients, covariance, self.gradients, optimize=True)
+    @cached_property
+    def _basis(self) -> tuple[Array, Array]:
+        """D and P with Pᵀ (H + Λ) P = 1 and Pᵀ H P = D, so that (s H + Λ)⁻¹ = P (1 + (s − 1) D)⁻¹ Pᵀ for every s."""
+        values, vectors = eigh(self.information, self.information + self.precision, check_finite=False)
+        return values, vectors
+
+    def log_sd(self, scale: float | Array, *, new_queries: bool = False) -> Array:
+        """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K].
+
+        Each entry may have a scale of its own.
+        """
+        values, vectors = self._basis
+        s = np.broadcast_to(np.asarray(scale, np.float64), self.gradients.shape[:2])
+        rows = self.gradients @ vectors / (1 + (s[..., None] - 1) * values)
+        pairs = np.zeros_like(self.apart) if new_queries else self.apart - self.single
+        singles = self.overdispersion * self.information + (self.apart if new_queries else self.single)
+
+        def form(of: Array, matrix: Array) -> Array:
+            total: Array = np.sum(of @ matrix * of, axis=-1)
+            return total
+
+        fixed, once, twice = (
+            form(rows, vectors.T @ part @ vectors) for part in (self.chance + self.precision, singles, pairs)
+        )
+        variance = fixed + s * once + s**2 * twice + form(self.gradients, self.missed) / s
         sd: Array = np.sqrt(np.maximum(variance, 0.0))
         return sd
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -159,8 +160,10 @@ def plan_from_log(
     source = forecast(interventions, anchor=anchor)
     others = np.flatnonzero(np.array(source.positions) != anchor)
 
-    def sd(scale: float) -> Array:
-        return source.log_sd(scale, new_queries=new_queries)[:, others]
+    def sd(scale: float | Array) -> Array:
+        every = np.ones((len(source.clicks), len(source.positions)))
+        every[:, others] = scale
+        return source.log_sd(every, new_queries=new_queries)[:, others]
 
     shown = {int(k) for k in np.unique(interventions.position)}
     return Plan(
@@ -178,20 +181,14 @@ def plan_from_log(
     )
 
 
-def _times(sd: Any, wanted: float) -> Array:
+def _times(sd: Callable[[float | Array], Array], wanted: float) -> Array:
     """Return for every entry of sd(s), which falls with s, the s at which it is `wanted`; infinite beyond `MOST`."""
-    low, high = (np.full(np.shape(sd(1.0)), math.log(bound)) for bound in (LEAST, MOST))
     never = sd(MOST) > wanted
-    # All entries are halved at once: each has its own s, so that sd is asked for every distinct one.
+    low, high = (np.full(never.shape, math.log(bound)) for bound in (LEAST, MOST))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        reached = np.zeros_like(never)
-        for scale in np.unique(middle):
-            here = middle == scale
-            reached[here] = (sd(math.exp(scale)) <= wanted)[here]
+        reached = sd(np.exp(middle)) <= wanted
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        if np.max(high - low, initial=0.0) < 1e-3:
-            break
     return np.where(never, np.inf, np.exp(high))
 
 

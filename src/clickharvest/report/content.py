@@ -24,6 +24,7 @@ from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns
 from clickharvest.report.packing import pack_model
 from clickharvest.report.phrases import queries
+from clickharvest.report.traffic import traffic_data, traffic_view
 from clickharvest.report.values import ColumnValues, column_values, value_doubts
 from clickharvest.report.verdict import judge, kept_checks
 from clickharvest.words import spell_positions
@@ -55,7 +56,7 @@ def make_content(
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
     log = "clicks.parquet" if evidence is None else shlex.quote(evidence.name)
-    x = None if evidence is None else evidence.x
+    x, plan = (None, None) if evidence is None else (evidence.x, evidence.plan)
     columns = column_values(model, x)
     ranked = rank_columns(model, columns, x)
     order = _order(columns, ranked)
@@ -78,6 +79,7 @@ def make_content(
         "stood": "were shown" if evidence and evidence.exposure_kind == "realised" else "by design could be shown",
         "same_data": evidence.same_data if evidence else None,
         "has_rates": bool(evidence and evidence.rates),
+        "traffic": traffic_view(plan, len(columns)) if plan else None,
         "clipping": evidence.clipping if evidence else None,
         "clicks": evidence.clicks if evidence else 0,
         "left_out": evidence.left_out if evidence else 0,
@@ -98,6 +100,7 @@ def make_content(
         "order": order,
         "diagnosis": _diagnosis(evidence) if evidence else None,
         "comparison": _comparison(model, evidence, level) if evidence else None,
+        "traffic": traffic_data(plan) if plan else None,
         "clipping": _clipping(evidence) if evidence else None,
         "sensitivity": _sensitivity(model, evidence, level) if evidence else None,
     }

@@ -23,10 +23,13 @@ from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import ExposureKind, Interventions, UnitKind
 from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.days import days_of
 from clickharvest.model.propensities import Propensities, fitted_fingerprints
+from clickharvest.planning.scaling import Plan
 from clickharvest.progress import Progress, silent
 from clickharvest.report.reasons import Grounds
 from clickharvest.report.sensitivity import Move, penalty_moves
+from clickharvest.report.traffic import plan_traffic
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
 from clickharvest.report.verdict import kept_checks
 from clickharvest.weights import effective_sample_size, ips_weights, vanishing_clip
@@ -76,6 +79,7 @@ class Evidence:
         clipping: the weights of these clicks by floor.
         chosen: the same for the floor that `clickharvest weigh --clip auto` takes.
         moves: the curve with other penalties; none where the model was fitted on other data, or without a penalty.
+        plan: how much traffic a wanted precision takes; None where that cannot be told.
     """
 
     name: str
@@ -92,6 +96,7 @@ class Evidence:
     clipping: tuple[Clipping, ...]
     chosen: Clipping | None
     moves: tuple[Move, ...] = ()
+    plan: Plan | None = None
 
     @property
     def grounds(self) -> Grounds:
@@ -137,7 +142,7 @@ def gather_evidence(
     anchor = int(model.curve.anchor)
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design}
     if isinstance(source, Interventions):
-        interventions, rates = source, None
+        interventions, rates, days = source, None, None
         source = source.undivided()
         diagnosis = diagnose(source, anchor=anchor)
         clicked = (source.contexts, source.position, source.clicks)
@@ -146,7 +151,7 @@ def gather_evidence(
         # Thinned as for the fit, so that the same queries are looked at.
         most = model.info.get("max_clicks")
         interventions = harvest(source, **options, max_clicks=most if isinstance(most, int) else None)
-        rates = _rates(source, anchor, max_position)
+        rates, days = _rates(source, anchor, max_position), days_of(source)
         clicked = _clicked(source, max_position)
     fitted_on = model.info.get("data")
     same = fitted_on in fitted_fingerprints(interventions) if isinstance(fitted_on, str) else None
@@ -157,6 +162,8 @@ def gather_evidence(
         pbm = None if plain else PBM(anchor=anchor, intervals="sandwich").fit(interventions).propensities_
     with progress("Varying the penalty"):
         moves = penalty_moves(model, interventions) if same else ()
+    with progress("Planning"):
+        plan = plan_traffic(interventions, anchor=anchor, days=days)
     propensity, clicks = _propensities_of(model, *clicked)
     known = np.isfinite(propensity)
     return Evidence(
@@ -174,6 +181,7 @@ def gather_evidence(
         clipping=clipping_table(propensity[known], clicks[known]),
         chosen=_chosen(propensity[known], clicks[known]),
         moves=moves,
+        plan=plan,
     )
 
 

@@ -124,7 +124,7 @@ function lineChart(width, series, options) {
     svg.append(
       element("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: tick ? "grid" : "axis" }),
     );
-    const text = options.percent ? `${Math.round(100 * tick)} %` : String(tick);
+    const text = options.percent ? `${Math.round(100 * tick)} %` : tick < 1e4 ? String(tick) : compact(tick);
     svg.append(label(left - 8, y(tick) + 4, text, { class: "tick", "text-anchor": "end" }));
   }
   let last = -Infinity;
@@ -143,7 +143,7 @@ function lineChart(width, series, options) {
     element(
       "clipPath",
       { id: clip },
-      element("rect", { x: left, y: top - 4, width: width - left - right + 8, height: bottom - top + 5 }),
+      element("rect", { x: left, y: top - 4, width: width - left - right + 8, height: bottom - top + 9 }),
     ),
   );
   const marks = element("g", { "clip-path": `url(#${clip})` });

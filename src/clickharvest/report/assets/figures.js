@@ -210,6 +210,39 @@ function makeFigures(data, state) {
       rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [d.k, d.value, !d.marked])],
     };
   }
+  if (data.traffic) {
+    const { days, segments, unlinked } = data.traffic,
+      unit = days ?? 1,
+      positions = segments[0].points.map((d) => d.k);
+    const series = segments.map(({ name, points }) => ({
+      name,
+      points: points.map((d) => ({
+        k: d.k,
+        p: d.times === null ? null : d.times * unit,
+        lower: null,
+        upper: null,
+        note: d.times === null ? "never with these queries" : undefined,
+      })),
+    }));
+    const own = positions.map((k) => ({ k, p: unit, lower: null, upper: null }));
+    series.push({ name: "this log", points: own, colour: "var(--soft)", dash: "5 4" });
+    figures.traffic = {
+      draw: (width) =>
+        lineChart(width, series, {
+          log: true,
+          missing: unlinked,
+          xTitle: "position",
+          yTitle: days === null ? "times as much traffic" : "days of such traffic",
+          title: "Traffic that the wanted precision takes, by position",
+        }),
+      rows: () => [
+        ["segment", "position", "half_width_now", "times_as_much", "days"],
+        ...segments.flatMap(({ name, points }) =>
+          points.map((d) => [name, d.k, d.margin, d.times, d.times === null || days === null ? null : d.times * days]),
+        ),
+      ],
+    };
+  }
   if (data.comparison) {
     const look = {
       model: { colour: colour(0) },

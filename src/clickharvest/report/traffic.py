@@ -1,0 +1,75 @@
+"""Traffic: how much more of it a wanted precision would take, from what the report has read anyway."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from clickharvest.errors import NotIdentifiedError
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.planning.scaling import Plan, plan_from_log
+
+MOST_SEGMENTS, MOST_COLUMNS = 6, 3
+"""Contexts that the chart can tell apart, and columns that take no minutes; beyond, all contexts are planned together.
+"""
+
+
+def plan_traffic(interventions: Interventions, *, anchor: int = 1, days: float | None = None) -> Plan | None:
+    """Plan from the interventions of a report; None where nothing is linked, or where they are a part of the log.
+
+    A part says how much more of the part it takes, which is not what a reader takes it for.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> plan = plan_traffic(harvest(read_log(simulate_ab_log(pages=2_000)[0], context=["device"])))
+        >>> plan.segments
+        ['device = mobile', 'device = desktop']
+    """
+    if interventions.thinned_from:
+        return None
+    if interventions.contexts and not _are_few(interventions):
+        interventions = replace(interventions, contexts={})
+    try:
+        return plan_from_log(interventions, anchor=anchor, days=days)
+    except NotIdentifiedError:
+        return None
+
+
+def _are_few(interventions: Interventions) -> bool:
+    columns = {name: pa.array(column, from_pandas=True) for name, column in interventions.contexts.items()}
+    if len(columns) > MOST_COLUMNS:
+        return False
+    return bool(pa.table(columns).group_by(list(columns)).aggregate([]).num_rows <= MOST_SEGMENTS)
+
+
+def traffic_data(plan: Plan) -> dict[str, Any]:
+    """Return what the chart draws: for every segment and position the half-width now, and the traffic it takes."""
+    return {
+        "days": plan.days,
+        "unlinked": list(plan.unlinked),
+        "segments": [
+            {
+                "name": segment if plan.contexts else "all queries",
+                "points": [
+                    {"k": k, "margin": float(margin), "times": float(times) if np.isfinite(times) else None}
+                    for k, margin, times in zip(plan.positions, plan.margin[i], plan.times[i], strict=True)
+                ],
+            }
+            for i, segment in enumerate(plan.segments)
+        ],
+    }
+
+
+def traffic_view(plan: Plan, columns: int) -> dict[str, Any]:
+    """Return what the page says: the plan's sentence, what it is planned for; `columns` is the model's contexts."""
+    return {
+        "sentence": plan.sentence,
+        "width": f"±{100 * plan.width:g} %",
+        "level": f"{100 * plan.level:g} %",
+        "together": bool(columns) and not plan.contexts,
+        "days": plan.days is not None,
+    }
