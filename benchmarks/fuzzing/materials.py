@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -315,12 +315,14 @@ def write_ranker(base: Path, path: Path, random: random.Random) -> None:
     told = json.loads(base.read_text())
     told.pop("sha256")
     for _ in range(random.randrange(1, 3)):
-        models = [part["model"] for part in (told, *told.get("parts", ())) if "model" in part]
-        if models and random.random() < 0.6:
-            model = random.choice(models)
-            model["text"] = _bent_trees(model["text"], random)
-        else:
-            _change_leaf(told, random)
+        place: Any = told
+        if isinstance(told.get("parts"), list) and told["parts"]:
+            place = random.choice(told["parts"])
+        match place:
+            case {"model": {"text": str() as text}} if text and random.random() < 0.6:
+                place["model"]["text"] = _bent_trees(text, random)
+            case _:
+                _change_leaf(told, random)
     whole = json.dumps(told | {"sha256": _digest(told)} if random.random() < 0.95 else told)
     path.write_text(whole)
 
@@ -328,13 +330,15 @@ def write_ranker(base: Path, path: Path, random: random.Random) -> None:
 def _bent_trees(text: str, random: random.Random) -> str:
     """Change numbers of the trees of a library, cut them, or put anything in the place of a part."""
     if text.startswith("{") and random.random() < 0.6:
-        trees = json.loads(text)
-        _change_leaf(trees, random)
-        return json.dumps(trees)
+        with suppress(ValueError):  # bent before
+            trees = json.loads(text)
+            _change_leaf(trees, random)
+            return json.dumps(trees)
     if random.random() < 0.1:
         return text[: random.randrange(len(text))]
-    numbers = list(re.finditer(r"-?\d+(\.\d+)?", text))
-    at = random.choice(numbers)
+    begin = random.randrange(len(text))
+    at = re.compile(r"-?\d+(\.\d+)?|$").search(text, begin)
+    assert at is not None
     new = random.choice(("0", "-1", "1", "2", "99", "2147483648", "-2147483649", "1e308", "nan", "inf", "", "x"))
     return text[: at.start()] + new + text[at.end() :]
 
