@@ -113,6 +113,7 @@ BENT = {
         ("Tree=0", "ree=0"),
         (r"max_feature_idx=\d+", "max_feature_idx=77"),
         ("end of trees", ""),
+        (r"\[num_gpu.*", ""),
     ],
     "xgboost": [
         (".*", '{"learner": 3}'),
@@ -217,6 +218,10 @@ class TestRerank:
         with pytest.raises(InputError, match=message):
             rerank(RANKER, table, tmp_path / "out.parquet", query="q", doc="item")
         assert not (tmp_path / "out.parquet").exists()
+
+    def test_one_column_for_two_roles_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="both in the column 'item'"):
+            rerank(RANKER, DOCUMENTS, tmp_path / "out.parquet", query="item", doc="item")
 
     @pytest.mark.parametrize(
         ("options", "message"),

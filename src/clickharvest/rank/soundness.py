@@ -43,6 +43,7 @@ def check_lightgbm(text: str, features: int) -> str:
     wanted = {"num_class": "1", "num_tree_per_iteration": "1", "max_feature_idx": str(features - 1)}
     _require(bool(end) and lines[:1] == ["tree"] and wanted.items() <= told.items())
     _require(all(len(told[name].split(" ")) == features for name in ("feature_names", "feature_infos")))
+    _require("\nend of parameters\n" in rest)  # it would look for this end beyond the text
     for number, tree in enumerate(trees):
         first, *fields = tree.split("\n")
         _require(first == str(number) and tree.isascii())
