@@ -323,7 +323,7 @@ def interventions_from_arrow(
 def _written_metadata(table: pa.Table, name: str) -> Any:
     try:
         return json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name} has metadata that are no JSON: harvest the log again") from error
 
 
