@@ -2,13 +2,14 @@
 
     make benchmark-fuzz
     .venv/bin/python benchmarks/fuzz.py --cases 500 --seed 1
+    .venv/bin/python benchmarks/fuzz.py --cases 300 --commands tally,plan
     .venv/bin/python benchmarks/fuzz.py --only 4711            # one case again, its files kept and its output shown
 
-A case is a command line with files that are bent in values, types, names or bytes, models whose headers say anything,
-options beyond their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full disk, closed
-streams, signals, no right to write (`fuzzing/`). It runs in a fork of a process that has everything imported: its
-memory, streams, limits and signals are its own. `fuzzing/contract.py` says what is to be kept. Results are kept in the
-folder of the run, so that an interrupted run goes on. Not tried: Spark, MLflow, the drawing of charts.
+A case is a command line with files that are bent in values, types, names or bytes, models and rankers that say
+anything, options beyond their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full
+disk, closed streams, signals, no right to write (`fuzzing/`). It runs in a fork of a process that has everything
+imported: its memory, streams, limits and signals are its own. `fuzzing/contract.py` says what is to be kept. Results
+are kept in the folder of the run, so that an interrupted run goes on. Not tried: Spark, MLflow, the drawing of charts.
 """
 
 from __future__ import annotations
