@@ -199,7 +199,7 @@ FLAGS = {
 }  # fmt: skip
 ENDS = {
     "harvest": (".parquet",), "propensities": (".parquet", ".csv"), "weigh": (".parquet",), "report": (".html",),
-    "fit": (".safetensors",), "rank": (".json", ".txt"), "simulate": ("",),
+    "fit": (".safetensors",), "rank": (".json",), "simulate": ("",),
     "tally": (".parquet",), "judgments": (".csv", ".parquet", ".txt", ".json"), "labels": (".parquet",),
     "rerank": (".parquet",), "export": (".json", ".onnx"),
 }  # fmt: skip
