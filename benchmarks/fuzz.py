@@ -2,13 +2,14 @@
 
     make benchmark-fuzz
     .venv/bin/python benchmarks/fuzz.py --cases 500 --seed 1
+    .venv/bin/python benchmarks/fuzz.py --cases 300 --commands tally,plan
     .venv/bin/python benchmarks/fuzz.py --only 4711            # one case again, its files kept and its output shown
 
-A case is a command line with files that are bent in values, types, names or bytes, models whose headers say anything,
-options beyond their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full disk, closed
-streams, signals, no right to write (`fuzzing/`). It runs in a fork of a process that has everything imported: its
-memory, streams, limits and signals are its own. `fuzzing/contract.py` says what is to be kept. Results are kept in the
-folder of the run, so that an interrupted run goes on. Not tried: Spark, MLflow, the drawing of charts.
+A case is a command line with files that are bent in values, types, names or bytes, models and rankers that say
+anything, options beyond their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full
+disk, closed streams, signals, no right to write (`fuzzing/`). It runs in a fork of a process that has everything
+imported: its memory, streams, limits and signals are its own. `fuzzing/contract.py` says what is to be kept. Results
+are kept in the folder of the run, so that an interrupted run goes on. Not tried: Spark, MLflow, the drawing of charts.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import cases  # noqa: E402
 import contract  # noqa: E402
 import materials  # noqa: E402
 import running  # noqa: E402
+from choices import COMMANDS  # noqa: E402
 
 
 def main() -> int:
@@ -39,23 +41,26 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--commands", type=lambda text: text.split(","), help="these alone, such as tally,plan")
     parser.add_argument("--only", type=int, help="number of one case, to look at")
     parser.add_argument("--folder", type=Path, default=HERE / "data" / "fuzz", help="of results, to go on from")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(options.folder.absolute() / "compiled")}
     os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-    place = options.folder.absolute() / f"seed-{options.seed}"
+    own = "" if options.commands is None else f"-{'-'.join(options.commands)}"
+    place = options.folder.absolute() / f"seed-{options.seed}{own}"
     if options.part is not None:
         work(options, place)
         return 0
     make_base(place)
     if options.only is not None:
         running.import_all()
-        return int(bool(look_at(options.seed, options.only, place)))
+        return int(bool(look_at(options, place)))
     begin = time.perf_counter()
     command = [sys.executable, __file__, "--cases", str(options.cases), "--seed", str(options.seed)]
     command += ["--jobs", str(options.jobs), "--folder", str(options.folder)]
+    command += [] if options.commands is None else ["--commands", ",".join(options.commands)]
     parts = [subprocess.Popen([*command, "--part", str(i)]) for i in range(options.jobs)]
     try:
         codes = [part.wait() for part in parts]
@@ -93,7 +98,7 @@ def work(options: argparse.Namespace, place: Path) -> None:
         for number in range(options.part, options.cases, options.jobs):
             if number in known:
                 continue
-            found = try_case(options.seed, number, place)
+            found = try_case(options, number, place)
             file.write(json.dumps(found) + "\n")
             file.flush()
             if found["broken"]:
@@ -103,11 +108,12 @@ def work(options: argparse.Namespace, place: Path) -> None:
                 )
 
 
-def try_case(seed: int, number: int, place: Path, *, keep: bool = False) -> dict:
+def try_case(options: argparse.Namespace, number: int, place: Path, *, keep: bool = False) -> dict:
     """Run one case; a case that is killed is followed by a sound run, which has to clean up."""
     folder = place / "cases" / str(number)
     shutil.rmtree(folder, ignore_errors=True)
-    case = cases.build(place / "base", folder, random.Random(f"{seed} {number}"))
+    drawn = random.Random(f"{options.seed} {number}")
+    case = cases.build(place / "base", folder, drawn, options.commands or list(COMMANDS))
     open_to_all(case)
     before = contract.state_of(folder)
     begin = time.perf_counter()
@@ -138,10 +144,10 @@ def after_kill(case: cases.Case) -> None:
     (case.folder / "swept.parquet").unlink()
 
 
-def look_at(seed: int, number: int, place: Path) -> list[str]:
-    found = try_case(seed, number, place, keep=True)
+def look_at(options: argparse.Namespace, place: Path) -> list[str]:
+    found = try_case(options, options.only, place, keep=True)
     print(json.dumps(found, indent=1, ensure_ascii=True))
-    print(f"files: {place / 'cases' / str(number)}")
+    print(f"files: {place / 'cases' / str(options.only)}")
     return found["broken"]
 
 
@@ -155,7 +161,7 @@ def tell(results: list[dict], options: argparse.Namespace, seconds: float) -> No
     codes = (0, 2, 3, 130, 141)
     print(f"\n| command | cases | {' | '.join(f'exit {code}' for code in codes)} | with a fault | broken |")
     print("|---|" + "---:|" * (len(codes) + 3))
-    for name in [*cases.COMMANDS, "all"]:
+    for name in [*(options.commands or COMMANDS), "all"]:
         own = [result for result in results if name in (result["command"], "all")]
         counts = Counter(result["code"] for result in own)
         cells = [

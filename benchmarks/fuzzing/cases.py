@@ -5,156 +5,13 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import hostile
 import materials
-
-COMMANDS = {
-    "check": 20, "harvest": 18, "show": 14, "propensities": 13, "weigh": 10, "simulate": 7, "compare": 6, "fit": 4,
-    "report": 4, "rank": 3, "reproduce": 1,
-}  # fmt: skip
-"""How many of a hundred cases each command has; those that compile or draw are dear."""
-FAULTS = (
-    "fsize",
-    "full",
-    "closed",
-    "pipe",
-    "no stderr",
-    "interrupt",
-    "kill",
-    "ascii",
-    "columns",
-    "no tmp",
-    "umask",
-    "nobody",
-)
-PLACES = (
-    "old", "link", "dangling", "loop", "fifo", "folder", "lost", "long", "input", "hard link", "device", "hostile",
-    "ending", "hidden",
-)  # fmt: skip
-"""What the place to write may be, where it is not just a new file."""
-NAMES = (
-    "my log",
-    "log[1]",
-    "x*",
-    "a'b",
-    'a"b',
-    "-x",
-    "a\nb",
-    "\x1b[31mx",
-    "日本",
-    "é",
-    "a;b",
-    "%20",
-    "x" * 200,
-    "~",
-    "a,b",
-    "a=b",
-)
-NUMBER = list(hostile.OPTION_NUMBERS)
-COLUMN_FLAGS = (
-    "query",
-    "doc",
-    "position",
-    "click",
-    "clicks",
-    "impressions",
-    "ranker",
-    "page",
-    "user",
-    "time",
-    "original",
-)
-COLUMN_VALUES = ["query", "doc", "position", "click", "device", "ranker", "page", "user", "nothing", ""]
-LOG_OPTIONS = {
-    **{f"--{name}": COLUMN_VALUES for name in COLUMN_FLAGS},
-    "--context": ["device", "device", "device,ranker", "nothing", "query", "position", ",", "device,device"],
-    "--position-base": ["0", "1", "2", "-5"],
-    "--memory-limit": ["50MB", "1GB", "0", "-1", "1", "900TB", "x"],
-    "--table": ["log", "main.log"],
-    "--format": ["ubi", "nothing"],
-    "--ubi-queries": ["rankings.parquet", "nothing.jsonl"],
-    "--inputs": ["queries=nothing", "x"],
-    "--spark-master": ["local"],
-}
-HARVEST_OPTIONS = {
-    "--unit": ["context", "query"],
-    "--max-position": ["2", "3", "10", "1"],
-    "--rankings": ["rankings.parquet", "rankings.parquet", "log.parquet", "nothing"],
-    "--traffic": ["a=50,b=50,c=1", "a=1", "a=0", "x=1"],
-    "--swap": ["2", "5", "1", "1=.5,2=.5", "1=1", "2=.3"],
-}
-LEVEL = {"--level": ["0.9", "0.5", "0.999999", "1e-9", "1"]}
-ANCHOR = {"--anchor": ["1", "2", "3", "99"]}
-SEED = {"--seed": ["0", "7"]}
-OPTIONS: dict[str, dict[str, list[str]]] = {
-    "check": LOG_OPTIONS | HARVEST_OPTIONS | ANCHOR,
-    "harvest": LOG_OPTIONS | HARVEST_OPTIONS | {"--emit-sql": ["bigquery", "snowflake", "trino", "nothing"]},
-    "show": {},
-    "propensities": LEVEL | {"--table": ["x"]},
-    "weigh": LOG_OPTIONS | {"--clip": ["0.1", "auto", "1", "2"]},
-    "compare": LEVEL | {"--log": ["log.parquet"], "--baseline-log": ["log.parquet"], "--max-position": ["3"]},
-    "report": LEVEL | LOG_OPTIONS | HARVEST_OPTIONS | {"--title": ["A page"], "--log": ["log.parquet"]},
-    "fit": LOG_OPTIONS
-    | HARVEST_OPTIONS
-    | ANCHOR
-    | SEED
-    | {
-        "--objective": ["clickshare", "allpairs"],
-        "--curve": ["constant", "linear", "power"],
-        "--shape": ["rank=2", "width=3"],
-        "--penalty": ["0", "1", "1e12"],
-        "--intervals": ["sandwich", "none", "clustered"],
-        "--relevance": ["constant"],
-        "--weighting": ["paper"],
-        "--bootstrap": ["2", "5"],
-    },
-    "rank": LOG_OPTIONS
-    | LEVEL
-    | SEED
-    | {
-        "--learner": ["svm", "lightgbm", "xgboost"],
-        "--clip": ["0.1", "auto"],
-        "--C": ["1", "0.1"],
-        "--features": ["a", "a,b", "x", ""],
-        "--test-share": ["0.3", "0.9"],
-        "--judgements": ["judgements.parquet", "features.parquet", "nothing"],
-    },
-    "simulate": SEED
-    | {
-        "--queries": ["20", "100", "200"],
-        "--positions": ["2", "5", "30"],
-        "--pages": ["10", "200"],
-        "--sweeps": ["1", "2.5", "0.1"],
-        "--training-queries": ["50", "100"],
-        "--test-queries": ["0", "10"],
-        "--eta": ["0", "1", "100"],
-        "--zeta": ["0", "0.5"],
-        "--examination": ["power", "nothing"],
-        "--clicks": ["pbm", "cascade", "trust"],
-        "--noise": ["0", "1"],
-        "--traffic": ["1,1", "80,15,5", "1", "0,0"],
-        "--repetition": ["even", "zipf"],
-        "--deployment": ["ab", "consecutive"],
-        "--corpus": ["corpus.txt", "synthetic", "log.parquet", "nothing"],
-        "--threshold": ["1", "2"],
-        "--cache": ["cache", "log.parquet"],
-    },
-    "reproduce": {"--jobs": ["1", "2"], "--corpus": ["nothing", "corpus.txt"], "--page": ["page.md"]},
-}
-FLAGS = {
-    "check": ["--json"], "harvest": ["--json"], "show": ["--json"], "propensities": ["--json", "--simultaneous"],
-    "weigh": ["--json", "--normalise"], "compare": ["--json"], "report": ["--json"], "fit": ["--json"],
-    "rank": ["--json"],
-    "simulate": ["--json", "--force"], "reproduce": ["--no-run", "--quick"],
-}  # fmt: skip
-ENDS = {
-    "harvest": (".parquet",), "propensities": (".parquet", ".csv"), "weigh": (".parquet",), "report": (".html",),
-    "fit": (".safetensors",), "rank": (".json", ".txt"), "simulate": ("",),
-}  # fmt: skip
+from choices import COMMANDS, ENDS, ENGINES, EXPORTS, FAULTS, FLAGS, NAMES, OPTIONS, PLACES
 
 
 @dataclass
@@ -170,13 +27,13 @@ class Case:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def build(base: Path, folder: Path, random: random.Random) -> Case:
-    """Draw a case and write its files."""
+def build(base: Path, folder: Path, random: random.Random, commands: Sequence[str] = tuple(COMMANDS)) -> Case:
+    """Draw a case, of one of the commands, and write its files."""
     folder.mkdir(parents=True)
     (folder / "tmp").mkdir()
-    command = random.choices(list(COMMANDS), list(COMMANDS.values()))[0]
+    command = random.choices(commands, [COMMANDS[name] for name in commands])[0]
     case = Case(command, folder, [command])
-    for name in ("log.parquet", "rankings.parquet", "judgements.parquet", "corpus.txt"):
+    for name in materials.AT_HAND:
         shutil.copy(base / name, folder / name)
     ARGUMENTS[command](case, base, random)
     bad = random.random() < 0.3
@@ -285,9 +142,105 @@ def _model(case: Case, base: Path, random: random.Random, sound: float = 0.5) ->
     return f"./{name}" if name.startswith("-") else name
 
 
+def _log(case: Case, base: Path, random: random.Random) -> list[str]:
+    """Write a log of some kind: a table, tallies, a known export, or what was shown and what was clicked."""
+    drawn = random.random()
+    if drawn < 0.12:
+        return [_tallies(case, base, random)]
+    if drawn < 0.27:
+        return _export(case, base, random)
+    if drawn < 0.35:
+        return [_table(case, base, random, "shown.parquet"), "--clicks-from", _clicks(case, base, random)]
+    return [_table(case, base, random)]
+
+
+def _tallies(case: Case, base: Path, random: random.Random) -> str:
+    """Write a tally, or a folder of two; their tables, footers or bytes may be bent."""
+    name = _name(random, "-tally.parquet")
+    path = case.folder / name
+    if random.random() < 0.4:
+        path.mkdir()
+        shutil.copy(base / "tally.parquet", path / "a.parquet")
+        path = path / "b.parquet"
+    materials.write_tally(base / "tally.parquet", path, random)
+    if random.random() < 0.08:
+        path.write_bytes(hostile.spoil(path.read_bytes(), random))
+    return f"./{name}" if name.startswith("-") else name
+
+
+def _export(case: Case, base: Path, random: random.Random) -> list[str]:
+    """Write a known export, and what else its format is read from."""
+    which, ending = random.choice(list(EXPORTS)), random.choice((".jsonl", ".jsonl", ".json", ".jsonl.gz"))
+    name = f"export{ending}"
+    materials.write_export(base / "exports" / f"{which}.jsonl", case.folder / name, random)
+    words = [name, "--format", EXPORTS[which] if random.random() < 0.95 else random.choice(list(EXPORTS.values()))]
+    if which == "algolia" and random.random() < 0.95:
+        materials.write_export(base / "exports" / "algolia_results.jsonl", case.folder / "results.jsonl", random)
+        words += ["--inputs", "results=results.jsonl"]
+    return words
+
+
+def _clicks(case: Case, base: Path, random: random.Random) -> str:
+    """Write the clicks of a log of two files beside what was shown."""
+    table = materials.read_table(base / "clicks.parquet")
+    materials.write_table(
+        materials.bend(table, random) if random.random() < 0.4 else table, case.folder / "clicked.parquet", random
+    )
+    return "clicked.parquet"
+
+
+def _ranker(case: Case, base: Path, random: random.Random) -> str:
+    """Write a ranker, sound or not what a learner leaves."""
+    name = _name(random, ".json")
+    source = base / f"{random.choice(materials.RANKERS)}.json"
+    drawn = random.random()
+    if drawn < 0.4:
+        shutil.copy(source, case.folder / name)
+    elif drawn < 0.9:
+        materials.write_ranker(source, case.folder / name, random)
+    elif drawn < 0.98:
+        (case.folder / name).write_bytes(hostile.spoil(source.read_bytes(), random))
+    else:
+        return hostile.argument(random)
+    return f"./{name}" if name.startswith("-") else name
+
+
 def _log_argument(case: Case, base: Path, random: random.Random) -> None:
-    which = "interventions.parquet" if random.random() < 0.15 else "log.parquet"
-    case.words.append(_table(case, base, random, which))
+    if random.random() < 0.15:
+        case.words.append(_table(case, base, random, "interventions.parquet"))
+    else:
+        case.words += _log(case, base, random)
+
+
+def _tally(case: Case, base: Path, random: random.Random) -> None:
+    case.words += _log(case, base, random)
+
+
+def _plan(case: Case, base: Path, random: random.Random) -> None:
+    if random.random() < 0.5:
+        _log_argument(case, base, random)
+    else:
+        case.words += ["--pages", "5000", "--positions", "5", "--queries", "50"]
+
+
+def _judgments(case: Case, base: Path, random: random.Random) -> None:
+    log, *options = _log(case, base, random)
+    case.words += [log, _model(case, base, random, 0.75), *options]
+
+
+def _labels(case: Case, base: Path, random: random.Random) -> None:
+    case.words += _log(case, base, random)
+    if random.random() < 0.9:
+        case.words += ["--model", _model(case, base, random, 0.75)]
+
+
+def _rerank(case: Case, base: Path, random: random.Random) -> None:
+    case.words += [_ranker(case, base, random), _table(case, base, random, "features.parquet", bent=0.3)]
+
+
+def _export_ranker(case: Case, base: Path, random: random.Random) -> None:
+    engine = random.choice(ENGINES) if random.random() < 0.95 else hostile.argument(random)
+    case.words += [_ranker(case, base, random), "--to", engine]
 
 
 def _fit(case: Case, base: Path, random: random.Random) -> None:
@@ -306,7 +259,8 @@ def _propensities(case: Case, base: Path, random: random.Random) -> None:
 
 
 def _weigh(case: Case, base: Path, random: random.Random) -> None:
-    case.words += [_table(case, base, random), _model(case, base, random, 0.75)]
+    log, *options = _log(case, base, random)
+    case.words += [log, _model(case, base, random, 0.75), *options]
 
 
 def _report(case: Case, base: Path, random: random.Random) -> None:
@@ -356,5 +310,6 @@ ARGUMENTS: dict[str, Callable[[Case, Path, random.Random], None]] = {
     "check": _log_argument, "harvest": _log_argument, "fit": _fit, "show": _show,
     "propensities": _propensities,
     "weigh": _weigh, "report": _report, "compare": _compare, "rank": _rank, "simulate": _simulate,
-    "reproduce": _reproduce,
+    "reproduce": _reproduce, "tally": _tally, "plan": _plan, "judgments": _judgments, "labels": _labels,
+    "rerank": _rerank, "export": _export_ranker,
 }  # fmt: skip

@@ -47,7 +47,7 @@ def broken(case: Case, before: State, after: State, outcome: Outcome) -> list[st
     for name in sorted(changed):
         if name == "tmp" or not any(name == output or name.startswith(f"{output}/") for output in case.outputs):
             found.append(f"{'left' if name not in before else 'changed'} {name!r}")
-        elif name in after and (fault := _half(case.folder / name)):
+        elif name in after and (fault := _half(case.folder / name, case.command)):
             found.append(f"{name!r} is not whole: {fault}")
         elif name not in after:
             found.append(f"{name!r} is lost")
@@ -104,7 +104,7 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _half(path: Path) -> str:
+def _half(path: Path, command: str) -> str:
     """Return what is wrong with a file that should be whole."""
     import pyarrow.parquet as pq
 
@@ -116,11 +116,13 @@ def _half(path: Path) -> str:
     if data == b"older":
         return ""
     try:
+        if command == "export":
+            return _half_export(data)
         if path.suffix == ".parquet":
             pq.read_table(path)
         elif path.suffix == ".safetensors":
             load_propensities(path)
-        elif path.suffix == ".json":
+        elif path.suffix == ".json" and command != "judgments":  # --as may make it anything
             json.loads(data)
         elif path.suffix == ".html" and not data.rstrip().endswith(b"</html>"):
             return "it has no end"
@@ -128,4 +130,17 @@ def _half(path: Path) -> str:
             return "its last line has no end"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _half_export(data: bytes) -> str:
+    """Return what is wrong with a ranker for an engine: JSON, LightGBM's text, or ONNX."""
+    import onnx
+
+    if data.lstrip()[:1] in (b"{", b"["):
+        json.loads(data)
+    elif data.startswith(b"tree\n"):
+        return "" if b"end of trees" in data else "its trees have no end"
+    else:
+        onnx.load_from_string(data)
     return ""

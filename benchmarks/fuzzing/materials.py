@@ -8,29 +8,53 @@ import io
 import json
 import os
 import random
+import re
+import shutil
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import hostile
 
 Table = dict[str, list[Any]]
+EXPORTS = Path(__file__).parents[2] / "tests" / "logs" / "exports"
+AT_HAND = (
+    "log.parquet",
+    "rankings.parquet",
+    "judgements.parquet",
+    "placements.parquet",
+    "clicks.parquet",
+    "corpus.txt",
+)
+"""Sound files that every case has beside its own."""
+FIRST = datetime(2026, 3, 1, 10)
+RANKERS = ("linear", "svm", "lightgbm", "xgboost", "blend")
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".csv.gz", ".jsonl.gz")
 
 
 def make_base(folder: Path) -> None:
-    """Write the sound files that cases start from: logs, interventions, models, features, a corpus."""
+    """Write the sound files that cases start from: logs, a tally, interventions, models, rankers, a corpus."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from clickharvest.simulate import simulate_ab_log
 
     folder.mkdir(parents=True)
-    log, _ = simulate_ab_log(pages=160, queries=8, positions=5)
+    log, _ = simulate_ab_log(pages=320, queries=20, positions=5)
+    pages = np.unique(log["page"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    log = log.append_column("user", pa.array([f"u{page % 40}" for page in pages]))
+    log = log.append_column("time", pa.array([FIRST + timedelta(minutes=int(page)) for page in pages]))
+    log = log.append_column("placed", pa.array([0.5] * log.num_rows))
     pq.write_table(log, folder / "log.parquet")
+    pq.write_table(log.drop_columns(["click"]), folder / "shown.parquet")
+    pq.write_table(
+        log.filter(pc.equal(log["click"], 1)).select(["page", "user", "doc", "time"]), folder / "clicks.parquet"
+    )
     rows = log.select(["query", "doc"]).group_by(["query", "doc"]).aggregate([])
     drawn = np.random.default_rng(0)
     features = {name: drawn.random(rows.num_rows) for name in ("a", "b")}
@@ -41,6 +65,12 @@ def make_base(folder: Path) -> None:
     pq.write_table(rows.append_column("grade", grades), folder / "judgements.parquet")
     ranked = log.group_by(["query", "ranker", "doc"]).aggregate([("position", "min")])
     pq.write_table(ranked.rename_columns(["query", "ranker", "doc", "position"]), folder / "rankings.parquet")
+    placed = ranked.drop_columns(["ranker"]).rename_columns(["query", "doc", "position"])
+    placed = placed.group_by(["query", "doc", "position"]).aggregate([])
+    pq.write_table(
+        placed.append_column("probability", pa.array([0.5] * placed.num_rows)), folder / "placements.parquet"
+    )
+    shutil.copytree(EXPORTS, folder / "exports")
     pq.write_table(
         pa.table({"device": ["mobile", "desktop", "fridge", None], "x": [1, 2, 3, 4]}), folder / "contexts.parquet"
     )
@@ -54,8 +84,23 @@ def make_base(folder: Path) -> None:
         "harvest log.parquet --context device -o interventions.parquet",
         "fit log.parquet --curve constant --intervals sandwich -o plain.safetensors",
         "fit log.parquet --context device --curve linear --penalty 1 --intervals sandwich -o context.safetensors",
+        "tally log.parquet --context device --keep user -o tally.parquet",
+        *(
+            f"rank log.parquet features.parquet --model plain.safetensors --learner {learner} -o {learner}.json"
+            for learner in RANKERS[:-1]
+        ),
     ):
         run_quietly(words.split(), folder)
+    _blend(folder)
+
+
+def _blend(folder: Path) -> None:
+    """Blend the rankers of a folder, as `rank --learner auto` may."""
+    from clickharvest.rank.rankers import Part, TrainedRanker, load_ranker
+
+    parts = tuple(Part(0.25, load_ranker(folder / f"{name}.json")) for name in RANKERS[:-1])
+    first = parts[0].ranker
+    TrainedRanker("auto", first.features, {}, parts, first.columns, first.info).save(folder / "blend.json")
 
 
 def run_quietly(words: list[str], folder: Path) -> None:
@@ -170,7 +215,7 @@ def write_table(table: Table, path: Path, random: random.Random) -> None:
     path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
 
 
-def _write_parquet(table: Table, path: Path) -> None:
+def _write_parquet(table: Table, path: Path, footer: dict[str, str] | None = None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -181,7 +226,7 @@ def _write_parquet(table: Table, path: Path) -> None:
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             columns[name] = pa.array([None if value is None else str(value) for value in values])
     try:
-        pq.write_table(pa.table(columns), path)
+        pq.write_table(pa.table(columns).replace_schema_metadata(footer), path)
     except (pa.ArrowException, UnicodeError):
         path.write_bytes(b"PAR1")
 
@@ -222,6 +267,80 @@ def write_model(base: Path, path: Path, random: random.Random) -> None:
         write_file(path, header, tensors)
     except Exception:  # what safetensors itself refuses is cut instead
         path.write_bytes(base.read_bytes()[: random.randrange(3000)])
+
+
+def write_tally(base: Path, path: Path, random: random.Random) -> None:
+    """Write a tally whose rows or footer are not what `tally` leaves, or are."""
+    import pyarrow.parquet as pq
+
+    about = json.loads(pq.read_metadata(base).metadata[b"clickharvest"])
+    table = read_table(base)
+    if random.random() < 0.5:
+        table = bend(table, random)
+    if random.random() < 0.6:
+        _change_leaf(about, random)
+    footer = "[" * 100_000 if random.random() < 0.03 else json.dumps(about)
+    _write_parquet(table, path, {"clickharvest": footer})
+
+
+def write_export(base: Path, path: Path, random: random.Random) -> None:
+    """Write an export as lines or as one list; in half of the cases events of it are bent, and lines are not JSON."""
+    lines = [line for line in base.read_text().splitlines() if line.endswith("}")]
+    for _ in range(random.choice((0, 0, 0, 1, 2, 5))):
+        at, kind = random.randrange(len(lines)), random.randrange(8)
+        if kind < 5:
+            event = json.loads(lines[at])
+            _change_leaf(event, random)
+            lines[at] = json.dumps(event, ensure_ascii=random.random() < 0.5)
+        elif kind == 5:
+            lines += random.choices(lines, k=random.choice((1, 50)))
+        elif kind == 6:
+            lines.append(random.choice(("[" * 100_000, '{"a":' * 5000, "1", "null", '"x"', "[]", lines[at][:-9])))
+        elif len(lines) > 1:
+            del lines[at]
+        lines = [line for line in lines if line.startswith("{") and line.endswith("}")] if kind < 5 else lines
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if path.suffix == ".json" else "".join(f"{line}\n" for line in lines)
+    data = text.encode(errors="replace")
+    data = gzip.compress(data) if path.suffix == ".gz" else data
+    path.write_bytes(hostile.spoil(data, random) if random.random() < 0.08 else data)
+
+
+def write_ranker(base: Path, path: Path, random: random.Random) -> None:
+    """Write a ranker that no learner leaves, mostly with the digest that belongs to it."""
+    from clickharvest.rank.rankers import _digest
+
+    if random.random() < 0.05:
+        path.write_text(random.choice(("[" * 100_000, '{"what":' * 5000, '{"what": "ranker", "format": 1}', "{}", "1")))
+        return
+    told = json.loads(base.read_text())
+    told.pop("sha256")
+    for _ in range(random.randrange(1, 3)):
+        place: Any = told
+        if isinstance(told.get("parts"), list) and told["parts"]:
+            place = random.choice(told["parts"])
+        match place:
+            case {"model": {"text": str() as text}} if text and random.random() < 0.6:
+                place["model"]["text"] = _bent_trees(text, random)
+            case _:
+                _change_leaf(told, random)
+    whole = json.dumps(told | {"sha256": _digest(told)} if random.random() < 0.95 else told)
+    path.write_text(whole)
+
+
+def _bent_trees(text: str, random: random.Random) -> str:
+    """Change numbers of the trees of a library, cut them, or put anything in the place of a part."""
+    if text.startswith("{") and random.random() < 0.6:
+        with suppress(ValueError):  # bent before
+            trees = json.loads(text)
+            _change_leaf(trees, random)
+            return json.dumps(trees)
+    if random.random() < 0.1:
+        return text[: random.randrange(len(text))]
+    begin = random.randrange(len(text))
+    at = re.compile(r"-?\d+(\.\d+)?|$").search(text, begin)
+    assert at is not None
+    new = random.choice(("0", "-1", "1", "2", "99", "2147483648", "-2147483649", "1e308", "nan", "inf", "", "x"))
+    return text[: at.start()] + new + text[at.end() :]
 
 
 def _change_leaf(header: dict[str, Any], random: random.Random) -> None:

@@ -53,9 +53,15 @@ def import_all() -> None:
     import clickharvest.estimation.model_checks
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
-    import clickharvest.logs.formats.ubi
+    import clickharvest.judging
+    import clickharvest.logs.tallies
+    import clickharvest.logs.two_files
     import clickharvest.model.differences
+    import clickharvest.planning.designing
+    import clickharvest.planning.scaling
+    import clickharvest.rank.labels
     import clickharvest.rank.learners
+    import clickharvest.rank.reranking
     import clickharvest.rank.tables
     import clickharvest.report.page
     import clickharvest.report.tracking
@@ -63,7 +69,12 @@ def import_all() -> None:
     import clickharvest.simulate.arxiv
     import clickharvest.simulate.protocol
     import clickharvest.weights  # noqa: F401
+    from clickharvest.logs.formats import FORMATS
+    from clickharvest.rank.exports import EXPORTS
 
+    for formats in (FORMATS, EXPORTS):
+        for name in formats:
+            formats[name]
     for words in PARSED:
         _parse(words)
 
@@ -72,7 +83,8 @@ PARSED = (
     "show nothing", "check x --anchor 0", "harvest x --max-position 0", "propensities x --level 7",
     "weigh x y --position-base 9999999",
     "report x --level 7", "compare x --level 7", "fit x --anchor 0", "rank x y --level 7", "simulate ab --queries 0",
-    "reproduce --jobs 0",
+    "reproduce --jobs 0", "tally x --position-base 9999999", "plan --positions 0", "judgments x y --level 7",
+    "labels x --level 7", "rerank x y", "export x --to nothing",
 )  # fmt: skip
 """Refused before anything runs, and any thread starts: Typer builds options with what it imports only then."""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"exposure": [0.5, 1.0, 2.0, 2.0]}, {"exposure_kind": "realised"}, "'exposure': 1 rows are not the impressions"
     ),
     "infinite units": ({"unit": [0, 0, float("inf"), float("inf")]}, {}, "'unit' holds infinite or huge numbers"),
+    "durations": ({"clicks": [datetime.timedelta(1)] * 4}, {}, "'clicks' holds timedelta64"),
     "huge clicks": ({"clicks": [1e300, 0, 0, 0]}, {}, "'clicks' holds infinite or huge numbers"),
     "unknown exposures": ({}, {"exposure_kind": "guessed"}, "exposure_kind 'guessed': expected realised or design"),
     "unknown units": ({}, {"unit_kind": "page"}, "unit_kind 'page': expected context or query"),

@@ -152,6 +152,8 @@ def test_what_is_refused(judged: tuple[Judgments, pa.Table, dict[str, float]], t
         judge(log, model, level=1.0)
     with pytest.raises(InputError, match="no format"):
         write_judgments(found, tmp_path / "judged.xlsx")
+    with pytest.raises(InputError, match="quepid is text"):
+        write_judgments(found, tmp_path / "judged.parquet", format="quepid")
     with pytest.raises(InputError, match="whole numbers"):
         write_judgments(found, tmp_path / "judged.qrels", rating="relevance")
     assert not list(tmp_path.iterdir())

@@ -278,6 +278,18 @@ def test_what_holds_no_events(text: str, tmp_path: Path, engine: DuckDBEngine) -
         read_export(tmp_path / "x.jsonl", "ga4", engine=engine)
 
 
+@pytest.mark.parametrize("odd", ['{"a":' * 5000 + "1" + "}" * 5000, '{"a":' * 700 + "1" + "}" * 700, "9" * 5000])
+def test_events_beyond_what_python_reads(odd: str, tmp_path: Path, engine: DuckDBEngine) -> None:
+    """DuckDB reads them; Python looks at events to tell a format and its fields."""
+    page = '{"query": "boots", "docs": ["a", "b"], "clicked": ["b"], "device": "phone"'
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{page}, "x": {odd}}}\n{page}}}\n')
+    assert recognise(path) == "pages"
+    assert rows(read_export(path, "pages", engine=engine)) == [("boots", "a", 1, 0)] * 2 + [("boots", "b", 2, 1)] * 2
+    with pytest.raises(InputError, match="device"):
+        read_export(path, "pages", context=("nothing",), engine=engine)
+
+
 def test_fields_of_odd_names_and_values_are_only_text(tmp_path: Path, engine: DuckDBEngine) -> None:
     """Quotes and pointers in names and ids cannot steer the query."""
     odd = 'it\'s "a" /~. ; DROP'

@@ -16,7 +16,7 @@ from clickharvest.files import SHARED
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design, Rankings, Swap
 from clickharvest.logs.reading import read_log
-from clickharvest.logs.tallies import write_tally
+from clickharvest.logs.tallies import find_tallies, write_tally
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 
@@ -170,12 +170,39 @@ def test_what_cannot_be_kept_is_told(log: pa.Table, tmp_path: Path, keep: str, s
         write_tally(read_log(log), tmp_path / "day.parquet", keep=[keep])
 
 
-@pytest.mark.parametrize("about", [{"what": "tally"}, {"what": "tally", "version": 9, "kept": {}, "facts": []}])
+def footer(kept: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    sound = {"columns": {"query": "string"}, "context": [], "prepared": {}}
+    return {"what": "tally", "version": 1, "kept": sound | kept, "facts": facts}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"what": "tally"},
+        {"what": "tally", "version": 9, "kept": {}, "facts": []},
+        footer({"columns": {"query": ["string"]}}, {}),
+        footer({"columns": "query"}, {}),
+        footer({"context": [-1]}, {}),
+        footer({"context": "device"}, {}),
+        footer({"prepared": [1]}, {}),
+        footer({}, {"clicks": [1]}),
+        footer({}, {"pages": -1}),
+        footer({}, {"pages": 10**400}),
+        footer({}, {"rows": True}),
+        footer({}, {"shared_example": {}}),
+    ],
+)
 def test_a_broken_footer_is_told(tmp_path: Path, about: dict[str, Any]) -> None:
     table = pa.table({"query": ["q"], "doc": ["a"], "position": [1], "clicks": [1], "impressions": [2]})
     pq.write_table(table.replace_schema_metadata({"clickharvest": json.dumps(about)}), tmp_path / "day.parquet")
     with pytest.raises(InputError, match="tally"):
         read_log(tmp_path / "day.parquet")
+
+
+def test_a_footer_of_a_hundred_thousand_brackets_is_none(tmp_path: Path) -> None:
+    table = pa.table({"query": ["q"], "doc": ["a"], "position": [1], "clicks": [1], "impressions": [2]})
+    pq.write_table(table.replace_schema_metadata({"clickharvest": "[" * 100_000}), tmp_path / "day.parquet")
+    assert find_tallies(tmp_path / "day.parquet") == []
 
 
 def test_the_commands(run: Command, log: pa.Table) -> None:

@@ -134,6 +134,8 @@ def test_what_is_refused() -> None:
         ranked_outline(3, swaps={(1, 2): 0.7, (1, 3): 0.7})
     with pytest.raises(InputError, match="ranks 1 ≤ i < j"):
         ranked_outline(3, swaps={(2, 5): 0.1})
+    with pytest.raises(InputError, match="take too much memory"):
+        ranked_outline(1_000, queries=1_000_000)
     with pytest.raises(InputError, match="width wanted"):
         plan_from_log(two_positions(800), width=0.0)
     with pytest.raises(InputError, match="lacks ranker"):

@@ -323,7 +323,7 @@ def interventions_from_arrow(
 def _written_metadata(table: pa.Table, name: str) -> Any:
     try:
         return json.loads((table.schema.metadata or {}).get(b"clickharvest", b"{}"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name} has metadata that are no JSON: harvest the log again") from error
 
 
@@ -336,7 +336,7 @@ def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
     if column == "query":
         return values
     kind: type[np.generic] = np.float64 if column == "exposure" else np.int64
-    if not np.issubdtype(values.dtype, np.number) or (kind is np.int64 and np.any(values != np.floor(values))):
+    if values.dtype.kind not in "iuf" or (kind is np.int64 and np.any(values != np.floor(values))):
         raise InputError(f"{name}, column {column!r} holds {values.dtype}: expected {kind.__name__}; harvest again")
     if kind is np.int64 and values.dtype != np.int64 and np.any((values < -(2.0**63)) | (values >= 2.0**63)):
         raise InputError(f"{name}, column {column!r} holds infinite or huge numbers: expected int64; harvest again")

@@ -64,8 +64,13 @@ def write_judgments(
         raise InputError(f"no rating {rating!r}: expected grade or relevance")
     if chosen == "qrels" and rating == "relevance":
         raise InputError("qrels hold whole numbers: write grades, or another format")
+    in_parquet = path.suffix.lower() in (".parquet", ".pq")
+    if in_parquet and chosen != "table":
+        raise InputError(
+            f"{chosen} is text: {path} should not end in {path.suffix}, but such as in .csv, .txt or .json"
+        )
     with atomic_path(path) as partial:
-        if chosen == "table" and path.suffix.lower() in (".parquet", ".pq"):
+        if in_parquet:
             _write_parquet(judgments, partial)
         else:
             with partial.open("w", encoding="utf-8", newline="") as file:

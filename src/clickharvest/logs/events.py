@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ ACTIONS = ("index", "create", "update", "delete")
 """What a line of a bulk file does with the document on the next line."""
 SAMPLE = 1_000
 """Events that are looked at to name their fields."""
+
+DEEPEST = 20
+"""Names of a path of a field."""
 
 
 def pointer(path: str) -> str:
@@ -146,18 +150,25 @@ class Events:
         """Return the paths of what the first events hold, lists not looked into."""
         if self.origin is not None:
             return self.origin.fields()
-        sample = self.run(f"SELECT event::VARCHAR FROM {self.name} WHERE event IS NOT NULL LIMIT {SAMPLE}")
-        return list(dict.fromkeys(path for (event,) in sample for path in paths_of(json.loads(event))))
+        return list(dict.fromkeys(path for event in self.sample() for path in paths_of(event)))
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Return the first events, without those that are too deep for Python or have numbers too long for it."""
+        found = []
+        for (text,) in self.run(f"SELECT event::VARCHAR FROM {self.name} WHERE event IS NOT NULL LIMIT {SAMPLE}"):
+            with suppress(ValueError, RecursionError):
+                found.append(json.loads(text))
+        return [event for event in found if isinstance(event, dict)]
 
 
 def paths_of(event: object, prefix: str = "") -> list[str]:
-    """Return the paths of all values in nested objects.
+    """Return the paths of all values in nested objects, of `DEEPEST` names at most.
 
     Example:
         >>> paths_of({"a": {"b": 1, "c": [2]}, "d": None})
         ['a.b', 'a.c', 'd']
     """
-    if not isinstance(event, dict):
+    if not isinstance(event, dict) or prefix.count(".") >= DEEPEST:
         return [prefix.removesuffix(".")]
     return [path for name, inner in event.items() for path in paths_of(inner, f"{prefix}{name}.")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -94,10 +93,9 @@ def recognise(source: Any) -> str | None:
     try:
         opened, engine = open_source(source, DuckDBEngine(), records=True)
         events = open_events([opened.limit(SAMPLE)], engine, kind="'any'", wanted=("any",))
-        rows = events.run(f"SELECT event::VARCHAR FROM {events.name} WHERE event IS NOT NULL LIMIT {SAMPLE}")
+        sample = events.sample()
+        votes = {name: sum(looks(event) for event in sample) for name, looks in LOOKS.items()}
     except Exception:  # a look at what may be anything; why it cannot be read was told before
         return None
-    sample = [event for (text,) in rows if isinstance(event := json.loads(text), dict)]
-    votes = {name: sum(looks(event) for event in sample) for name, looks in LOOKS.items()}
     best = max(votes, key=lambda name: votes[name], default=None)
     return best if best is not None and votes[best] * 2 > len(sample) else None

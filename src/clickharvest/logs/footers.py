@@ -28,6 +28,6 @@ def footer_of(path: Path) -> Any:
             written = (pq.read_metadata(place).metadata or {}).get(KEY.encode())
             if written is not None:
                 return json.loads(written)
-        except (pa.ArrowException, OSError, ValueError):
+        except (pa.ArrowException, OSError, ValueError, RecursionError):
             return None
     return None

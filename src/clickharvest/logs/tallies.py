@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,10 @@ APART = ("ranker", "original")
 """Roles that are kept apart where the log has them: they have few values, and tests and designs need them."""
 PAGES = ("pages", "clicked_pages", "shared_pages")
 """What the checks of a log count of its pages, and tallies add up."""
-KEPT = {"columns": dict, "context": list, "prepared": dict}
+KEPT = ("columns", "context", "prepared")
 """What tallies must keep alike to be one log."""
+LARGEST = 2**63
+"""Counts are below."""
 SUSPICIOUS = 1_000
 """Two tallies of so many rows do not count the same by chance."""
 
@@ -205,12 +207,28 @@ def _read(file: Path) -> Tally:
             f"{file} is a tally of version {about.get('version')}: expected {VERSION}; tally its log again"
         )
     try:
-        kept = {name: kind(about["kept"][name]) for name, kind in KEPT.items()}
+        kept = {name: about["kept"][name] for name in KEPT}
         facts = LogFacts(**{"rows": 0, "clicks": 0, "impressions": 0} | about["facts"])
-        sum(getattr(facts, name) for name in PAGES)
+        if not _is_sound(kept, facts):
+            raise ValueError("what is kept or counted is of another kind")
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file} has a footer that no tally has: tally its log again") from error
     return Tally(file, kept, facts)
+
+
+def _is_sound(kept: Mapping[str, Any], facts: LogFacts) -> bool:
+    """Whether a footer is of the kinds that `write_tally` writes: anything can be in a file."""
+    columns, context, prepared = (kept[name] for name in KEPT)
+    *counts, example = astuple(facts)
+    return (
+        isinstance(columns, dict)
+        and all(isinstance(kind, str) for kind in columns.values())
+        and isinstance(context, list)
+        and all(isinstance(name, str) for name in context)
+        and isinstance(prepared, dict)
+        and isinstance(example, str)
+        and all(type(number) is int and 0 <= number < LARGEST for number in counts)
+    )
 
 
 def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -29,6 +29,8 @@ Integers = NDArray[np.int64]
 Pair = tuple[int, int]
 Swaps = Mapping[Pair, float]
 
+LARGEST = 100_000_000
+"""Of the table of where documents stand, queries × positions²: 0.8 GB."""
 TOP_RATE, FALL = 0.3, 1.5
 """Rate of clicks at rank 1, and the power by which it falls with the rank, where none is given."""
 
@@ -175,6 +177,11 @@ def ranked_outline(
     """
     if positions < 2 or queries < 1:
         raise InputError(f"{positions} positions and {queries} queries: expected 2 positions and 1 query, or more")
+    if queries * positions**2 > LARGEST:
+        raise InputError(
+            f"{queries:,} queries of {positions:,} positions take too much memory: expected queries × positions² of "
+            f"{LARGEST:,} at most; name fewer of either"
+        )
     p, relevance = _assumed(positions, click_rates, steepness)
     return Outline(
         query=np.repeat(np.arange(queries), positions),

@@ -32,6 +32,7 @@ from clickharvest.extras import require
 from clickharvest.files import atomic_path
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.features import Array, Features
+from clickharvest.rank.soundness import check_lightgbm, check_xgboost
 from clickharvest.words import first_line
 
 FORMAT = 1
@@ -148,7 +149,7 @@ def load_ranker(path: str | Path) -> TrainedRanker:
         return _read(told)
     except InputError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"{path} cannot be used: its contents are not those of a ranker; train again") from error
 
 
@@ -176,7 +177,7 @@ def _read_model(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
     if "weights" in told:
         return _weights(told["weights"][name] for name in features)
     if "parts" not in told:
-        return _booster(told["model"])
+        return _booster(told["model"], features)
     if any("parts" in part for part in told["parts"]):
         raise ValueError("a blend in a blend")
     return tuple(
@@ -208,19 +209,20 @@ def _weights(values: Any) -> Array:
     return found
 
 
-def _booster(told: Mapping[str, Any]) -> Any:
+def _booster(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
     name, text = told["library"], told["text"]
     if name not in LIBRARIES or not isinstance(text, str):
         raise ValueError("no such library")
     library = require(name, "boost", f"a ranker of {name}")
     try:
         if name == "lightgbm":
-            return library.Booster(model_str=text)
+            return library.Booster(model_str=check_lightgbm(text, len(features)))
+        check_xgboost(text, features)
         booster = library.Booster()
         booster.load_model(bytearray(text.encode()))
         return booster
-    except Exception as error:  # both libraries raise classes of their own
-        raise InputError(f"{name} cannot read the ranker's trees: {first_line(error)}") from error
+    except Exception as error:  # both libraries raise classes of their own, and trees that are none lack anything
+        raise InputError(f"{name} cannot read the ranker's trees: {first_line(error)} Train again.") from error
 
 
 def _check_whole(path: Path, told: dict[str, Any]) -> None:

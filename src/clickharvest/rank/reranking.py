@@ -73,6 +73,8 @@ def rerank(
     from clickharvest.logs.engines import DuckDBEngine
     from clickharvest.logs.sources import open_source, spell_columns
 
+    if query == doc:
+        raise InputError(f"queries and documents are both in the column {doc!r}: name two (--query, --doc)")
     opened, engine = open_source(documents, engine, text={query, doc})
     name = str(documents) if isinstance(documents, str | Path) else "the table"
     keys = [column for column in (query, doc) if column in opened.columns]
