@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.estimation.sample import Sample, linked_by
-from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.harvesting.numbering import run_starts
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.support import ENOUGH, FEW, ColumnSupport, Support, used_values
 
@@ -27,13 +28,27 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         encoder: the encoder of the sample's contexts; None without.
     """
     log_p = curve.relative(params, sample.x)
-    sample = sample.take(np.bincount(sample.unit, sample.clicks)[sample.unit] > 0)
+    clicked = np.bincount(sample.unit, sample.clicks) > 0
+    sample = sample if clicked.all() else sample.take(clicked[sample.unit])
+    seen = np.flatnonzero(run_starts([sample.query, sample.context], len(sample.unit)))
+    query, context = sample.query[seen], sample.context[seen]
     columns = []
     begin = 0
     for part in () if encoder is None else encoder.parts:
         block = sample.x[:, begin : begin + len(part.features)]
         begin += len(part.features)
-        columns.append(_column(sample, curve.anchor, log_p, part, block))
+        values, unknown = used_values(part, block)
+        linked = []
+        for has in values.T:
+            # What all rows have is supported where positions are.
+            is_everywhere = has[context].all()
+            own = () if is_everywhere else _enough(sample.take(has[sample.context]), curve.anchor, log_p)
+            linked.append(sample.positions if is_everywhere else own)
+        reach = None
+        if part.kind == "numeric":
+            told = values[context, 0]
+            reach = _reach(part.mean + part.sd * block[context[told], 0], query[told])
+        columns.append(ColumnSupport(tuple(linked), bool(unknown[context].any()), reach))
     return Support(tuple(columns), effective_queries(sample, curve.anchor, log_p))
 
 
@@ -75,20 +90,6 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         found += (parts.sum(axis=0) ** 2 / np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)).tolist()
     found[sample.positions.index(anchor)] = None
     return tuple(found)
-
-
-def _column(sample: Sample, anchor: int, log_p: Array, part: ContextColumn, block: Array) -> ColumnSupport:
-    values, unknown = used_values(part, block)
-    linked = []
-    for has in values.T:
-        rows = has[sample.context]
-        # What all rows have is supported where positions are.
-        linked.append(sample.positions if rows.all() else _enough(sample.take(rows), anchor, log_p))
-    reach = None
-    if part.kind == "numeric":
-        told = values[sample.context, 0]
-        reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.query[told])
-    return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
 
 
 def _enough(sample: Sample, anchor: int, log_p: Array) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.harvesting.numbering import run_starts
 from clickharvest.words import count
 
 KINDS = ("numeric", "boolean", "categorical")
@@ -228,7 +229,7 @@ def _fit_levels(name: str, values: NDArray[Any], max_levels: int, min_count: int
 def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
     numbers = _numbers(name, kind, values)
     # Sorted, the sums are equal to the last bit in whatever order an engine returns the rows.
-    present = np.sort(numbers[~np.isnan(numbers)])
+    present = _sorted(numbers[~np.isnan(numbers)])
     if not present.size:
         return ContextColumn(name, kind, missing=True)
     # Above its minimum a constant column is exactly 0, while the mean of many 0.1 is not exactly 0.1.
@@ -236,6 +237,16 @@ def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
     mean, sd = float(present[0] + np.mean(above)), float(np.std(above))
     is_scaled = kind == "numeric" and sd >= 1 / LARGEST
     return ContextColumn(name, kind, present.size < values.size, mean, sd if is_scaled else 1.0)
+
+
+def _sorted(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers in order; of equal neighbours, as rows of one query are, one is sorted for all."""
+    starts = np.flatnonzero(run_starts([numbers], len(numbers)))
+    if len(starts) > len(numbers) // 2:
+        return np.sort(numbers)
+    heads = numbers[starts]
+    order = np.argsort(heads)
+    return np.repeat(heads[order], np.diff(starts, append=len(numbers))[order])
 
 
 def _names(table: Any) -> list[str]:
@@ -302,15 +313,16 @@ def _distinct(name: str, values: NDArray[Any]) -> tuple[list[Any], NDArray[np.in
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
         values = values.astype(f"{values.dtype.kind}8[us]")  # tolist() would make integers of nanoseconds
     rows = values.tolist()
-    index: defaultdict[tuple[type, Any], int] = defaultdict()
+    index: defaultdict[Any, int] = defaultdict()
     index.default_factory = index.__len__
-    # Keyed with the type, because True == 1 and yet they are two levels.
-    keys = zip(map(type, rows), rows, strict=True)
+    # Keyed with the type where it varies, because True == 1 and yet they are two levels.
+    is_mixed = len({*map(type, rows)} - {type(None)}) > 1
+    keys: Iterable[Any] = zip(map(type, rows), rows, strict=True) if is_mixed else rows
     try:
         codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(rows))
     except TypeError:
         raise InputError(f"context column {name!r} holds lists; expected one value per row") from None
-    return [value for _, value in index], codes
+    return [value for _, value in index] if is_mixed else [*index], codes
 
 
 def _is_missing(value: Any) -> bool:
