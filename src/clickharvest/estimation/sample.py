@@ -85,11 +85,12 @@ class Sample:
 
     def take(self, rows: NDArray[np.bool_]) -> Sample:
         """Return some of the rows, their units numbered anew; contexts, positions and queries keep their numbers."""
-        kept = {name: getattr(self, name)[rows] for name in ROWS}
+        chosen = np.flatnonzero(rows)
+        kept = {name: getattr(self, name)[chosen] for name in ROWS}
         kept["unit"] = np.cumsum(np.diff(kept["unit"], prepend=kept["unit"][:1]) > 0)
         if self.division is None:
             return replace(self, **kept)
-        division = replace(self.division, unit=self.division.unit[rows], query=self.division.query[rows])
+        division = replace(self.division, unit=self.division.unit[chosen], query=self.division.query[chosen])
         return replace(self, **kept, division=division)
 
     @property
