@@ -197,11 +197,10 @@ def make_sample(
     """
     if encoder is None and interventions.unit_kind == "query":
         interventions = _without_contexts(interventions.take(np.isin(interventions.position, positions)))
-    rows = _rows_at_two(interventions, positions)
+    rows, unit = _rows_at_two(interventions, positions)
     kept = replace(interventions, contexts={}).take(rows)
     if not len(kept):
         raise InputError(f"no unit stands at two of the positions {spell_positions(positions)}")
-    _, unit = numbered(kept.unit)
     n_queries, query = numbered(kept.query)
     x, context = _contexts(interventions, rows, unit, encoder)
     sample = Sample(
@@ -220,8 +219,8 @@ def make_sample(
     return sample if kept.cluster is None else _taken_apart(sample, kept.cluster, kept.cluster_kind)
 
 
-def _rows_at_two(interventions: Interventions, positions: tuple[int, ...]) -> Rows:
-    """Return the rows, by unit, at the positions, of the units that stand at two of them or more."""
+def _rows_at_two(interventions: Interventions, positions: tuple[int, ...]) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the rows, by unit, at the positions, of units that stand at two or more, and numbers for these units."""
     rows: Rows = slice(None)
     there = np.isin(interventions.position, positions)
     if not there.all():
@@ -230,14 +229,16 @@ def _rows_at_two(interventions: Interventions, positions: tuple[int, ...]) -> Ro
     if not _ascends(unit):
         order = np.argsort(unit, kind="stable")
         rows, unit = _of(rows, order), unit[order]
-    starts = np.flatnonzero(run_starts([unit], len(unit)))
-    if not len(starts):
-        return rows
-    position = interventions.position[rows]
-    several = np.minimum.reduceat(position, starts) < np.maximum.reduceat(position, starts)
+    starts = run_starts([unit], len(unit))
+    unit = np.cumsum(starts, dtype=np.int64)
+    unit -= 1
+    moves = run_starts([interventions.position[rows]], len(unit)) & ~starts
+    several = np.zeros(int(unit[-1]) + 1 if len(unit) else 0, dtype=bool)
+    several[unit[moves]] = True
     if several.all():
-        return rows
-    return _of(rows, np.flatnonzero(np.repeat(several, np.diff(starts, append=len(unit)))))
+        return rows, unit
+    kept = np.flatnonzero(several[unit])
+    return _of(rows, kept), (np.cumsum(several) - 1)[unit[kept]]
 
 
 def _of(rows: Rows, some: NDArray[np.intp]) -> NDArray[np.intp]:

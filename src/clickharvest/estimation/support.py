@@ -94,7 +94,9 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
     for own, clicked, of in chunks:
         variance = np.maximum(own @ moves**2 - (own @ moves) ** 2, 0.0)
         runs = np.flatnonzero(run_starts([of], len(of)))
-        added = csr_array((clicked, np.arange(len(of)), np.append(runs, len(of))), shape=(len(runs), len(of))) @ variance
+        added = (
+            csr_array((clicked, np.arange(len(of)), np.append(runs, len(of))), shape=(len(runs), len(of))) @ variance
+        )
         if np.all(of[runs[1:]] > of[runs[:-1]]):
             parts[of[runs]] += added
         else:
@@ -124,6 +126,8 @@ def _reach(numbers: Array, query: NDArray[np.int64]) -> tuple[float, float] | No
         order = np.argsort(query, kind="stable")
         numbers, query = numbers[order], query[order]
     starts = np.flatnonzero(run_starts([query], len(query)))
-    least, most = (of.reduceat(numbers, starts) for of in (np.minimum, np.maximum))
+    least = most = numbers
+    if len(starts) < len(numbers):
+        least, most = (of.reduceat(numbers, starts) for of in (np.minimum, np.maximum))
     rank = min(FEW, (len(starts) + 1) // 2)
     return float(np.partition(least, rank - 1)[rank - 1]), float(np.partition(most, -rank)[-rank])

@@ -82,7 +82,8 @@ def _looked_up(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
     low, high = int(values.min()), int(values.max())
     if high - low > TABLE * len(values):
         return _sorted(values)
-    place = values - values.dtype.type(low)
+    wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)  # 127 − (−128) is no int8
+    place = wide - wide.dtype.type(low)
     there = np.zeros(high - low + 1, dtype=bool)
     there[place] = True
     code = np.cumsum(there, dtype=np.int64)
