@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/prepare.py --copies 10 --rounds 1
 
 The log is that of the speed benchmark, 132,794 rows of interventions and ten numbers for a context, copied 10 and 100
-times; every copy has queries, and contexts, of its own. A second log has the same rows shuffled, which no harvest leaves,
-a third texts for queries and a device for a context. Every run is a process of its own, and the best of the rounds
+times; every copy has queries, and contexts, of its own. A second log has these rows shuffled, as no harvest leaves
+them, a third texts for queries and a device for a context. Every run is a process of its own; the best of the rounds
 counts (one round at 100 copies); memory is measured in a run of its own, because to trace it takes time. A run with the
 default options writes its table into `benchmarks/README.md`; any other run prints it only. Exits with 1 where a bar is
 missed; shuffled rows have none.
@@ -44,7 +44,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Benchmark of preparation.")
     parser.add_argument("--copies", default=",".join(map(str, COPIES)), help="how often the log is copied, as 10,100")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of which the best counts")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of which the best counts")
     options = parser.parse_args()
     lines = ["| rows | context | " + " | ".join(STEPS) + " | CPU seconds | seconds | peak, bytes a row |"]
     lines.append("|--:|---|" + "--:|" * (len(STEPS) + 3))

@@ -178,7 +178,8 @@ def _ascends(values: NDArray[np.int64]) -> bool:
 def _place(positions: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the index of each position among the ascending `positions`, [n]."""
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
-        return position - positions[0]
+        place: NDArray[np.int64] = position - positions[0]
+        return place
     return np.searchsorted(positions, position)
 
 
@@ -310,7 +311,7 @@ def _contexts(
     heads = _of(rows, np.flatnonzero(starts))
     encoded = encoder.transform({name: column[heads] for name, column in columns.items()})
     first, code = distinct(*encoded.T)
-    run = np.cumsum(starts)
+    run = np.cumsum(starts, dtype=np.int64)
     run -= 1
     context = code[run]
     return encoded[first], context[unit] if by_unit else context
