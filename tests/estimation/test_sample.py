@@ -132,6 +132,21 @@ def test_without_an_encoder_rows_that_differ_in_context_are_added_up() -> None:
     assert sample.clicks.dtype == np.int64
 
 
+def test_a_unit_in_many_contexts_links_its_positions() -> None:
+    one = query_units()
+    many = replace(one.take(np.tile([0, 1, 2], 50)), contexts={"age": np.arange(150.0)})
+    assert supported_positions(many, 1) == (1, 2)
+    never_below = replace(many, clicks=np.where(many.position == 2, 0, many.clicks))
+    with pytest.raises(NotIdentifiedError, match="no position is linked"):
+        supported_positions(never_below, 1)
+
+
+def test_rows_as_a_harvest_leaves_them_are_not_copied() -> None:
+    interventions = harvest_of([{1: 1, 2: 1}, {1: 0, 2: 1}])
+    sample = make_sample(interventions, (1, 2))
+    assert np.shares_memory(sample.exposure, interventions.exposure)
+
+
 def described(sample: Sample) -> list[tuple[Any, ...]]:
     columns = (sample.unit, sample.position, sample.exposure, sample.clicks, sample.impressions, sample.cluster)
     return [*zip(*(column.tolist() for column in columns), sample.x[sample.context, 0].tolist(), strict=True)]

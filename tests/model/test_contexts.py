@@ -487,3 +487,15 @@ def test_from_dict_refuses_a_column_twice() -> None:
 def test_encoder_does_not_change() -> None:
     with pytest.raises(AttributeError):
         ContextEncoder((ContextColumn("c", "numeric", missing=False),)).parts = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
+def test_moments_are_exact_in_any_order(scale: float) -> None:
+    random = np.random.default_rng(5)
+    values = np.repeat(random.lognormal(sigma=4, size=200), random.integers(1, 9, 200)) * scale
+    fitted = [ContextEncoder.fit({"v": v}).parts[0] for v in (values, np.sort(values), random.permutation(values))]
+    assert fitted[0] == fitted[1] == fitted[2]
+    mean = math.fsum(values) / len(values)
+    assert fitted[0].mean == pytest.approx(mean, rel=1e-15)
+    variance = math.fsum((values / scale - mean / scale) ** 2) / len(values)
+    assert fitted[0].sd == pytest.approx(scale * math.sqrt(variance), rel=1e-14)

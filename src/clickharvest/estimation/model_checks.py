@@ -28,7 +28,8 @@ from clickharvest.estimation.score_tests import (
     score_test,
     smallest_p,
 )
-from clickharvest.harvesting.interventions import Interventions, distinct
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.numbering import distinct
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import cluster_nouns
 

@@ -15,13 +15,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind, distinct
+from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions
+from clickharvest.harvesting.numbering import distinct, numbered, run_starts
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import spell_positions
+
+Rows = NDArray[np.intp] | slice
+"""Numbers of rows, or all as they are."""
 
 ROWS = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
 
@@ -82,11 +85,12 @@ class Sample:
 
     def take(self, rows: NDArray[np.bool_]) -> Sample:
         """Return some of the rows, their units numbered anew; contexts, positions and queries keep their numbers."""
-        kept = {name: getattr(self, name)[rows] for name in ROWS}
+        chosen = np.flatnonzero(rows)
+        kept = {name: getattr(self, name)[chosen] for name in ROWS}
         kept["unit"] = np.cumsum(np.diff(kept["unit"], prepend=kept["unit"][:1]) > 0)
         if self.division is None:
             return replace(self, **kept)
-        division = replace(self.division, unit=self.division.unit[rows], query=self.division.query[rows])
+        division = replace(self.division, unit=self.division.unit[chosen], query=self.division.query[chosen])
         return replace(self, **kept, division=division)
 
     @property
@@ -123,9 +127,12 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
         >>> supported_positions(interventions, 1)
         (1, 2)
     """
-    shown, code = np.unique(interventions.position, return_inverse=True)
-    _, unit = np.unique(interventions.unit, return_inverse=True)
-    linked = _linked(anchor, shown, code, unit, interventions.clicks)
+    shown = np.unique(interventions.position)
+    unit, code, clicks = interventions.unit, _place(shown, interventions.position), interventions.clicks
+    if not _ascends(unit):
+        order = np.argsort(unit, kind="stable")
+        unit, code, clicks = unit[order], code[order], clicks[order]
+    linked = _linked(anchor, shown, code, unit, clicks)
     if len(linked) < 2:
         found = spell_positions(int(k) for k in shown) or "none"
         raise NotIdentifiedError(
@@ -143,15 +150,37 @@ def linked_by(sample: Sample, anchor: int) -> tuple[int, ...]:
 def _linked(
     anchor: int, shown: NDArray[np.int64], code: NDArray[np.int64], unit: NDArray[np.int64], clicks: NDArray[np.int64]
 ) -> tuple[int, ...]:
-    """Return the positions linked to the anchor by units from 0 that stand at `shown[code]`."""
-    shape = (int(unit.max(initial=-1)) + 1, len(shown))
-    exposed = csr_array((np.ones(len(unit)), (unit, code)), shape=shape)
-    exposed.data[:] = 1.0
-    clicked = csr_array((clicks.astype(np.float64), (unit, code)), shape=shape)
-    common = csr_array(exposed.T @ exposed).toarray() > 0
-    wins = csr_array(clicked.T @ exposed).toarray()
+    """Return the positions linked to the anchor by units, ascending, that stand at `shown[code]`."""
+    shape = (len(shown), len(shown))
+    starts = np.flatnonzero(run_starts([unit], len(unit)))
+    if np.diff(starts, append=len(unit)).max(initial=0) > len(shown):  # of a unit in many contexts, cells are enough
+        some, cell = distinct(unit, code)
+        unit, code, clicks = unit[some], code[some], np.bincount(cell, weights=clicks)
+    wins, common = np.zeros(shape), np.zeros(shape, dtype=bool)
+    lag = 1
+    here = np.flatnonzero(unit[1:] == unit[:-1])
+    while len(here):  # rows with another row of their unit so many rows further on
+        for first, second in ((here, here + lag), (here + lag, here)):
+            pair = code[first] * len(shown) + code[second]
+            wins += np.bincount(pair, weights=clicks[first], minlength=wins.size).reshape(shape)
+            common |= (np.bincount(pair, minlength=wins.size) > 0).reshape(shape)
+        lag += 1
+        here = here[: np.searchsorted(here, len(unit) - lag)]
+        here = here[unit[here + lag] == unit[here]]
     first, second = np.nonzero(np.triu(common, k=1))
     return linked_positions(anchor, shown[first], shown[second], wins[first, second], wins[second, first])
+
+
+def _ascends(values: NDArray[np.int64]) -> bool:
+    return bool(np.all(values[1:] >= values[:-1]))
+
+
+def _place(positions: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the index of each position among the ascending `positions`, [n]."""
+    if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
+        place: NDArray[np.int64] = position - positions[0]
+        return place
+    return np.searchsorted(positions, position)
 
 
 def make_sample(
@@ -167,35 +196,54 @@ def make_sample(
     Raises:
         InputError: no unit stands at two of the positions.
     """
-    kept = interventions.take(np.isin(interventions.position, positions))
-    if encoder is None and kept.unit_kind == "query":
-        kept = _without_contexts(kept)
-    if np.any(np.diff(kept.unit) < 0):
-        kept = kept.take(np.argsort(kept.unit, kind="stable"))
-    _, unit = np.unique(kept.unit, return_inverse=True)
-    lowest, highest = np.full(unit.max(initial=-1) + 1, np.inf), np.zeros(unit.max(initial=-1) + 1)
-    np.minimum.at(lowest, unit, kept.position)
-    np.maximum.at(highest, unit, kept.position)
-    kept = kept.take(lowest[unit] < highest[unit])
+    if encoder is None and interventions.unit_kind == "query":
+        interventions = _without_contexts(interventions.take(np.isin(interventions.position, positions)))
+    rows, unit = _rows_at_two(interventions, positions)
+    kept = replace(interventions, contexts={}).take(rows)
     if not len(kept):
         raise InputError(f"no unit stands at two of the positions {spell_positions(positions)}")
-    _, unit = np.unique(kept.unit, return_inverse=True)
-    queries, query = np.unique(kept.query, return_inverse=True)
-    x, context = _contexts(kept, unit, encoder)
+    n_queries, query = numbered(kept.query)
+    x, context = _contexts(interventions, rows, unit, encoder)
     sample = Sample(
         positions=positions,
         x=x,
         unit=unit,
         context=context,
-        position=np.searchsorted(np.array(positions), kept.position),
+        position=_place(np.array(positions), kept.position),
         exposure=kept.exposure,
         clicks=kept.clicks,
         impressions=kept.impressions,
         cluster=query,
-        n_clusters=len(queries),
+        n_clusters=n_queries,
         unit_kind=kept.unit_kind,
     )
     return sample if kept.cluster is None else _taken_apart(sample, kept.cluster, kept.cluster_kind)
+
+
+def _rows_at_two(interventions: Interventions, positions: tuple[int, ...]) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the rows, by unit, at the positions, of units that stand at two or more, and numbers for these units."""
+    rows: Rows = slice(None)
+    there = np.isin(interventions.position, positions)
+    if not there.all():
+        rows = np.flatnonzero(there)
+    unit = interventions.unit[rows]
+    if not _ascends(unit):
+        order = np.argsort(unit, kind="stable")
+        rows, unit = _of(rows, order), unit[order]
+    starts = run_starts([unit], len(unit))
+    unit = np.cumsum(starts, dtype=np.int64)
+    unit -= 1
+    moves = run_starts([interventions.position[rows]], len(unit)) & ~starts
+    several = np.zeros(int(unit[-1]) + 1 if len(unit) else 0, dtype=bool)
+    several[unit[moves]] = True
+    if several.all():
+        return rows, unit
+    kept = np.flatnonzero(several[unit])
+    return _of(rows, kept), (np.cumsum(several) - 1)[unit[kept]]
+
+
+def _of(rows: Rows, some: NDArray[np.intp]) -> NDArray[np.intp]:
+    return some if isinstance(rows, slice) else rows[some]
 
 
 def _taken_apart(sample: Sample, cluster: NDArray[np.int64], by: str) -> Sample:
@@ -250,11 +298,20 @@ def _without_contexts(rows: Interventions) -> Interventions:
 
 
 def _contexts(
-    kept: Interventions, unit: NDArray[np.int64], encoder: ContextEncoder | None
+    interventions: Interventions, rows: Rows, unit: NDArray[np.int64], encoder: ContextEncoder | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the distinct contexts of some rows, and which of them each row has; columns are never held all at once."""
     if encoder is None:
-        return np.zeros((1, 0)), np.zeros(len(kept), dtype=np.int64)
-    rows = np.arange(len(kept)) if kept.unit_kind == "query" else np.unique(unit, return_index=True)[1]
-    encoded = encoder.transform({name: kept.contexts[name][rows] for name in encoder.columns})
-    x, code = np.unique(encoded, axis=0, return_inverse=True)
-    return x, code if kept.unit_kind == "query" else code[unit]
+        return np.zeros((1, 0)), np.zeros(len(unit), dtype=np.int64)
+    by_unit = interventions.unit_kind == "context"
+    if by_unit:
+        rows = _of(rows, np.flatnonzero(run_starts([unit], len(unit))))
+    columns = {name: interventions.contexts[name] for name in encoder.columns}
+    starts = run_starts((column[rows] for column in columns.values()), int(unit[-1]) + 1 if by_unit else len(unit))
+    heads = _of(rows, np.flatnonzero(starts))
+    encoded = encoder.transform({name: column[heads] for name, column in columns.items()})
+    first, code = distinct(*encoded.T)
+    run = np.cumsum(starts, dtype=np.int64)
+    run -= 1
+    context = code[run]
+    return encoded[first], context[unit] if by_unit else context

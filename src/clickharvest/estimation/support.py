@@ -7,14 +7,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.estimation.sample import Sample, linked_by
-from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.harvesting.numbering import run_starts
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.support import ENOUGH, FEW, ColumnSupport, Support, used_values
 
 Array = NDArray[np.float64]
 
-NUMBERS = 5_000_000
-"""Numbers (units or queries × positions) that are held at once."""
+NUMBERS = 200_000
+"""Numbers (units × positions) that are worked on at once: what fits into a processor's cache."""
 
 
 def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextEncoder | None) -> Support:
@@ -27,13 +28,28 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         encoder: the encoder of the sample's contexts; None without.
     """
     log_p = curve.relative(params, sample.x)
-    sample = sample.take(np.bincount(sample.unit, sample.clicks)[sample.unit] > 0)
+    clicked = np.bincount(sample.unit, sample.clicks) > 0
+    sample = sample if clicked.all() else sample.take(clicked[sample.unit])
+    # Rows of a query stand together and mostly share their context: one look at each run of them is enough.
+    runs = np.flatnonzero(run_starts([sample.query, sample.context], len(sample.unit)))
+    lengths = np.diff(runs, append=len(sample.unit))
+    query, x = sample.query[runs], sample.x[sample.context[runs]]
     columns = []
     begin = 0
     for part in () if encoder is None else encoder.parts:
-        block = sample.x[:, begin : begin + len(part.features)]
+        block = x[:, begin : begin + len(part.features)]
         begin += len(part.features)
-        columns.append(_column(sample, curve.anchor, log_p, part, block))
+        values, unknown = used_values(part, block)
+        # What all rows have is supported where positions are.
+        linked = [
+            sample.positions if has.all() else _enough(sample.take(np.repeat(has, lengths)), curve.anchor, log_p)
+            for has in values.T
+        ]
+        reach = None
+        if part.kind == "numeric":
+            told = values[:, 0]
+            reach = _reach(part.mean + part.sd * block[told, 0], query[told])
+        columns.append(ColumnSupport(tuple(linked), bool(unknown.any()), reach))
     return Support(tuple(columns), effective_queries(sample, curve.anchor, log_p))
 
 
@@ -50,45 +66,45 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         anchor: the position others are relative to.
         log_p: log p_k(x) of its contexts, [m, K].
     """
-    log_rate = np.log(sample.exposure) + log_p[sample.context, sample.position]
-    top = np.full(sample.n_units, -np.inf)
-    np.maximum.at(top, sample.unit, log_rate)
-    rate = np.exp(log_rate - top[sample.unit])
-    total = np.bincount(sample.unit, rate)
+    begins = np.flatnonzero(run_starts([sample.unit], len(sample.unit)))
+    share = np.log(sample.exposure)
+    share += log_p[sample.context, sample.position]
+    share -= np.maximum.reduceat(share, begins)[sample.unit]
+    np.exp(share, out=share)
+    share /= np.bincount(sample.unit, share)[sample.unit]
     clicks = np.bincount(sample.unit, sample.clicks)
+    query = sample.query[begins]
+    ends = np.append(begins, len(share))
     n_positions = len(sample.positions)
-    share = csr_array((rate / total[sample.unit], (sample.unit, sample.position)), shape=(len(clicks), n_positions))
-    weighted = csr_array(share.T.multiply(clicks))
-    information = np.diag(weighted.sum(axis=1)) - (weighted @ share).toarray()
+    size = max(1, NUMBERS // n_positions)
+    chunks = []
+    information = np.zeros((n_positions, n_positions))
+    for begin in range(0, len(begins), size):
+        units = slice(begin, begin + size)
+        end = ends[begin : begin + size + 1]
+        rows = slice(end[0], end[-1])
+        own = csr_array((share[rows], sample.position[rows], end - end[0]), shape=(len(end) - 1, n_positions))
+        weighted = csr_array((own.data * clicks[sample.unit[rows]], own.indices, own.indptr), shape=own.shape)
+        information += np.diag(weighted.sum(axis=0)) - (weighted.T @ own).toarray()
+        chunks.append((own, clicks[units], query[units]))
     others = np.flatnonzero(np.array(sample.positions) != anchor)
     moves = np.zeros((n_positions, n_positions))
     moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
-    query = np.zeros(len(clicks), dtype=np.int64)
-    query[sample.unit] = sample.query
-    by_query = csr_array((clicks, (query, np.arange(len(clicks)))), shape=(sample.n_queries, len(clicks)))
-    found: list[float | None] = []
-    size = max(1, NUMBERS // max(by_query.shape))
-    for begin in range(0, n_positions, size):
-        some = moves[:, begin : begin + size]
-        variance = np.asarray(share @ some**2) - np.asarray(share @ some) ** 2
-        parts = np.asarray(by_query @ np.maximum(variance, 0.0))
-        found += (parts.sum(axis=0) ** 2 / np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)).tolist()
+    parts = np.zeros((sample.n_queries, n_positions))
+    for own, clicked, of in chunks:
+        variance = np.maximum(own @ moves**2 - (own @ moves) ** 2, 0.0)
+        runs = np.flatnonzero(run_starts([of], len(of)))
+        added = (
+            csr_array((clicked, np.arange(len(of)), np.append(runs, len(of))), shape=(len(runs), len(of))) @ variance
+        )
+        if np.all(of[runs[1:]] > of[runs[:-1]]):
+            parts[of[runs]] += added
+        else:
+            np.add.at(parts, of[runs], added)
+    squares = np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)
+    found: list[float | None] = (parts.sum(axis=0) ** 2 / squares).tolist()
     found[sample.positions.index(anchor)] = None
     return tuple(found)
-
-
-def _column(sample: Sample, anchor: int, log_p: Array, part: ContextColumn, block: Array) -> ColumnSupport:
-    values, unknown = used_values(part, block)
-    linked = []
-    for has in values.T:
-        rows = has[sample.context]
-        # What all rows have is supported where positions are.
-        linked.append(sample.positions if rows.all() else _enough(sample.take(rows), anchor, log_p))
-    reach = None
-    if part.kind == "numeric":
-        told = values[sample.context, 0]
-        reach = _reach(part.mean + part.sd * block[sample.context[told], 0], sample.query[told])
-    return ColumnSupport(tuple(linked), bool(unknown[sample.context].any()), reach)
 
 
 def _enough(sample: Sample, anchor: int, log_p: Array) -> tuple[int, ...]:
@@ -106,8 +122,12 @@ def _reach(numbers: Array, query: NDArray[np.int64]) -> tuple[float, float] | No
     """Return as far as `FEW` queries go, down and up; half of the queries where there are fewer than twice as many."""
     if not len(numbers):
         return None
-    order = np.argsort(query, kind="stable")
-    starts = np.flatnonzero(np.diff(query[order], prepend=-1))
-    least, most = (of.reduceat(numbers[order], starts) for of in (np.minimum, np.maximum))
+    if np.any(query[1:] < query[:-1]):
+        order = np.argsort(query, kind="stable")
+        numbers, query = numbers[order], query[order]
+    starts = np.flatnonzero(run_starts([query], len(query)))
+    least = most = numbers
+    if len(starts) < len(numbers):
+        least, most = (of.reduceat(numbers, starts) for of in (np.minimum, np.maximum))
     rank = min(FEW, (len(starts) + 1) // 2)
-    return float(np.sort(least)[rank - 1]), float(np.sort(most)[-rank])
+    return float(np.partition(least, rank - 1)[rank - 1]), float(np.partition(most, -rank)[-rank])

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import SHARED, atomic_path
+from clickharvest.harvesting.numbering import distinct, numbered
 from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ class Interventions:
 
     def clicked(self) -> Interventions:
         """Return the units that got at least one click: the others carry no click share."""
-        _, inverse = np.unique(self.unit, return_inverse=True)
-        return self.take(np.bincount(inverse, weights=self.clicks)[inverse] > 0)
+        _, unit = numbered(self.unit)
+        return self.take(np.bincount(unit, weights=self.clicks)[unit] > 0)
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Interventions:
-        """Return some of the rows, by a mask or by indices."""
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Interventions:
+        """Return some of the rows, by a mask, by indices or by a slice, whose columns are views."""
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in COLUMNS},
@@ -181,23 +182,6 @@ class Interventions:
             only_clicked_pages=self.only_clicked_pages,
             thinned_from=self.thinned_from,
         )
-
-
-def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first row of every combination of integers, in their order, and which of them each row has, [n].
-
-    Example:
-        >>> first, row = distinct(np.array([4, 2, 4]), np.array([0, 9, 0]))
-        >>> first.tolist(), row.tolist()
-        ([1, 0], [1, 0, 1])
-    """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, own = np.unique(column, return_inverse=True)
-        # Numbered again after every column, so that numbers never outgrow the square of the rows.
-        _, code = np.unique(code * len(values) + own, return_inverse=True)
-    _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    return first, row
 
 
 def describe(

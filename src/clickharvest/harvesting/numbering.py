@@ -1,0 +1,96 @@
+"""Numbers for values: queries, units, contexts as codes from 0, in the order of the values.
+
+A harvest numbers units by query and context, so that equal values stand together and mostly ascend. One look at the
+neighbours tells, and then nothing is sorted; otherwise only the first of every run of equal values is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TABLE = 4
+"""Integers are looked up in a table where it is at most so many times as long as there are rows."""
+
+
+def run_starts(columns: Iterable[NDArray[Any]], rows: int) -> NDArray[np.bool_]:
+    """Return which rows differ from the one before them in some column, the first row among them.
+
+    Values that are unlike themselves, as NaN is, differ from each other; what cannot be compared differs too.
+
+    Example:
+        >>> run_starts([np.array([3, 3, 3, 1]), np.array(["a", "b", "b", "b"])], rows=4).tolist()
+        [True, True, False, True]
+    """
+    starts = np.zeros(rows, dtype=bool)
+    starts[:1] = True
+    for column in columns:
+        try:
+            starts[1:] |= np.asarray(column[1:] != column[:-1], dtype=bool)
+        except TypeError:  # pandas.NA has no truth value
+            starts[:] = True
+    return starts
+
+
+def numbered(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
+    """Return the number of distinct values, and for each row the place of its value among them, ascending, [n].
+
+    The codes are those of `np.unique(values, return_inverse=True)`.
+
+    Example:
+        >>> count, code = numbered(np.array(["b", "b", "a", "b"]))
+        >>> count, code.tolist()
+        (2, [1, 1, 0, 1])
+    """
+    starts = run_starts([values], len(values))
+    heads = values if starts.all() else values[starts]
+    ascend = bool(np.all(heads[1:] > heads[:-1]))
+    if ascend or len(heads) < len(values):
+        run = np.cumsum(starts, dtype=np.int64)
+        run -= 1
+        if ascend:
+            return len(heads), run
+    del starts
+    count, code = _looked_up(heads) if heads.dtype.kind in "iu" else _sorted(heads)
+    return count, code if len(heads) == len(values) else code[run]
+
+
+def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of every combination of values, in their order, and which of them each row has, [n].
+
+    Example:
+        >>> first, row = distinct(np.array([4, 2, 4]), np.array([0, 9, 0]))
+        >>> first.tolist(), row.tolist()
+        ([1, 0], [1, 0, 1])
+    """
+    count, code = numbered(columns[0])
+    for column in columns[1:]:
+        if count == len(code):
+            break
+        size, own = numbered(column)
+        # Numbered again after every column, so that numbers never outgrow the square of the rows.
+        count, code = numbered(code * size + own)
+    first = np.empty(count, dtype=np.intp)
+    first[code[::-1]] = np.arange(len(code))[::-1]  # of rows with one code, the last that is written stays
+    return first, code
+
+
+def _looked_up(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
+    low, high = int(values.min()), int(values.max())
+    if high - low > TABLE * len(values):
+        return _sorted(values)
+    wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)  # 127 − (−128) is no int8
+    place = wide - wide.dtype.type(low)
+    there = np.zeros(high - low + 1, dtype=bool)
+    there[place] = True
+    code = np.cumsum(there, dtype=np.int64)
+    code -= 1
+    return int(code[-1]) + 1, code[place]
+
+
+def _sorted(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
+    found, code = np.unique(values, return_inverse=True)
+    return len(found), code

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from clickharvest.harvesting.numbering import distinct, numbered, run_starts
+
+wide = st.sampled_from([-(2**62), -3, 0, 1, 2, 2**62])
+columns = st.one_of(
+    st.lists(st.integers(-3, 5)).map(lambda v: np.array(v, dtype=np.int64)),
+    st.lists(wide).map(lambda v: np.array(v, dtype=np.int64)),
+    st.lists(st.integers(0, 255)).map(lambda v: np.array(v, dtype=np.uint8)),
+    st.lists(st.sampled_from([0.5, -1.0, np.nan, np.inf])).map(lambda v: np.array(v, dtype=np.float64)),
+    st.lists(st.sampled_from(["b", "a", "ä", ""])).map(lambda v: np.array(v, dtype=object)),
+    st.lists(st.sampled_from(["b", "a", "ä", ""])).map(lambda v: np.array(v, dtype="U2")),
+    st.lists(st.booleans()).map(lambda v: np.array(v, dtype=bool)),
+)
+
+
+@given(columns, st.booleans())
+def test_numbers_are_those_of_sorting(values: NDArray[Any], in_order: bool) -> None:
+    values = np.sort(values) if in_order else values
+    found, code = np.unique(values, return_inverse=True)
+    count, own = numbered(values)
+    assert count == len(found)
+    assert own.tolist() == code.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.sampled_from([0.0, 0.5]))))
+def test_distinct_combinations_are_those_of_sorting(rows: list[tuple[int, int, float]]) -> None:
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    first, code = distinct(*table.T)
+    _, expected_first, expected = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    assert first.tolist() == expected_first.tolist()
+    assert code.tolist() == expected.tolist()
+
+
+def test_what_cannot_be_compared_differs() -> None:
+    pandas = pytest.importorskip("pandas")
+    values = np.array(["a", "a", pandas.NA, pandas.NA], dtype=object)
+    starts = run_starts([values], 4)
+    assert starts[[0, 2, 3]].all()
+
+
+def test_narrow_integers_do_not_overflow() -> None:
+    values = np.tile(np.array([127, -128, 0], dtype=np.int8), 100)
+    assert numbered(values)[1][:3].tolist() == [2, 0, 1]
