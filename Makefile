@@ -37,6 +37,9 @@ types: $(INSTALLED)
 # JAX keeps what it compiles: a second run of the tests takes less than half of the first's processor time in estimation.
 unit: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.pytest_cache/compiled
 unit: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
+# Two processes on two cores: further threads would wait for each other.
+unit: export OPENBLAS_NUM_THREADS = 1
+unit: export OMP_NUM_THREADS = 1
 unit: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 15
 
