@@ -219,8 +219,8 @@ def find_anchor(anchor: Anchor, places: Places | None) -> int:
         anchor = int(anchor)
     if not isinstance(anchor, int) or not 1 <= anchor <= LARGEST_POSITION:
         raise InputError(
-            f"the anchor is {clean_text(anchor)}: expected a position from 1 to {LARGEST_POSITION:,}; a place needs the "
-            "columns of places (--place)"
+            f"the anchor is {clean_text(anchor)}: expected a position from 1 to {LARGEST_POSITION:,}; to name a place, "
+            "name the columns that make places (--place)"
         )
     return anchor
 

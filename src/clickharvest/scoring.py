@@ -39,7 +39,7 @@ def model_context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
 
 
 def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64] | None:
-    """Return the model's number of each of the log's places, beyond its table where it does not know one; None of lists.
+    """Return the model's number of each of the log's places, one beyond its table if unknown; None for lists.
 
     Raises:
         InputError: one knows places, the other a list, or the columns of places differ.

@@ -27,7 +27,7 @@ from clickharvest.diagnosis.overlap import (
 )
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind

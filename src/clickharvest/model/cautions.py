@@ -103,7 +103,8 @@ def unlinked_values(model: _Model) -> str:
     if not found:
         return ""
     more = f"; and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
+    what = "positions" if model.places is None else "places"
     return (
-        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these "
-        f"{'positions' if model.places is None else 'places'} to {name_place(model.curve.anchor, model.places)}; the numbers there are what the curve makes of other contexts."
+        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these {what} to "
+        f"{name_place(model.curve.anchor, model.places)}; the numbers there are what the curve makes of other contexts."
     )
