@@ -134,7 +134,8 @@ class Weights:
 
     Attributes:
         table: all columns of the log under their own names (positions and clicks as numbers, though a CSV file holds
-            text; the number of a row's place, where it has one, under a name of its own), then `propensity`, `ips_weight`, `propensity_supported`; one row per row of the log, in any order.
+            text; the number of a row's place under a name of its own), then `propensity`, `ips_weight`,
+            `propensity_supported`; one row per row of the log, in any order.
         report: effective sample size, what was clipped, what had no estimate.
     """
 

@@ -105,8 +105,8 @@ def weigh(
     refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
     propensities = load_propensities(model)
-    own = {"context": context_of(log, propensities), "place": place_of(log, propensities)}
-    clicks = replace(log, **own).read(show_progress)
+    log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
+    clicks = log.read(show_progress)
     how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
     report = weigh_to_parquet(clicks, propensities, output, clip=clip, **how)
     if as_json:

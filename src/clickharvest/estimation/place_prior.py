@@ -69,11 +69,12 @@ class PlacePrior:
         """Return the inverse of C of b and, where there are features, of every feature's W: [K − 1, K − 1] each."""
         found = []
         for kind, fixed in ((True, self.fixed), (False, None))[: 1 + (self.width > 1)]:
-            covariance = np.zeros((self.others, self.others)) if fixed is None else fixed @ fixed.T
+            covariance: Array = np.zeros((self.others, self.others)) if fixed is None else fixed @ fixed.T
             for (_, rows), tau, of_position in zip(self.groups, spread, self.of_positions, strict=True):
                 if of_position == kind:
                     covariance += tau**2 * (rows @ rows.T)
-            found.append(np.linalg.inv(covariance + FREE * np.eye(self.others)))
+            inverse: Array = np.linalg.inv(covariance + FREE * np.eye(self.others))
+            found.append(inverse)
         return found
 
     def matrix(self, spread: Array) -> Array:
