@@ -73,8 +73,7 @@ class PlacePrior:
             for (_, rows), tau, of_position in zip(self.groups, spread, self.of_positions, strict=True):
                 if of_position == kind:
                     covariance += tau**2 * (rows @ rows.T)
-            inverse: Array = np.linalg.inv(covariance + FREE * np.eye(self.others))
-            found.append(inverse)
+            found.append(np.asarray(np.linalg.inv(covariance + FREE * np.eye(self.others)), dtype=np.float64))
         return found
 
     def matrix(self, spread: Array) -> Array:
