@@ -45,6 +45,8 @@ MOST_CONTEXTS = 60
 """Distinct contexts that are tested one by one, and products of features that are tested in their place."""
 MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
+MOST_PAIRS = 200
+"""Pairs of positions that are tested; of more, those whose units have most clicks."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -169,12 +171,13 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     """Return the findings on transitivity and, if that can be tested, on heterogeneity."""
     pooled = interventions.unit_kind == "query"
     sample = _sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
-    cells, pair = _pairs(_cells(sample), sample.position)
+    cells, pair = _most_clicked(*_pairs(_cells(sample), sample.position))
     columns = _context_columns(sample, anchor, not _affordable(sample))
     null = beside(_null_columns(sample, anchor), columns)[cells.rows]
     pairs, code = np.unique(pair, axis=1, return_inverse=True)
     lower = np.flatnonzero(sample.position[cells.rows] == pair[1])
     extra = csr_array((np.ones(len(lower)), (lower, code[lower])), shape=(len(code), pairs.shape[1]))
+    null = null[:, np.unique(null.indices)]  # positions that none of the pairs is of
     test = score_test(cells, null, extra, shrink=True)
     name = "transitivity"
     if test is None:
@@ -292,6 +295,17 @@ def _pairs(cells: ShareCells, position: Integers) -> tuple[ShareCells, Integers]
     flat = index.ravel()
     columns = (column[flat] for column in (cells.cluster, cells.log_exposure, cells.clicks))
     return ShareCells(cells.rows[flat], np.repeat(np.arange(len(index)), 2), *columns), pair
+
+
+def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Integers]:
+    """Return the cells of the `MOST_PAIRS` pairs whose units have most clicks, and the pairs of these."""
+    pairs, code = np.unique(pair, axis=1, return_inverse=True)
+    if pairs.shape[1] <= MOST_PAIRS:
+        return cells, pair
+    most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
+    kept = np.flatnonzero(np.isin(code, most))
+    columns = (column[kept] for column in (cells.cluster, cells.log_exposure, cells.clicks))
+    return ShareCells(cells.rows[kept], np.repeat(np.arange(len(kept) // 2), 2), *columns), pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:

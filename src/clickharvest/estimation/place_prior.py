@@ -91,8 +91,8 @@ class PlacePrior:
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size].
 
-        The places' own effects make C = τ² E + U Uᵀ with E = 1 + 𝟏𝟏ᵀ. Along the left singular vectors P of E^{−½} U / τ,
-        with values s, its inverse is E^{−½} (1 − P P ᵀ + P (1 + s²)⁻¹ Pᵀ) E^{−½} / τ²: exact however small τ is.
+        The places' own effects make C = τ² E + U Uᵀ with E = 1 + 𝟏𝟏ᵀ. With P the left singular vectors of E^{−½} U / τ,
+        s its values, the inverse is E^{−½} (1 − P s² / (1 + s²) Pᵀ) E^{−½} / τ²: exact however small τ is.
         """
         whole = np.diag(np.full(self.size, SHARED))
         at, n = np.arange(self.others) * self.width, self.others
