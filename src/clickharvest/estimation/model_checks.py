@@ -45,6 +45,8 @@ MOST_CONTEXTS = 60
 """Distinct contexts that are tested one by one, and products of features that are tested in their place."""
 MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
+MOST_POSITIONS = 250
+"""Positions beyond which the tests take too long."""
 MOST_PAIRS = 200
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
 HETEROGENEOUS = 2.0
@@ -80,6 +82,9 @@ def check_model(
         trust bias ok
     """
     anchor = find_anchor(anchor, interventions.places)
+    if (many := len(supported_positions(interventions, anchor))) > MOST_POSITIONS:
+        sentence = f"{many:,} positions or places are more than the {MOST_POSITIONS} that the model is tested for."
+        return [Finding(name, "note", sentence) for name in ("transitivity", "trust bias")]
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
     findings += _pair_checks(interventions, anchor, kinds)
     return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]

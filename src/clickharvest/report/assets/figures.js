@@ -137,8 +137,10 @@ function graphChart(width, diagnosis) {
   const positions = diagnosis.positions,
     linked = new Set(diagnosis.linked),
     n = positions.length;
-  const slot = (width - 30) / Math.max(n - 1, 1),
-    x = (k) => round(15 + positions.indexOf(k) * slot);
+  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
+    edge = Math.max(15, Math.min(60, 3.5 * longest));
+  const slot = (width - 2 * edge) / Math.max(n - 1, 1),
+    x = (k) => round(edge + positions.indexOf(k) * slot);
   const tallest = Math.min(170, Math.max(60, width / 4)),
     base = tallest + 24,
     svg = canvas(width, base + 44, "Which positions common documents link");
@@ -167,8 +169,7 @@ function graphChart(width, diagnosis) {
     );
     svg.append(arc);
   }
-  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
-    every = Math.ceil(Math.max(18, 7 * longest) / slot);
+  const every = Math.ceil(Math.max(18, 7 * longest) / slot);
   positions.forEach((k, i) => {
     const is = linked.has(k),
       node = element("circle", { cx: x(k), cy: base, r: Math.min(7, Math.max(3, slot / 3)), "stroke-width": 2 });
