@@ -30,6 +30,7 @@ from clickharvest.commands.options import (
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
+from clickharvest.places import find_anchor
 from clickharvest.progress import Progress
 from clickharvest.words import clean_text
 
@@ -187,7 +188,7 @@ def fit(
     model: FitOptions,
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
-    anchor: AnchorOption = 1,
+    anchor: AnchorOption = "1",
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -223,7 +224,8 @@ def fit(
             clicked_only=not model.needs_unclicked, max_clicks=max_clicks,
         )  # fmt: skip
     thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
-    _fit(interventions, model, output, anchor, as_json, thinned if interventions.thinned_from else {})
+    own = find_anchor(anchor, interventions.places)
+    _fit(interventions, model, output, own, as_json, thinned if interventions.thinned_from else {})
 
 
 def _fit(

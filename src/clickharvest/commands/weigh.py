@@ -84,7 +84,8 @@ def weigh(
     Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
     propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. The
     context columns are those of the model. A position without an estimate gets that of the last one above that has it;
-    propensity_supported is false there, and where the data of the model do not speak of the context.
+    propensity_supported is false there, and where the data of the model do not speak of the context. Places are those
+    of the model, too.
 
     Examples:
 
@@ -104,7 +105,8 @@ def weigh(
     refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
     propensities = load_propensities(model)
-    clicks = replace(log, context=context_of(log, propensities)).read(show_progress)
+    log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
+    clicks = log.read(show_progress)
     how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
     report = weigh_to_parquet(clicks, propensities, output, clip=clip, **how)
     if as_json:
@@ -122,3 +124,8 @@ def context_of(log: LogOptions, propensities: Propensities) -> list[str]:
             "leave --context out, the model names its columns itself"
         )
     return needed
+
+
+def place_of(log: LogOptions, propensities: Propensities) -> list[str] | None:
+    """Return the columns that make the model's places, which the user need not name again."""
+    return log.place if log.place_columns or propensities.places is None else list(propensities.places.columns)
