@@ -38,7 +38,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
         ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'linear', 'svm', 'lightgbm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
-        ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
+        ("simulate --clicks ccm", "'--clicks': 'ccm' is not one of 'pbm', 'trust', 'cascade'"),
         ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
         ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
         ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'adobe', 'algolia', 'elastic', 'ga4'"),

@@ -12,6 +12,7 @@ from .corpus import synthetic_corpus as synthetic_corpus
 from .examination import EXAMINATIONS as EXAMINATIONS
 from .examination import Examination as Examination
 from .letor import read_letor as read_letor
+from .names import BROWSING_MODELS as BROWSING_MODELS
 from .names import CLICK_MODELS as CLICK_MODELS
 from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol
