@@ -94,6 +94,8 @@ class LinearShares(ClickCells):
     def information(self, shares: Shares) -> Array:
         """Return H, [size, size]."""
         expected = self.clicks_of_unit * shares.share
+        if self.width == 1:
+            return self._plain_information(expected, shares)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
         for one, two, first, second in self._paired_blocks():
             a, b = self._cell[one], self._cell[two]
@@ -103,6 +105,14 @@ class LinearShares(ClickCells):
             if first != second:
                 whole[second, :, first] += product.T
         return whole.reshape(self.size, self.size)
+
+    def _plain_information(self, expected: Array, shares: Shares) -> Array:
+        """Return H without features: one sparse product, however many blocks there are."""
+        weighted, share = expected[self._cell], shares.share[self._cell]
+        place, shape = (self.unit[self._cell], self._block), (len(self.first), self.n_blocks)
+        products = csr_array((weighted, place), shape=shape).T @ csr_array((share, place), shape=shape)
+        whole: Array = np.diag(np.bincount(self._block, weighted, self.n_blocks)) - products.toarray()
+        return (whole + whole.T) / 2
 
     def _paired_blocks(self) -> Iterator[tuple[Integers, Integers, int, int]]:
         """Yield the pairs of entries of one unit that read the blocks i ≤ j, both entries of a pair and i, j."""

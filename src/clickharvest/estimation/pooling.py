@@ -18,6 +18,7 @@ keeps a variance from collapsing to 0 where too little is there to learn it from
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,20 @@ class Spread:
     position: float | None
     steepness: float | None
     context: float | None
+
+
+class Prior(Protocol):
+    """What holds parameters together: standard deviations τ, of which those that are `learned` have most evidence."""
+
+    learned: NDArray[np.bool_]
+
+    def matrix(self, spread: Array) -> Array:
+        """Return Λ of τ, [size, size]."""
+        ...
+
+    def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
+        """Return the log evidence of log τ and its gradient, given H and y = H θ̂ + score(θ̂)."""
+        ...
 
 
 class Precision:
@@ -141,7 +156,7 @@ class Pooled:
         information: H there, [size, size].
         precision: Λ, [size, size].
         prior: what Λ is made of; None where it is that of a given penalty.
-        log_spread: log τ, [3].
+        log_spread: log τ.
         status: how the fit ended.
     """
 
@@ -150,7 +165,7 @@ class Pooled:
     at: Shares
     information: Array
     precision: Array
-    prior: Precision | None
+    prior: Prior | None
     log_spread: Array
     status: Status
 
@@ -161,15 +176,15 @@ class Pooled:
 
     @property
     def spread(self) -> Spread | None:
-        """The prior's standard deviations; None where Λ is that of a given penalty."""
-        if self.prior is None:
+        """The standard deviations of a prior around a power law; None where Λ is that of another, or of a penalty."""
+        if not isinstance(self.prior, Precision):
             return None
         tau = zip(np.exp(self.log_spread).tolist(), self.prior.learned, strict=True)
         return Spread(*(one if learned else None for one, learned in tau))
 
     def refit(self, weights: Array) -> Pooled:
         """Return the fit with queries weighted, [queries]; their clicks choose the variances again."""
-        return _settle(_newton(replace(self, shares=self.shares.weighted(weights))), AGAIN)
+        return settle(_newton(replace(self, shares=self.shares.weighted(weights))), AGAIN)
 
 
 def can_pool(curve: Curve, sample: Sample) -> bool:
@@ -197,8 +212,8 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
     shares = linear_shares(curve, sample)
     prior = Precision(curve.log_distance(), shares)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
-    begun = _start(curve, shares, prior.matrix(np.exp(log_spread)))
-    return _settle(replace(begun, prior=prior, log_spread=log_spread), ROUNDS)
+    begun = start(-curve.log_distance(), shares, prior.matrix(np.exp(log_spread)))
+    return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
@@ -212,7 +227,7 @@ def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     shares = linear_shares(curve, sample)
     diagonal = np.full((shares.n_blocks, shares.width), penalty + FREE)
     diagonal[: shares.n_positions - 1, 0] = FREE
-    return _start(curve, shares, np.diag(diagonal.ravel()))
+    return start(-curve.log_distance(), shares, np.diag(diagonal.ravel()))
 
 
 def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.0) -> Pooled:
@@ -227,7 +242,8 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
     shares = linear_shares(curve, sample)
     prior = Precision(curve.log_distance(), shares)
     tau = np.array([BOUNDS[0] if own is None else own for own in (spread.position, spread.steepness, spread.context)])
-    return replace(_start(curve, shares, factor * prior.matrix(tau)), prior=prior, log_spread=np.log(tau))
+    begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
+    return replace(begun, prior=prior, log_spread=np.log(tau))
 
 
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:
@@ -246,16 +262,22 @@ def curve_order(curve: Curve, shares: LinearShares) -> Integers:
     return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
 
 
-def _start(curve: Curve, shares: LinearShares, precision: Array) -> Pooled:
-    """Return the fit that starts from p_k = anchor / k in every context."""
+def start(log_p: Array, shares: LinearShares, precision: Array) -> Pooled:
+    """Return the fit with a given precision that starts from one curve in every context.
+
+    Args:
+        log_p: that curve at the positions but the anchor, [K − 1]: such as p_k = anchor / k.
+        shares: the cells to fit to.
+        precision: Λ, [size, size].
+    """
     theta = np.zeros((shares.n_blocks, shares.width))
-    theta[: shares.n_positions - 1, 0] = -curve.log_distance()
+    theta[: shares.n_positions - 1, 0] = log_p
     begin = theta.ravel()
     at = shares.shares(begin)
     return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, np.empty(0), Status.converged))
 
 
-def _settle(found: Pooled, rounds: int) -> Pooled:
+def settle(found: Pooled, rounds: int = ROUNDS) -> Pooled:
     """Return the fit whose variances have most evidence: quadratics in turns until they settle."""
     prior = found.prior
     if prior is None or not prior.learned.any():
@@ -308,7 +330,7 @@ def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
     return replace(fit, theta=theta, at=at, information=information, status=status)
 
 
-def most_evident(prior: Precision, start: Array, information: Array, linear: Array) -> Array:
+def most_evident(prior: Prior, start: Array, information: Array, linear: Array) -> Array:
     """Return the log τ of most evidence, those that nothing can tell left as they are."""
     learned = prior.learned
 

@@ -1,0 +1,161 @@
+"""Pooling of browsing states: rare states lean on their rank and on the distance to the last click.
+
+With k the rank, j the last click above (0 for none) and d = k − j, the log examination of a state is
+
+    no click above   −a log k + ρ_k
+    last click at j  −a log k + ρ_k + c − s log k − t log d + δ_d + ε_{kj}
+
+ρ_k ~ N(0, τ_ρ²) how rank k deviates from a power law; c, s and t how a click above changes looking on, by rank and by
+distance, with weak priors; δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) how single distances, and single states, deviate
+from that. Each feature of the context adds to the same, with effects on a (τ_u), on c (τ_v) and on single states (τ_ω).
+States are parameters themselves, b = all of the above, with the normal prior that follows, of covariance Σ(τ); a
+is free. Without a click above this is the prior of `pooling`, and the model the position-based one.
+
+The variances maximise the evidence as in `pooling`, here with Λ = Σ⁻¹; with S = (H + Λ)⁻¹ + θθᵀ and G = ∂Σ/∂τ²,
+
+    ∂ evidence / ∂τ² = ½ tr G (Λ S Λ − Λ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from clickharvest.errors import InputError
+from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.pooling import BOUNDS, LARGEST, SHARED, START, Pooled, linear_shares, settle, start
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import Curve
+from clickharvest.states import states_of
+
+Array = NDArray[np.float64]
+
+FREE = 100.0
+"""Variance of a, and of nothing else: next to no prior."""
+WEAK = 1.0
+"""Variance of c, s and t: a click above rarely changes looking by more than a factor of seven, e²."""
+NAMES = ("rank", "distance", "state", "context_steepness", "context_click", "context_state")
+"""The standard deviations τ_ρ, τ_δ, τ_ε, τ_u, τ_v and τ_ω, as a model tells them."""
+
+
+class StatePrior:
+    """The prior's precision Λ = Σ⁻¹ for the blocks of `LinearShares`, one for every state but the anchor.
+
+    Args:
+        numbers: numbers of the states but the anchor, [M].
+        anchor: the anchor's rank.
+        shares: whose parameters these are.
+        told: whether the clicks tell of each state, [M].
+    """
+
+    def __init__(self, numbers: NDArray[np.int64], anchor: int, shares: LinearShares, told: NDArray[np.bool_]) -> None:
+        rank, last = states_of(numbers)
+        below = last > 0
+        self.width, self.size, self.states = shares.width, shares.size, len(numbers)
+        steep = np.log(rank / anchor)
+        far = np.where(below, np.log(np.maximum(rank - last, 1)), 0.0)
+        laws = np.stack([below * 1.0, below * steep, far])
+        same_rank = (rank[:, None] == rank) * 1.0
+        same_distance = ((rank - last)[:, None] == rank - last) & below[:, None] & below
+        own = np.diag(below * 1.0)
+        self.fixed = FREE * np.outer(steep, steep) + WEAK * laws.T @ laws
+        self.base = np.stack([same_rank, same_distance * 1.0, own])
+        self.context = np.stack([np.outer(steep, steep), np.outer(laws[0], laws[0]), same_rank + own])
+        several = len(np.unique(rank[told & ~below])) > 1
+        clicked = bool((told & below).any())
+        varies = self.width > 1
+        self.learned = np.array([several, clicked, clicked, varies, varies and clicked, varies and len(numbers) > 1])
+        self.weak = np.where(self.learned, 1.0, 0.0)
+
+    def covariances(self, spread: Array) -> tuple[Array, Array]:
+        """Return Σ of the states, and of what one feature adds to them, each [M, M]."""
+        variance = spread**2
+        base = self.fixed + np.tensordot(variance[:3], self.base, 1)
+        context = np.tensordot(variance[3:], self.context, 1)
+        # Where features have no effect of their own at some states, they need a little to be inverted.
+        return base, context + BOUNDS[0] ** 2 * np.eye(self.states)
+
+    def matrix(self, spread: Array) -> Array:
+        """Return Λ, [size, size]."""
+        return self._whole(*(_inverse(part)[0] for part in self.covariances(spread)))
+
+    def _whole(self, base: Array, context: Array) -> Array:
+        whole = np.zeros((self.size // self.width, self.width, self.size // self.width, self.width))
+        own = slice(0, self.states)
+        whole[own, 0, own, 0] = base
+        for feature in range(1, self.width):
+            whole[own, feature, own, feature] = context
+        shared = np.arange(self.states, self.size // self.width)
+        for feature in range(self.width):
+            whole[shared, feature, shared, feature] = SHARED
+        return whole.reshape(self.size, self.size)
+
+    def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
+        """Return the log evidence of log τ up to a constant, and its gradient, [6].
+
+        Args:
+            log_spread: log τ, [6].
+            information: H, [size, size].
+            linear: y = H θ̂ + score(θ̂), [size].
+        """
+        spread = np.exp(log_spread)
+        (base, of_base), (context, of_context) = (_inverse(part) for part in self.covariances(spread))
+        inverse, of_whole = _inverse(information + self._whole(base, context))
+        theta = inverse @ linear
+        value = linear @ theta / 2 - of_base / 2 - (self.width - 1) * of_context / 2 - of_whole / 2
+        square = (inverse + np.outer(theta, theta)).reshape((self.size // self.width, self.width) * 2)
+        square = square[: self.states, :, : self.states]
+        by_variance = np.empty(6)
+        for part, precision, some, features in (
+            (slice(0, 3), base, self.base, slice(0, 1)),
+            (slice(3, 6), context, self.context, slice(1, None)),
+        ):
+            own = np.einsum("ifjf->ij", square[:, features, :, features])
+            count = len(range(self.width)[features])
+            by_variance[part] = np.tensordot(some, precision @ own @ precision - count * precision, 2) / 2
+        weak = self.weak @ (log_spread - spread)
+        return float(value + weak), 2 * spread**2 * by_variance + self.weak * (1 - spread)
+
+    def named(self, log_spread: Array) -> dict[str, float | None]:
+        """Return the standard deviations by name, None where nothing could tell one."""
+        tau = np.exp(log_spread).tolist()
+        return {name: own if learned else None for name, own, learned in zip(NAMES, tau, self.learned, strict=True)}
+
+
+def pool_states(curve: Curve, sample: Sample) -> Pooled:
+    """Fit a curve over browsing states, variances by marginal likelihood.
+
+    Args:
+        curve: `Constant` or `Linear` over the numbers of states.
+        sample: the sample, whose positions are those numbers.
+
+    Raises:
+        InputError: the parameters are too many.
+    """
+    size = (len(curve.positions) - 1) * (1 + curve.n_features)
+    if size > LARGEST:
+        raise InputError(
+            f"{len(curve.positions):,} browsing states with {curve.n_features} context features make {size:,} "
+            f"parameters: expected at most {LARGEST:,}; leave out context columns, or low positions with --max-position"
+        )
+    shares = linear_shares(curve, sample)
+    rank, _ = states_of(curve.positions)
+    shares.log_position = np.log(rank)
+    others = np.delete(np.array(curve.positions), curve.anchor_index)
+    anchor = int(rank[curve.anchor_index])
+    told = np.delete(np.isin(np.arange(len(curve.positions)), shares.position), curve.anchor_index)
+    prior = StatePrior(others, anchor, shares, told)
+    log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
+    steep = np.log(np.delete(rank, curve.anchor_index) / anchor)
+    begun = start(-steep, shares, prior.matrix(np.exp(log_spread)))
+    return settle(replace(begun, prior=prior, log_spread=log_spread))
+
+
+def _inverse(matrix: Array) -> tuple[Array, float]:
+    """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
+    factor = cho_factor(matrix, lower=True, check_finite=False)
+    inverse = cho_solve(factor, np.eye(len(matrix)), check_finite=False)
+    return inverse, 2 * float(np.log(np.diag(factor[0])).sum())
