@@ -14,7 +14,7 @@ LIST = f"""
 import sys
 from clickharvest.commands import choices
 found = [name for name in dir(choices) if name.endswith("_names")]
-assert len(found) == 11, found
+assert len(found) == 12, found
 for name in found:
     assert len(getattr(choices, name)()) > 0, name
 print([name for name in {HEAVY} if name in sys.modules])

@@ -15,10 +15,10 @@ from .curves import make_curve as make_curve
 from .curves import unflatten_params as unflatten_params
 from .differences import Differences as Differences
 from .differences import find_differences as find_differences
+from .fingerprint import data_fingerprint as data_fingerprint
 from .onnx import export_onnx as export_onnx
 from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities
-from .propensities import data_fingerprint as data_fingerprint
 from .propensities import load_propensities as load_propensities
 from .provenance import Provenance as Provenance
 from .provenance import record_provenance as record_provenance
