@@ -43,6 +43,8 @@ COLUMNS = ("propensity", "ips_weight", "propensity_supported")
 """The columns that weighing adds to those of a log."""
 POLICY = "policy_propensity"
 """The column that policy-aware weighing adds beside the propensity."""
+OURS = "_clickharvest_"
+"""What columns begin with that were added to a log on its way here, and are not the user's."""
 KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
 
@@ -362,7 +364,7 @@ def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
     """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
     from clickharvest.logs.click_log import number
 
-    columns = {name: log.source[name] for name in log.source.columns}
+    columns = {name: log.source[name] for name in log.source.columns if not name.startswith(OURS)}
     for role in ("position", "original", "click", "clicks", "impressions"):
         name = log.roles.get(role)
         if name is not None and columns[name].type().is_string():

@@ -76,7 +76,8 @@ class FitOptions:
         choice(
             "--model",
             model_names,
-            help="How clicks come about: by examination and relevance; or, affine, by trust in what stands high too.",
+            help="How clicks come about: by examination and relevance; browsing: the last click above counts, too; "
+            "affine: trust in what stands high, too.",
             panel=MODEL,
         ),
     ] = "examination"
@@ -226,6 +227,11 @@ def fit(
     require_device()
     chosen = model.model(anchor)
     if is_interventions(log.source):
+        if chosen.needs_page:
+            raise InputError(
+                f"--model {chosen.name} needs the log itself, to see the clicks above every result: interventions do "
+                "not tell them"
+            )
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
         interventions = thin(interventions, max_clicks)

@@ -13,6 +13,7 @@ import ibis
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
+from clickharvest.states import require_few
 
 STATE = "_clickharvest_state"
 """The column of the number of a row's state."""
@@ -43,6 +44,18 @@ def browsing_log(log: ClickLog) -> ClickLog:
     # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
     moved = {name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in columns.items()}
     return replace(log, source=source, columns=moved | {"position": source[STATE]})
+
+
+def deepest(log: ClickLog) -> int:
+    """Return the lowest position at which a log of positions shows anything.
+
+    Raises:
+        InputError: it is too low for browsing states.
+    """
+    found = log.engine.fetch(log.table.agg(ranks=log.table.position.max()), task="Looking at positions")
+    ranks = int(found["ranks"][0].as_py())
+    require_few(ranks)
+    return ranks
 
 
 def _require_pages(log: ClickLog) -> None:

@@ -244,10 +244,13 @@ class Propensities:
         return margins
 
     def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all; the same model gives the same bytes.
+        """Write to one safetensors file, whole or not at all; the same model gives the same bytes, see `storage`."""
+        write_file(Path(path), *self.to_file())
 
-        Tensors: `params/NAME`, float64, and `draws`, float32, where there are any. Everything else is JSON in the
-        metadata, see `storage`.
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a file holds, as `from_file` reads it: a header, which is JSON, and tensors.
+
+        Tensors: `params/NAME`, float64, and `draws`, float32, where there are any.
         """
         tensors: dict[str, NDArray[Any]] = {f"params/{name}": value for name, value in self.params.items()}
         if self.draws is not None:
@@ -265,7 +268,7 @@ class Propensities:
         }
         if self.support is not None:
             header["support"] = self.support.to_dict()
-        write_file(Path(path), header, tensors)
+        return header, tensors
 
 
 def load_propensities(path: str | Path) -> Propensities:
