@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clickharvest.click_models.base import ClickModel
-from clickharvest.errors import InputError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Browsing(ClickModel):
 
         Raises:
             InputError: the log does not tell pages, or exposures are by design.
+            NotIdentifiedError: pages without a click are missing.
         """
         from clickharvest.logs.browsing import browsing_log
         from clickharvest.states import n_states
@@ -58,6 +59,11 @@ class Browsing(ClickModel):
             )
         if (lowest := how.get("max_position")) is not None:
             how["max_position"] = n_states(lowest)
+        if log.only_clicked_pages:
+            raise NotIdentifiedError(
+                "pages without a click are missing from the log, so that where nothing above is clicked, something "
+                "below must be: that looks as if users read on; give a log of all pages, or fit --model examination"
+            )
         return super().harvest(browsing_log(log), **how)
 
     def fit(self, interventions: Interventions) -> BrowsingPropensities:

@@ -70,24 +70,24 @@ class StatePrior:
         self.learned = np.array([several, clicked, clicked, varies, varies and clicked, varies and len(numbers) > 1])
         self.weak = np.where(self.learned, 1.0, 0.0)
 
-    def covariances(self, spread: Array) -> tuple[Array, Array]:
-        """Return Σ of the states, and of what one feature adds to them, each [M, M]."""
+    def precisions(self, spread: Array) -> list[tuple[Array, float]]:
+        """Return Σ⁻¹ of the states and, if there are any, of what one feature adds to them, each with log|Σ|."""
         variance = spread**2
-        base = self.fixed + np.tensordot(variance[:3], self.base, 1)
-        context = np.tensordot(variance[3:], self.context, 1)
-        # Where features have no effect of their own at some states, they need a little to be inverted.
-        return base, context + BOUNDS[0] ** 2 * np.eye(self.states)
+        parts = [self.fixed + np.tensordot(variance[:3], self.base, 1)]
+        if self.width > 1:
+            # Where features have no effect of their own at some states, they need a little to be inverted.
+            parts.append(np.tensordot(variance[3:], self.context, 1) + BOUNDS[0] ** 2 * np.eye(self.states))
+        return [_inverse(part) for part in parts]
 
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size]."""
-        return self._whole(*(_inverse(part)[0] for part in self.covariances(spread)))
+        return self._whole([precision for precision, _ in self.precisions(spread)])
 
-    def _whole(self, base: Array, context: Array) -> Array:
+    def _whole(self, precisions: list[Array]) -> Array:
         whole = np.zeros((self.size // self.width, self.width, self.size // self.width, self.width))
         own = slice(0, self.states)
-        whole[own, 0, own, 0] = base
-        for feature in range(1, self.width):
-            whole[own, feature, own, feature] = context
+        for feature in range(self.width):
+            whole[own, feature, own, feature] = precisions[min(feature, 1)]
         shared = np.arange(self.states, self.size // self.width)
         for feature in range(self.width):
             whole[shared, feature, shared, feature] = SHARED
@@ -102,20 +102,18 @@ class StatePrior:
             linear: y = H θ̂ + score(θ̂), [size].
         """
         spread = np.exp(log_spread)
-        (base, of_base), (context, of_context) = (_inverse(part) for part in self.covariances(spread))
-        inverse, of_whole = _inverse(information + self._whole(base, context))
+        precisions = self.precisions(spread)
+        inverse, log_whole = _inverse(information + self._whole([precision for precision, _ in precisions]))
         theta = inverse @ linear
-        value = linear @ theta / 2 - of_base / 2 - (self.width - 1) * of_context / 2 - of_whole / 2
+        value = linear @ theta / 2 - log_whole / 2
         square = (inverse + np.outer(theta, theta)).reshape((self.size // self.width, self.width) * 2)
         square = square[: self.states, :, : self.states]
-        by_variance = np.empty(6)
-        for part, precision, some, features in (
-            (slice(0, 3), base, self.base, slice(0, 1)),
-            (slice(3, 6), context, self.context, slice(1, None)),
-        ):
-            own = np.einsum("ifjf->ij", square[:, features, :, features])
-            count = len(range(self.width)[features])
-            by_variance[part] = np.tensordot(some, precision @ own @ precision - count * precision, 2) / 2
+        by_variance = np.zeros(6)
+        parts = ((slice(0, 3), self.base, range(1)), (slice(3, 6), self.context, range(1, self.width)))
+        for (precision, log_own), (part, some, features) in zip(precisions, parts, strict=False):
+            value -= len(features) * log_own / 2
+            own = sum((square[:, feature, :, feature] for feature in features), np.zeros_like(precision))
+            by_variance[part] = np.tensordot(some, precision @ own @ precision - len(features) * precision, 2) / 2
         weak = self.weak @ (log_spread - spread)
         return float(value + weak), 2 * spread**2 * by_variance + self.weak * (1 - spread)
 

@@ -68,7 +68,7 @@ def spell_effects(info: Mapping[str, Any]) -> list[str]:
         return []
     near, far = (_ratio(found.get(name)) for name in ("next", "further"))
     if near is None:
-        return ["No result stood below a click: the model is the position-based one."]
+        return ["No result below a click was clicked, too: the numbers of such states lean on those without a click."]
     told = f"Right below a click, a result is looked at {near[0]} times as often as at the same position with no click "
     return [f"{told}above{near[1]}{'' if far is None else f'; further below, {far[0]} times{far[1]}'}."]
 
