@@ -38,6 +38,22 @@ def model_context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
     return context
 
 
+def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64] | None:
+    """Return the model's number of each of the log's places, one beyond its table if unknown; None for lists.
+
+    Raises:
+        InputError: one knows places, the other a list, or the columns of places differ.
+    """
+    own, told = propensities.places, log.places
+    if own is None and told is None:
+        return None
+    if own is None or told is None:
+        known = f"places ({', '.join(own.columns)})" if own is not None else "positions of a list"
+        how = f"--place {','.join(own.columns)}" if own is not None else "--position"
+        raise InputError(f"the model speaks of {known}, and the log was read otherwise: read it with {how}")
+    return np.array(own.numbers_of(told), dtype=np.int64)
+
+
 def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
     """Return what tells cells apart: position and contexts, where NaN is as empty as NULL."""
     import ibis
@@ -78,11 +94,23 @@ class Scored:
 
 
 def score_cells(
-    propensities: Propensities, position: NDArray[np.int64], contexts: dict[str, Any], *, spread: bool = False
+    log: ClickLog,
+    propensities: Propensities,
+    position: NDArray[np.int64],
+    contexts: dict[str, Any],
+    *,
+    spread: bool = False,
 ) -> Scored:
-    """Return the propensity of every cell; with `spread` also how uncertain it is, which takes longer."""
+    """Return the propensity of every cell; with `spread` also how uncertain it is, which takes longer.
+
+    A position without an estimate borrows that of the last one above; a place without, that of a middling one (the
+    median) of those with an estimate that share most columns with it.
+    """
     known = np.array(propensities.curve.positions)
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
+    if (numbers := model_places(log, propensities)) is not None:
+        lender = _lenders(propensities, log, numbers)
+        column, position = lender[position - 1], numbers[position - 1]
     shown = np.searchsorted(propensities.shown, known)[column]
     p, log_sd = np.empty(len(position)), np.zeros(len(position))
     why = np.full(len(position), "", dtype=object)
@@ -99,6 +127,20 @@ def score_cells(
             where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
             why[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = doubt.why
     return Scored(p, known[column] == position, why, log_sd)
+
+
+def _lenders(propensities: Propensities, log: ClickLog, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return which of the curve's positions each of the log's places has its propensity from, by index."""
+    assert propensities.places is not None
+    assert log.places is not None
+    known = propensities.curve.positions
+    typical = propensities.curve.relative(propensities.params, np.zeros((1, propensities.curve.n_features)))[0]
+    found = []
+    for number, label in zip(numbers.tolist(), log.places.labels, strict=True):
+        some = (number,) if number in known else propensities.places.nearest(label, known)
+        ranked = sorted((known.index(k) for k in some), key=lambda i: typical[i])
+        found.append(ranked[len(ranked) // 2])
+    return np.array(found, dtype=np.int64)
 
 
 def join_cells(

@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.places import Places
 
 Integers = NDArray[np.int64]
 
+COLUMNS = ("position", "last_click")
+"""The columns of a table of states."""
 MOST_RANKS = 60
 """Ranks beyond which there are too many states, 1,830, for their matrices to be factored in minutes."""
 
@@ -61,15 +64,15 @@ def states_of(number: ArrayLike) -> tuple[Integers, Integers]:
     return rank, last
 
 
-def spell_state(number: int) -> str:
-    """Return a state in words.
+def state_places(ranks: int) -> Places:
+    """Return the states of so many ranks as a table of places.
 
     Example:
-        >>> spell_state(4), spell_state(6)
-        ('position 3, no click above', 'position 3, last click at 2')
+        >>> state_places(3).name(6), state_places(3).columns
+        ('position 3, last_click 2', ('position', 'last_click'))
     """
-    rank, last = (int(part) for part in states_of(number))
-    return f"position {rank}, {f'last click at {last}' if last else 'no click above'}"
+    rank, last = states_of(np.arange(1, n_states(ranks) + 1))
+    return Places(COLUMNS, tuple(zip(rank.tolist(), last.tolist(), strict=True)))
 
 
 def require_few(ranks: int) -> None:

@@ -43,8 +43,6 @@ COLUMNS = ("propensity", "ips_weight", "propensity_supported")
 """The columns that weighing adds to those of a log."""
 POLICY = "policy_propensity"
 """The column that policy-aware weighing adds beside the propensity."""
-OURS = "_clickharvest_"
-"""What columns begin with that were added to a log on its way here, and are not the user's."""
 KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
 
@@ -69,6 +67,7 @@ class WeightReport:
             speak of there (`model.support`): their number is what the curve makes of other contexts.
         unsupported_context_clicks: clicks in those rows.
         unsupported_contexts: why, and how many of those rows each.
+        unsupported_places: what those positions stand for, in words, where they are numbers of places.
     """
 
     rows: int
@@ -84,6 +83,7 @@ class WeightReport:
     unsupported_context_rows: int = 0
     unsupported_context_clicks: int = 0
     unsupported_contexts: Mapping[str, int] = field(default_factory=dict)
+    unsupported_places: str = ""
 
     @property
     def clip_share(self) -> float:
@@ -116,10 +116,11 @@ class WeightReport:
         if self.unsupported_rows:
             where = f"position{'s' if len(self.unsupported_positions) > 1 else ''}"
             what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
-            lines.append(
-                f"No estimate at {where} {spell_positions(self.unsupported_positions)} ({what}): "
-                "the one of the last supported position above is used instead."
+            told = self.unsupported_places or f"{where} {spell_positions(self.unsupported_positions)}"
+            other = (
+                "supported place that is most like it" if self.unsupported_places else "last supported position above"
             )
+            lines.append(f"No estimate at {told} ({what}): the one of the {other} is used instead.")
         if self.unsupported_context_rows:
             what = f"rows: {self.unsupported_context_rows:,}, clicks: {self.unsupported_context_clicks:,}"
             lines.append(f"Contexts that are not supported ({what}): the number is what the curve makes of others.")
@@ -133,7 +134,8 @@ class Weights:
 
     Attributes:
         table: all columns of the log under their own names (positions and clicks as numbers, though a CSV file holds
-            text), then `propensity`, `ips_weight`, `propensity_supported`; one row per row of the log, in any order.
+            text; the number of a row's place under a name of its own), then `propensity`, `ips_weight`,
+            `propensity_supported`; one row per row of the log, in any order.
         report: effective sample size, what was clipped, what had no estimate.
     """
 
@@ -155,7 +157,8 @@ def weigh(
     position above it (of the first supported one if none is above); `propensity_supported` is then false. It is false
     too where the position has an estimate that does not hold for the context: a value that training never had or that
     its own clicks do not link at that position, a number far outside. The propensity is then that of the curve, the
-    shrunk guess: leave such rows out or keep them, they are told apart.
+    shrunk guess: leave such rows out or keep them, they are told apart. A place without an estimate gets that of a
+    middling one among those that share most columns with it.
 
     Args:
         log: the click log; its context holds the model's context columns.
@@ -192,7 +195,7 @@ def weigh(
     cells = count_cells(log, values)
     position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    scored = score_cells(propensities, position, contexts)
+    scored = score_cells(log, propensities, position, contexts)
     p, own, why = scored.propensity, scored.own, scored.why
     # A cell counts once: its position comes first.
     doubted = own & (why != "")
@@ -217,6 +220,7 @@ def weigh(
         unsupported_positions=tuple(np.unique(position[~own]).tolist()),
         unsupported_context_rows=int(rows[doubted].sum()),
         unsupported_context_clicks=int(clicks[doubted].sum()),
+        unsupported_places="" if log.places is None else log.places.spell(np.unique(position[~own]).tolist()),
         unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
     )
     results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
@@ -241,7 +245,8 @@ def weigh_to_parquet(
     with log.engine.output(Path(path)) as partial:
         weights = weigh(log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware)
         metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
-        log.engine.write_parquet(weights.table, partial, metadata=metadata, task="Weighing")
+        table = weights.table if log.places is None else weights.table.drop(log.roles["position"])
+        log.engine.write_parquet(table, partial, metadata=metadata, task="Weighing")
     return weights.report
 
 
@@ -364,7 +369,7 @@ def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
     """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
     from clickharvest.logs.click_log import number
 
-    columns = {name: log.source[name] for name in log.source.columns if not name.startswith(OURS)}
+    columns = {name: log.source[name] for name in log.source.columns}
     for role in ("position", "original", "click", "clicks", "impressions"):
         name = log.roles.get(role)
         if name is not None and columns[name].type().is_string():

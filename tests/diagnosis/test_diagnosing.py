@@ -127,7 +127,7 @@ def test_an_anchor_never_shown_is_told() -> None:
 
 def test_an_anchor_is_a_position() -> None:
     assert diagnose(read_log(cut_log()), anchor=1).anchor == 1
-    with pytest.raises(InputError, match="anchor is 0"):
+    with pytest.raises(InputError, match="the anchor is 0"):
         diagnose(read_log(cut_log()), anchor=0)
 
 

@@ -79,7 +79,7 @@ def test_one_unit_at_two_positions_has_the_ratio_of_its_click_rates() -> None:
     assert found.theta == pytest.approx(np.log([0.5]), abs=1e-6)
     assert found.information == pytest.approx(np.array([[36 * 5 / 6 / 6]]), rel=1e-6)
     assert found.spread is not None
-    assert found.spread.position is None
+    assert found.spread["position"] is None
 
 
 @pytest.mark.parametrize("sample", CASES)
@@ -94,7 +94,7 @@ def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) 
     value = [prior.evidence(at + s, found.information, linear)[0] for s in (*step, *-step)]
     assert gradient[prior.learned] == pytest.approx((np.subtract(value[:3], value[3:]) / 2e-5)[prior.learned], abs=1e-4)
     assert found.spread is not None
-    tau = [found.spread.position, found.spread.steepness, found.spread.context]
+    tau = list(found.spread.values())
     best = np.log([BOUNDS[0] if t is None else t for t in tau])
     top, _ = prior.evidence(best, found.information, linear)
     for nudge in np.eye(3)[prior.learned]:

@@ -95,9 +95,10 @@ class Browsing(ClickModel):
         cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
     ) -> WeightReport:
         """Write a log with the propensity of every row's own state, and weights, see `weights.weigh_to_parquet`."""
-        from clickharvest.logs.browsing import browsing_log, deepest
+        from clickharvest.logs.browsing import browsing_log
         from clickharvest.weights import weigh_to_parquet
 
-        states = browsing_log(log)
-        propensities = fitted.reaching(deepest(log))
-        return weigh_to_parquet(states, propensities, path, clip=clip, normalise=normalise, policy_aware=policy_aware)
+        states = browsing_log(log, named=True)
+        assert states.places is not None
+        wide = fitted.reaching(int(states.places.labels[-1][0]))
+        return weigh_to_parquet(states, wide, path, clip=clip, normalise=normalise, policy_aware=policy_aware)

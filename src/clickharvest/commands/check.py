@@ -16,7 +16,7 @@ from clickharvest.commands.progress import show_progress
 def check(
     log: LogOptions,
     units: HarvestOptions,
-    anchor: AnchorOption = 1,
+    anchor: AnchorOption = "1",
     as_json: JsonFlag = False,
 ) -> None:
     """Tell whether a log reveals examination, and test the assumptions.

@@ -38,6 +38,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described, verdict_of
 from clickharvest.errors import InputError
+from clickharvest.places import find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
 
-    def model(self, anchor: int) -> ClickModel:
-        """Return the click model with the options that it takes.
+    def model(self) -> ClickModel:
+        """Return the click model with the options that it takes, but for the anchor, which a harvest must tell first.
 
         Raises:
             InputError: an option is given that the model does not take.
@@ -175,7 +176,6 @@ class FitOptions:
             "intervals": None if self.intervals is IntervalName.none else self.intervals.value,
             "replicates": self.bootstrap,
             "seed": self.seed,
-            "anchor": anchor,
             "progress": show_progress,
         }
         return kind(**{name: value for name, value in given.items() if name in taken})
@@ -201,7 +201,7 @@ def fit(
     model: FitOptions,
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
-    anchor: AnchorOption = 1,
+    anchor: AnchorOption = "1",
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -225,7 +225,7 @@ def fit(
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
-    chosen = model.model(anchor)
+    chosen = model.model()
     if is_interventions(log.source):
         if chosen.needs_page:
             raise InputError(
@@ -241,6 +241,7 @@ def fit(
             log.read(show_progress), **units.arguments(log), cluster=cluster, max_clicks=max_clicks
         )
     thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
+    chosen = replace(chosen, anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
     _fit(interventions, chosen, output, as_json, thinned if interventions.thinned_from else {}, model.log_to)
 
 

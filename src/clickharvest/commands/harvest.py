@@ -91,6 +91,8 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         )
     if log.clicks_from is not None:
         raise InputError("--emit-sql does not go with --clicks-from: name one table of what was shown and clicked")
+    if log.place_columns:
+        raise InputError("--emit-sql does not go with --place: number the places in the warehouse, as positions from 1")
     columns = {role: role for role in ("query", "doc", "position", *{cluster} & set(OPTIONAL))} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from clickharvest.commands.bounds import POSITION, between, whole
+from clickharvest.commands.bounds import between, whole
 from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
@@ -70,6 +70,16 @@ class LogOptions:
     position: Annotated[str | None, _column("--position", "Where it was shown, 1 is the top (default: position).")] = (
         None
     )
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--place",
+            metavar="A,B,…",
+            help="Instead: columns that make the place it was shown at, such as row,column or slot.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
     click: Annotated[str | None, _column("--click", "0/1, one row per impression (default: click).")] = None
     clicks: Annotated[str | None, _column("--clicks", "Clicks of aggregated rows (default: clicks).")] = None
     impressions: Annotated[
@@ -228,7 +238,12 @@ class LogOptions:
     @property
     def context_columns(self) -> tuple[str, ...]:
         """The context columns, however they were split over options and commas."""
-        return tuple(part.strip() for text in self.context or () for part in text.split(",") if part.strip())
+        return _split(self.context)
+
+    @property
+    def place_columns(self) -> tuple[str, ...]:
+        """The columns that make places, likewise."""
+        return _split(self.place)
 
     @property
     def sources(self) -> list[str | None]:
@@ -259,6 +274,7 @@ class LogOptions:
 
         shared: dict[str, Any] = {"context": self.context_columns, "engine": self.start_engine(progress)}
         named = self.columns | self.preparation | ({} if self.table is None else {"table": self.table})
+        named |= {"place": self.place_columns} if self.place_columns else {}
         if self.export is not None:
             name, inputs = self.export
             return read_export(
@@ -291,6 +307,10 @@ class LogOptions:
         if self.format is None and inputs:
             raise InputError("--inputs goes with --format: name the format of LOG")
         return None if self.format is None else (self.format, inputs)
+
+
+def _split(texts: list[str] | None) -> tuple[str, ...]:
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
 def parse_words(text: str, option: str) -> dict[str, str]:
@@ -378,7 +398,12 @@ MaxClicksOption = Annotated[
     ),
 ]
 AnchorOption = Annotated[
-    int, typer.Option("--anchor", help="Position that others are compared with.", callback=whole(*POSITION))
+    str,
+    typer.Option(
+        "--anchor",
+        metavar="POSITION|PLACE",
+        help="Position, or place, such as 1,1 or top, that others are compared with.",
+    ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
 

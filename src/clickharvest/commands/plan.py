@@ -14,6 +14,7 @@ from clickharvest.commands.options import AnchorOption, JsonFlag, LevelOption, L
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
+from clickharvest.places import find_anchor
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
@@ -148,7 +149,7 @@ def plan(
             rich_help_panel=WANTED,
         ),
     ] = False,
-    anchor: AnchorOption = 1,
+    anchor: AnchorOption = "1",
     as_json: JsonFlag = False,
 ) -> None:
     """Tell how much traffic a wanted precision takes.
@@ -177,7 +178,7 @@ def plan(
         screen().print(str(found))
 
 
-def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, **wanted: Any) -> Plan:
+def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, anchor: str, **wanted: Any) -> Plan:
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
     from clickharvest.logs.days import days_of
@@ -190,8 +191,13 @@ def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None,
         clicks = log.read(show_progress)
         interventions = harvest(clicks, **units.arguments(log))
         days = days if days is not None else days_of(clicks)
+    if interventions.places is not None:
+        raise InputError(
+            f"plan speaks of ranks, and the log of places ({', '.join(interventions.places.columns)}): clickharvest "
+            "check tells about how much more traffic they take"
+        )
     with show_progress("Planning"):
-        return plan_from_log(interventions, days=days, **wanted)
+        return plan_from_log(interventions, days=days, anchor=find_anchor(anchor, None), **wanted)
 
 
 def _from_design(units: HarvestOptions, design: DesignOptions, width: float, level: float) -> DesignPlan:

@@ -52,18 +52,23 @@ def propensities(
 
     Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
     model's anchor. Where supported is false the data of the model do not speak of that context at that position: there
-    is no interval, and no number either if nothing links the position. --json says why, as note.
+    is no interval, and no number either if nothing links the position. --json says why, as note. Places have their own
+    columns, such as row and column, beside position, which is their number; a browsing model has a row for every
+    position and last_click above it, 0 for none.
 
     Example:
 
       clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
+    from clickharvest.click_models.loading import load_model
+    from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.cautions import few_queries, gaps
     from clickharvest.model.prediction import TELLS_NOTHING
     from clickharvest.model.propensities import load_propensities
     from clickharvest.model.support import WOULD_HELP
 
-    loaded = load_propensities(model)
+    fitted = load_model(model)
+    loaded = fitted.states if isinstance(fitted, BrowsingPropensities) else load_propensities(model)
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise InputError(f"propensities are written as {' or '.join(ENDINGS)}: -o {output} ends in neither")
     if contexts is None and loaded.encoder is not None:
@@ -82,7 +87,8 @@ def propensities(
             unsupported = {"unsupported": list(loaded.unsupported), "doubts": doubts}
             tell(json.dumps({"file": str(output), **counts, **unsupported, **about}))
             return
-        told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), 'position')}"
+        what = "position" if loaded.places is None else "place"
+        told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), what)}"
         tell(f"{told}: {output}")
     elif as_json:
         predicted = loaded.predict(rows, **options)
@@ -181,7 +187,7 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
     first = None if contexts is None else contexts.slice(0, math.ceil(MOST_ROWS / len(model.shown)))
     columns = [] if model.encoder is None else list(model.encoder.columns[:MOST_COLUMNS])
     predicted = model.predict(first, **options)
-    scored = predicted.to_arrow(first).select([*columns, *RESULTS])
+    scored = predicted.to_arrow(first).select([*columns, *predicted.where, *RESULTS])
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in scored.column_names:
         table.add_column(clean_text(name, 16), justify="right")

@@ -25,6 +25,7 @@ from clickharvest.commands.options import (
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def report(
     loaded = load_propensities(model)
     if log.context is None and loaded.encoder is not None:
         log = replace(log, context=list(loaded.encoder.columns))
+    log = replace(log, place=place_of(log, loaded))
     evidence = _evidence(loaded, log, units) if log.source else None
     today = date.today()
     size = write_report(

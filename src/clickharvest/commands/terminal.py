@@ -12,7 +12,8 @@ from rich.text import Text
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.words import clean_lines, count, spell_positions
+from clickharvest.places import spell_label
+from clickharvest.words import clean_lines, clean_text, count, spell_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -55,10 +56,11 @@ def print_diagnosis(diagnosis: Diagnosis, advice: str | None = None) -> None:
     t = diagnosis.totals
     console.print(
         f"Log:     {count(t['impressions'], 'impression')}, {count(t['clicks'], 'click')}, "
-        f"{count(t['queries'], 'query', 'queries')}, positions {spell_positions(diagnosis.positions)}"
+        f"{count(t['queries'], 'query', 'queries')}, {_where(diagnosis)}"
     )
+    what = "positions" if diagnosis.places is None else "places"
     console.print(
-        f"Harvest: {count(t['units'], 'unit')} shown at two positions or more, {t['clicked_units']:,} of them clicked, "
+        f"Harvest: {count(t['units'], 'unit')} shown at two {what} or more, {t['clicked_units']:,} of them clicked, "
         f"{count(t['unit_clicks'], 'click')}\n"
     )
     console.print(position_table(diagnosis))
@@ -73,13 +75,16 @@ def print_diagnosis(diagnosis: Diagnosis, advice: str | None = None) -> None:
 def position_table(diagnosis: Diagnosis) -> Table:
     """Return the table of positions: what was shown, and how much interventions tell."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("position", "impressions", "CTR", "units", "unit clicks", "effective", "linked"):
+    places = diagnosis.places
+    where = ("position",) if places is None else tuple(clean_text(column, 12) for column in places.columns)
+    for header in (*where, "impressions", "CTR", "units", "unit clicks", "effective", "linked"):
         table.add_column(header, justify="right")
     overlaps = {overlap.position: overlap for overlap in diagnosis.overlaps}
     for shown in diagnosis.shown[:MOST_POSITIONS]:
         overlap = overlaps.get(shown.position)
+        label = (shown.position,) if places is None else places.labels[shown.position - 1]
         table.add_row(
-            str(shown.position),
+            *(clean_text(spell_label(value), 16) for value in label),
             f"{shown.impressions:,}",
             f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "-",
             f"{overlap.units:,}" if overlap else "0",
@@ -102,8 +107,17 @@ def finding_line(finding: Finding) -> Table:
 
 def _answer(diagnosis: Diagnosis) -> Text:
     if diagnosis.identified:
-        known = spell_positions(diagnosis.positions)
-        return Text(f"This log reveals examination at positions {known}.", style="bold green")
+        return Text(f"This log reveals examination at {_where(diagnosis)}.", style="bold green")
+    if diagnosis.places is not None:
+        missing = diagnosis.places.spell(diagnosis.unlinked or diagnosis.positions)
+        return Text(f"This log does not reveal examination at {missing}.", style="bold red")
     known = spell_positions(set(diagnosis.linked) & set(diagnosis.positions)) or "none"
     told = f"This log does not reveal examination at positions {spell_positions(diagnosis.unlinked) or known}."
     return Text(told, style="bold red")
+
+
+def _where(diagnosis: Diagnosis) -> str:
+    """Return all positions, or how many places, that were shown."""
+    if diagnosis.places is None:
+        return f"positions {spell_positions(diagnosis.positions)}"
+    return f"{count(len(diagnosis.positions), 'place')} ({', '.join(diagnosis.places.columns)})"

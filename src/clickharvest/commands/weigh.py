@@ -16,6 +16,7 @@ from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.click_models.base import FittedModel
+    from clickharvest.places import Places
     from clickharvest.weights import Clip
 
 WEIGHTS = "The weights"
@@ -84,7 +85,8 @@ def weigh(
     Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
     propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. The
     context columns are those of the model. A position without an estimate gets that of the last one above that has it;
-    propensity_supported is false there, and where the data of the model do not speak of the context.
+    propensity_supported is false there, and where the data of the model do not speak of the context. Places are those
+    of the model, too.
 
     Examples:
 
@@ -104,7 +106,8 @@ def weigh(
     refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
     fitted = load_model(model)
-    clicks = replace(log, context=context_of(log, fitted)).read(show_progress)
+    read = replace(log, context=context_of(log, fitted), place=place_of(log, fitted))
+    clicks = read.read(show_progress)
     how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
     report = CLICK_MODELS[fitted.kind].weigh(clicks, fitted, output, clip=clip, **how)
     if as_json:
@@ -122,3 +125,9 @@ def context_of(log: LogOptions, model: FittedModel) -> list[str]:
             "leave --context out, the model names its columns itself"
         )
     return needed
+
+
+def place_of(log: LogOptions, model: FittedModel) -> list[str] | None:
+    """Return the columns that make the model's places, which the user need not name again."""
+    places: Places | None = getattr(model, "places", None)
+    return log.place if log.place_columns or places is None else list(places.columns)

@@ -27,7 +27,7 @@ from clickharvest.diagnosis.overlap import (
 )
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
@@ -35,6 +35,7 @@ from clickharvest.harvesting.linked import linked_positions, longest_linked_pref
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
+from clickharvest.places import Anchor, Places, find_anchor, name_place, name_places
 from clickharvest.words import spell_positions
 
 DOMINANT = 0.5
@@ -64,6 +65,7 @@ class Diagnosis:
         pairs: one entry per pair of positions with common units.
         segments: connectivity within each level of each context column.
         findings: every check with its sentence.
+        places: what positions stand for, where they are numbers of places and not of a list.
     """
 
     anchor: int
@@ -75,6 +77,7 @@ class Diagnosis:
     pairs: tuple[PairOverlap, ...]
     segments: tuple[Segment, ...]
     findings: tuple[Finding, ...]
+    places: Places | None = None
 
     @property
     def unlinked(self) -> tuple[int, ...]:
@@ -103,7 +106,7 @@ def diagnose(
     unit: UnitKind = "context",
     max_position: int | None = None,
     design: Design | None = None,
-    anchor: int = 1,
+    anchor: Anchor = 1,
     traffic: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """Diagnose a log, or interventions harvested before.
@@ -128,8 +131,8 @@ def diagnose(
         >>> diagnose(log).unlinked
         (3,)
     """
-    if anchor < 1:
-        raise InputError(f"anchor is {anchor}: expected a position, 1 or more")
+    places = source.places
+    anchor = find_anchor(anchor, places)
     if isinstance(source, Interventions):
         engine: Engine = DuckDBEngine()
         source = source.undivided()
@@ -145,8 +148,9 @@ def diagnose(
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
         findings = page_findings(source)
         findings += repetition(source) if unit == "context" and design is None else []
-        findings += ranker_independence(source) + sample_ratio(source, traffic)
-        findings += drift(source) + clicks_above(source)
+        if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
+            findings += ranker_independence(source) + sample_ratio(source, traffic)
+        findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
     pairs = pair_overlaps(table, engine)
@@ -154,7 +158,8 @@ def diagnose(
     linked = linked_positions(anchor, *([getattr(pair, name) for pair in pairs] for name in columns))
     overlaps = position_overlaps(table, engine)
     parts = segments(table, engine, context, anchor)
-    first = [_connectivity(positions, linked, pairs, anchor), *_dominance(overlaps), *_thin(parts, linked)]
+    first = [_connectivity(positions, linked, pairs, anchor, places)]
+    first += [*_dominance(overlaps, places), *_thin(parts, linked, places)]
     return Diagnosis(
         anchor=anchor,
         positions=tuple(positions),
@@ -165,6 +170,7 @@ def diagnose(
         pairs=tuple(pairs),
         segments=tuple(parts),
         findings=tuple(first + findings),
+        places=places,
     )
 
 
@@ -189,62 +195,79 @@ def _totals(rows: ir.Table, table: ir.Table, engine: Engine) -> dict[str, int]:
     return dict(engine.fetch(counts, task="Counting").to_pylist()[0])
 
 
-def _connectivity(positions: list[int], linked: tuple[int, ...], pairs: list[PairOverlap], anchor: int) -> Finding:
-    name = "connectivity"
+def _connectivity(
+    positions: list[int], linked: tuple[int, ...], pairs: list[PairOverlap], anchor: int, places: Places | None
+) -> Finding:
+    name, what = "connectivity", "position" if places is None else "place"
+    among = spell_positions(positions) if places is None else places.spell(positions)
+    to = name_place(anchor, places)
     if anchor not in positions:
-        sentence = f"Position {anchor} was never shown: choose an anchor among {spell_positions(positions)}."
-        return Finding(name, "blocking", sentence, 0.0)
+        return Finding(name, "blocking", f"{_begin(to)} was never shown: choose an anchor among {among}.", 0.0)
     if len(positions) < 2:
-        return Finding(name, "blocking", "Only one position was ever shown: there is nothing to compare.", 0.0)
+        return Finding(name, "blocking", f"Only one {what} was ever shown: there is nothing to compare.", 0.0)
     value = len(set(linked) & set(positions)) / len(positions)
     unlinked = [position for position in positions if position not in linked]
     if not unlinked:
-        sentence = f"Every position shown ({spell_positions(positions)}) is linked to position {anchor}."
+        sentence = f"Every {what} shown ({among}) is linked to {to}."
         return Finding(name, "ok", sentence, value)
     touching = {p for pair in pairs if {pair.position, pair.other} & set(linked) for p in (pair.position, pair.other)}
     silent = [position for position in unlinked if position in touching]
     why = (
-        "no document was shown both there and at a linked position"
+        f"no document was shown both there and at a linked {what}"
         if not silent
-        else (f"documents common to {spell_positions(silent)} and linked positions were clicked on one side only")
+        else (
+            f"documents common to {spell_positions(silent) if places is None else places.spell(silent)} and linked "
+            f"{what}s were clicked on one side only"
+        )
     )
-    prefix = longest_linked_prefix(positions, linked) if anchor == min(positions) else 0
-    cut = f", or estimate the linked ones alone (--max-position {prefix})" if prefix > 1 else ""
-    sentence = (
-        f"{'Position' if len(unlinked) == 1 else 'Positions'} {spell_positions(unlinked)} cannot be linked to "
-        f"position {anchor}: {why}. What would help: a longer log, a ranker change or A/B test, fewer or coarser "
-        f"context columns, --unit query, or the rankings of all rankers (--rankings){cut}."
-    )
+    helps = "a longer log, a ranker change or A/B test, fewer or coarser context columns, --unit query"
+    if places is None:
+        prefix = longest_linked_prefix(positions, linked) if anchor == min(positions) else 0
+        cut = f", or estimate the linked ones alone (--max-position {prefix})" if prefix > 1 else ""
+        helps += f", or the rankings of all rankers (--rankings){cut}"
+    else:
+        helps += ", or coarser places; the linked ones alone can be estimated"
+    told = f"{_begin(name_places(unlinked, places))} cannot be linked to {to}"
+    sentence = f"{told}: {why}. What would help: {helps}."
     return Finding(name, "blocking", sentence, value)
 
 
-def _dominance(overlaps: list[PositionOverlap]) -> list[Finding]:
+def _begin(words: str) -> str:
+    """Return words as a sentence begins."""
+    return words[0].upper() + words[1:]
+
+
+def _dominance(overlaps: list[PositionOverlap], places: Places | None) -> list[Finding]:
     if not overlaps:
         return []
     worst = max(overlaps, key=lambda overlap: overlap.top_share)
     few = min(overlap.effective_queries for overlap in overlaps)
     if worst.top_share < DOMINANT:
-        return [Finding("dominance", "ok", f"Every position rests on {few:.0f} effective queries or more.", few)]
+        what = "position" if places is None else "place"
+        return [Finding("dominance", "ok", f"Every {what} rests on {few:.0f} effective queries or more.", few)]
     sentence = (
-        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about position "
-        f"{worst.position}: trust query-clustered error bars only, and look at the fit without it."
+        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about "
+        f"{name_place(worst.position, places)}: trust query-clustered error bars only, and look at the fit without it."
     )
     return [Finding("dominance", "warning", sentence, few)]
 
 
-def _thin(parts: list[Segment], linked: tuple[int, ...]) -> list[Finding]:
+def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) -> list[Finding]:
     cut = [part for part in parts if set(linked) - set(part.linked)]
+    what = "positions" if places is None else "places"
     if not parts:
         return []
     if not cut:
-        sentence = f"Each of the {len(parts)} context segments links all these positions by itself."
+        sentence = f"Each of the {len(parts)} context segments links all these {what} by itself."
         return [Finding("segments", "ok", sentence, 1.0)]
+    lacking = [set(linked) - set(part.linked) for part in cut[:3]]
     named = "; ".join(
-        f"{part.column} = {part.level} lacks {spell_positions(set(linked) - set(part.linked))}" for part in cut[:3]
+        f"{part.column} = {part.level} lacks {spell_positions(own) if places is None else places.spell(own)}"
+        for part, own in zip(cut, lacking, strict=False)
     )
     more = f"; and {len(cut) - 3} more" if len(cut) > 3 else ""
     sentence = (
-        f"{len(cut)} of {len(parts)} context segments do not link all these positions by themselves ({named}{more}): "
+        f"{len(cut)} of {len(parts)} context segments do not link all these {what} by themselves ({named}{more}): "
         "a context-dependent curve leans on its shape there."
     )
     return [Finding("segments", "warning", sentence, 1 - len(cut) / len(parts))]

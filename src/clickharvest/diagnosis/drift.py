@@ -57,7 +57,8 @@ def drift(log: ClickLog) -> list[Finding]:
         return [Finding("drift", "note", "No unit was shown at one position early and late: drift cannot be tested.")]
     if log.has("user"):
         s["skew"] = 0.0
-    return [_moving_drift(moves), _common_drift(s, told), _single_drift(s, told)]
+    moving = [_moving_drift(moves)] if log.places is None else []  # places are neither up nor down
+    return [*moving, _common_drift(s, told), _single_drift(s, told)]
 
 
 def _halves(log: ClickLog, unit: list[str]) -> ir.Table:

@@ -21,11 +21,21 @@ from scipy.stats import t as student
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.fitting import FEWEST
-from clickharvest.estimation.pooling import Pooled, curve_order, pool
+from clickharvest.estimation.pooling import (
+    BOUNDS,
+    LARGEST,
+    START,
+    Pooled,
+    curve_order,
+    linear_shares,
+    pool,
+    settle,
+    start,
+)
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.selection import fold_weights
-from clickharvest.estimation.state_pooling import pool_states
+from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.interventions import Interventions
@@ -36,7 +46,7 @@ from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.progress import Progress, silent
-from clickharvest.states import n_states, number_of, require_few, states_of
+from clickharvest.states import n_states, number_of, require_few, state_places, states_of
 from clickharvest.words import cluster_nouns, count
 
 Array = NDArray[np.float64]
@@ -104,12 +114,13 @@ class Browsing(Parameterised):
             else sigma_points(pooled.theta[order], covariance[np.ix_(order, order)]).astype(np.float32),
             draws_kind=None if covariance is None else "clustered",
             support=find_support(sample, curve, params, encoder),
+            places=state_places(int(states_of(curve.positions[-1])[0])),
             leaning=tuple(k for k in curve.positions if k not in set(linked)),
         )
         info: dict[str, Any] = {
             "estimator": "Browsing",
             "objective": "clickshare",
-            "pooled": None if pooled.prior is None else pooled.prior.named(pooled.log_spread),  # type: ignore[attr-defined]
+            "pooled": pooled.spread,
             **about,
             "status": str(pooled.status),
             "log_likelihood": pooled.at.value,
@@ -252,6 +263,35 @@ def is_it_worth_it(gain: Gain) -> Finding:
         f"{gain.gain:.4f} per click, {gain.lower:.4f} to {gain.upper:.4f}): --model examination is simpler."
     )
     return Finding("browsing", "note", sentence, gain.gain)
+
+
+def pool_states(curve: Curve, sample: Sample) -> Pooled:
+    """Fit a curve over browsing states, variances by marginal likelihood.
+
+    Args:
+        curve: `Constant` or `Linear` over the numbers of states.
+        sample: the sample, whose positions are those numbers.
+
+    Raises:
+        InputError: the parameters are too many.
+    """
+    size = (len(curve.positions) - 1) * (1 + curve.n_features)
+    if size > LARGEST:
+        raise InputError(
+            f"{len(curve.positions):,} browsing states with {curve.n_features} context features make {size:,} "
+            f"parameters: expected at most {LARGEST:,}; leave out context columns, or low positions with --max-position"
+        )
+    shares = linear_shares(curve, sample)
+    rank, _ = states_of(curve.positions)
+    shares.log_position = np.log(rank)
+    others = np.delete(np.array(curve.positions), curve.anchor_index)
+    anchor = int(rank[curve.anchor_index])
+    told = np.delete(np.isin(np.arange(len(curve.positions)), shares.position), curve.anchor_index)
+    prior = StatePrior(others, anchor, shares, told)
+    log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
+    steep = np.log(np.delete(rank, curve.anchor_index) / anchor)
+    begun = start(-steep, shares, prior.matrix(np.exp(log_spread)))
+    return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
 def _curve(sample: Sample, anchor: int) -> Curve:

@@ -25,6 +25,7 @@ from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import MLP, Constant, Curve, make_curve
+from clickharvest.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
 AUTO: tuple[dict[str, Any], ...] = (
@@ -45,7 +46,7 @@ class PBM(Estimator):
 
     Args:
         objective: `"clickshare"` or `"allpairs"`.
-        anchor: the position others are relative to.
+        anchor: the position others are relative to; of places the number, or the values, such as `(1, 1)` or `"top"`.
         weighting: weights of AllPairs, see `AllPairs`.
         intervals: `"clustered"` (`query_effects`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered with
             ClickShare and bootstrap otherwise. Positions are pooled (`pooling`) unless bootstrap or sandwich are asked
@@ -67,7 +68,7 @@ class PBM(Estimator):
         self,
         *,
         objective: str = "clickshare",
-        anchor: int = 1,
+        anchor: Anchor = 1,
         weighting: str = "paper",
         intervals: Intervals | None = "auto",
         replicates: int = 1_000,
@@ -86,10 +87,11 @@ class PBM(Estimator):
         Raises:
             NotIdentifiedError: no position is linked to the anchor.
         """
-        positions = supported_positions(interventions, self.anchor)
+        anchor = find_anchor(self.anchor, interventions.places)
+        positions = supported_positions(interventions, anchor)
         sample = make_sample(interventions, positions)
         (objective,) = self._objectives(sample).values()
-        curve = Constant(positions, self.anchor, 0)
+        curve = Constant(positions, anchor, 0)
         pooled = pool(curve, sample) if self._poolable([curve], objective, sample) else None
         self._finish(interventions, sample, None, Choice(Fit(curve, objective, sample), 0.0, pooled))
         return self
@@ -104,7 +106,7 @@ class CPBM(Estimator):
         penalty: λ of the penalty on the context-dependent parameters, or `"auto"`: `constant` and `linear` with
             ClickShare are then pooled (`pooling`) unless bootstrap or sandwich are asked for, which know no pooling;
             other curves have λ by cross-validation.
-        anchor: the position others are relative to.
+        anchor: the position others are relative to; of places the number, or the values, such as `(1, 1)` or `"top"`.
         relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"squares"`, a sigmoid
             layer of the context and its squares; `"free"`, a value for every query and pair of positions
             (`FreeAllPairs`); or `"auto"`. Where curve and penalty are `"auto"` too, that is `robust_pairs`: relevance,
@@ -145,7 +147,7 @@ class CPBM(Estimator):
         curve: str = "auto",
         objective: str = "clickshare",
         penalty: float | Literal["auto"] = "auto",
-        anchor: int = 1,
+        anchor: Anchor = 1,
         relevance: str | None = None,
         weighting: str = "paper",
         rank: int | None = None,
@@ -176,17 +178,26 @@ class CPBM(Estimator):
         """
         if not interventions.contexts and self.curve != "power":
             raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
-        positions = supported_positions(interventions, self.anchor)
+        anchor = find_anchor(self.anchor, interventions.places)
+        positions = supported_positions(interventions, anchor)
         encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds) if interventions.contexts else None
         sample = make_sample(interventions, positions, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
         shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
-        common = {"positions": positions, "anchor": self.anchor, "n_features": sample.x.shape[1]}
+        common = {"positions": positions, "anchor": anchor, "n_features": sample.x.shape[1]}
+        curves = [make_curve(**common, **shape) for shape in shapes]
+        if interventions.places is not None:
+            curves = [curve for curve in curves if not curve.needs_order]
+        if not curves and interventions.places is not None:
+            raise InputError(
+                f"the curve {self.curve!r} goes down a list, and places ({', '.join(interventions.places.columns)}) "
+                "have no order: choose another, such as constant or linear"
+            )
         if self._is_robust():
-            choice = self._choose_robustly(MLP(positions, self.anchor, sample.x.shape[1], width=0), sample)
+            choice = self._choose_robustly(MLP(positions, anchor, sample.x.shape[1], width=0), sample)
         else:
-            choice = self._choose_objective([make_curve(**common, **shape) for shape in shapes], sample)
+            choice = self._choose_objective(curves, sample)
         self._finish(interventions, sample, encoder, choice)
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
+from clickharvest.places import Anchor
 from clickharvest.progress import Progress
 from clickharvest.words import cluster_nouns, count
 
@@ -65,7 +66,7 @@ class Estimator(Parameterised):
     """What PBM and CPBM share."""
 
     objective: str
-    anchor: int
+    anchor: Anchor
     starts: int
     optimiser: Literal["lbfgs", "adam"]
     intervals: Intervals | None
@@ -106,7 +107,7 @@ class Estimator(Parameterised):
         if pooled is not None:
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
             log_likelihood = pooled.at.value
-            told = told if pooled.spread is None else {"pooled": asdict(pooled.spread)}
+            told = told if pooled.spread is None else {"pooled": dict(pooled.spread)}
         elif choice.found is not None:
             flat, status = choice.found, Status.converged
             log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
@@ -146,6 +147,7 @@ class Estimator(Parameterised):
             info=info,
             provenance=record_provenance(type(self).__name__, settings, device=fit.device),
             support=find_support(sample, fit.curve, params, encoder),
+            places=interventions.places,
         )
 
     def _fit_choice(self, choice: Choice, weights: Array) -> tuple[Array, Status]:

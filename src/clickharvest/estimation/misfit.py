@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision, most_evident
+from clickharvest.estimation.pooling import BOUNDS, Pooled, make_prior, most_evident
 from clickharvest.estimation.query_effects import Clustered
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.smooth_shares import Smooth
@@ -65,9 +65,9 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     if extra is None:
         return None
     other = LinearShares(replace(sample, x=extra), curve.anchor)
-    prior = Precision(curve.log_distance(), other)
+    prior = make_prior(curve, sample, other)
     # Positions are free in pooled curves; in others they may be held by a formula.
-    prior.learned[0] &= isinstance(fit, Smooth)
+    prior.learned &= isinstance(fit, Smooth) | ~prior.of_positions
     prior.weak[:] = 0.0
     cross, left, score = _left(fit, other)
     bread = cho_factor(fit.information + LOOSE * np.eye(fit.shares.size), check_finite=False)
@@ -75,7 +75,7 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     left = (left - cross.T @ explained) / found.design_effect
     score = (score - explained.T @ fit.score) / found.design_effect
     log_spread = most_evident(prior, np.log(np.where(prior.learned, BEGIN, BOUNDS[0])), left, score)
-    none = np.full(3, np.log(BOUNDS[0]))
+    none = np.full(len(prior.names), np.log(BOUNDS[0]))
     gain = prior.evidence(log_spread, left, score)[0] - prior.evidence(none, left, score)[0]
     posterior = np.linalg.inv(left + prior.matrix(np.exp(log_spread)))
     mean = posterior @ score

@@ -13,12 +13,14 @@ The variances maximise the evidence, the likelihood with θ integrated out by La
 
 in which the likelihood is replaced by its quadratic at θ̂, found again until τ settles. The last term, a weak prior,
 keeps a variance from collapsing to 0 where too little is there to learn it from. Nothing is held out.
+
+Places that are no list have parents instead of a power law, see `place_prior`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,9 @@ from scipy.optimize import minimize
 from clickharvest.estimation.click_cells import Shares
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.optimise import Status
+from clickharvest.estimation.place_prior import FREE, SHARED, PlacePrior
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.model.curves import Constant, Curve, Linear
 
 Array = NDArray[np.float64]
@@ -38,10 +42,6 @@ BOUNDS = (1e-3, 10.0)
 """Least and largest standard deviation of an effect on log examination."""
 START = 0.3
 """Standard deviation to start from: effects of a third."""
-FREE = 1e-8
-"""Precision of what has none of its own, so that matrices can be factored."""
-SHARED = 1e-2
-"""Precision of how much a context clicks in general: next to none."""
 SETTLED = 0.02
 """Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
 ROUNDS, AGAIN, STEPS = 12, 2, 60
@@ -50,33 +50,8 @@ LARGEST = 2_000
 """Most parameters: beyond, factoring their matrices takes minutes."""
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The prior's standard deviations, None where nothing could tell one.
-
-    Attributes:
-        position: τ_δ, how far single positions deviate from a power law.
-        steepness: τ_u, how far a unit of a feature changes the steepness.
-        context: τ_ω, how far it changes single positions beyond that.
-    """
-
-    position: float | None
-    steepness: float | None
-    context: float | None
-
-
-class Prior(Protocol):
-    """What holds parameters together: standard deviations τ, of which those that are `learned` have most evidence."""
-
-    learned: NDArray[np.bool_]
-
-    def matrix(self, spread: Array) -> Array:
-        """Return Λ of τ, [size, size]."""
-        ...
-
-    def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
-        """Return the log evidence of log τ and its gradient, given H and y = H θ̂ + score(θ̂)."""
-        ...
+Spread = Mapping[str, float | None]
+"""The prior's standard deviations by the names of the prior, None where nothing could tell one."""
 
 
 class Precision:
@@ -88,7 +63,17 @@ class Precision:
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
         shares: whose parameters these are.
+
+    Attributes:
+        names: what each τ is of: τ_δ, how far single positions deviate from a power law; τ_u, how far a unit of a
+            feature changes the steepness; τ_ω, how far it changes single positions beyond that.
+        of_positions: which of them are of b, not of W.
+        learned: whether there is anything to learn each from.
+        weak: weight of the weak prior of each.
     """
+
+    names = ("position", "steepness", "context")
+    of_positions = np.array([True, False, False])
 
     def __init__(self, log_distance: Array, shares: LinearShares) -> None:
         others, width = len(log_distance), shares.width
@@ -105,7 +90,6 @@ class Precision:
         self.ranks = np.array([others - 1, (others - 1) * (width - 1), width - 1])
         self.rest = np.full(shares.size, SHARED)
         self.rest[own] = FREE
-        # Whether there is anything to learn τ_δ, τ_u and τ_ω from.
         self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
         self.weak = np.where(self.learned, 1.0, 0.0)
 
@@ -145,6 +129,9 @@ class Precision:
         return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
 
 
+Prior = Precision | PlacePrior | StatePrior
+
+
 @dataclass(frozen=True, eq=False)
 class Pooled:
     """A curve's parameters with the prior that held them together.
@@ -156,7 +143,7 @@ class Pooled:
         information: H there, [size, size].
         precision: Λ, [size, size].
         prior: what Λ is made of; None where it is that of a given penalty.
-        log_spread: log τ.
+        log_spread: log τ, [priors].
         status: how the fit ended.
     """
 
@@ -176,11 +163,11 @@ class Pooled:
 
     @property
     def spread(self) -> Spread | None:
-        """The standard deviations of a prior around a power law; None where Λ is that of another, or of a penalty."""
-        if not isinstance(self.prior, Precision):
+        """The prior's standard deviations; None where Λ is that of a given penalty."""
+        if self.prior is None:
             return None
-        tau = zip(np.exp(self.log_spread).tolist(), self.prior.learned, strict=True)
-        return Spread(*(one if learned else None for one, learned in tau))
+        tau = zip(self.prior.names, np.exp(self.log_spread).tolist(), self.prior.learned, strict=True)
+        return {name: one if learned else None for name, one, learned in tau}
 
     def refit(self, weights: Array) -> Pooled:
         """Return the fit with queries weighted, [queries]; their clicks choose the variances again."""
@@ -202,6 +189,13 @@ def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
     return LinearShares(sample, curve.anchor)
 
 
+def make_prior(curve: Curve, sample: Sample, shares: LinearShares) -> Prior:
+    """Return the prior of a curve's positions, or of the parents of its places."""
+    if sample.places is not None:
+        return PlacePrior(sample.places, sample.positions, curve.anchor, shares)
+    return Precision(curve.log_distance(), shares)
+
+
 def pool(curve: Curve, sample: Sample) -> Pooled:
     """Fit a curve, variances by marginal likelihood.
 
@@ -210,7 +204,7 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
         sample: the sample.
     """
     shares = linear_shares(curve, sample)
-    prior = Precision(curve.log_distance(), shares)
+    prior = make_prior(curve, sample, shares)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
     begun = start(-curve.log_distance(), shares, prior.matrix(np.exp(log_spread)))
     return settle(replace(begun, prior=prior, log_spread=log_spread))
@@ -240,8 +234,8 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
         factor: what the prior's precision Λ is multiplied with.
     """
     shares = linear_shares(curve, sample)
-    prior = Precision(curve.log_distance(), shares)
-    tau = np.array([BOUNDS[0] if own is None else own for own in (spread.position, spread.steepness, spread.context)])
+    prior = make_prior(curve, sample, shares)
+    tau = np.array([spread.get(name) or BOUNDS[0] for name in prior.names])
     begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
     return replace(begun, prior=prior, log_spread=np.log(tau))
 

@@ -21,7 +21,7 @@ from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions
 from clickharvest.harvesting.numbering import distinct, numbered, run_starts
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.words import spell_positions
+from clickharvest.places import Places, name_place, name_places
 
 Rows = NDArray[np.intp] | slice
 """Numbers of rows, or all as they are."""
@@ -63,6 +63,7 @@ class Sample:
         n_clusters: number of clusters.
         unit_kind: whether contexts vary inside units (`"query"`).
         division: what units were, where they are taken apart because not queries cluster.
+        places: what positions stand for, where they are numbers of places and not of a list.
     """
 
     positions: tuple[int, ...]
@@ -77,6 +78,7 @@ class Sample:
     n_clusters: int
     unit_kind: UnitKind = "context"
     division: Division | None = None
+    places: Places | None = None
 
     @property
     def n_units(self) -> int:
@@ -134,10 +136,12 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
         unit, code, clicks = unit[order], code[order], clicks[order]
     linked = _linked(anchor, shown, code, unit, clicks)
     if len(linked) < 2:
-        found = spell_positions(int(k) for k in shown) or "none"
+        places = interventions.places
+        found = name_places(shown.tolist(), places) if len(shown) else "none"
+        what = "position" if places is None else "place"
         raise NotIdentifiedError(
-            f"no position is linked to position {anchor}: clicked units were never shown both there and elsewhere "
-            f"(positions found: {found}); run clickharvest check to see what would help"
+            f"no {what} is linked to {name_place(anchor, places)}: clicked units were never shown both there and "
+            f"elsewhere (found: {found}); run clickharvest check to see what would help"
         )
     return linked
 
@@ -201,7 +205,7 @@ def make_sample(
     rows, unit = _rows_at_two(interventions, positions)
     kept = replace(interventions, contexts={}).take(rows)
     if not len(kept):
-        raise InputError(f"no unit stands at two of the positions {spell_positions(positions)}")
+        raise InputError(f"no unit stands at two of the {name_places(positions, interventions.places)}")
     n_queries, query = numbered(kept.query)
     x, context = _contexts(interventions, rows, unit, encoder)
     sample = Sample(
@@ -216,6 +220,7 @@ def make_sample(
         cluster=query,
         n_clusters=n_queries,
         unit_kind=kept.unit_kind,
+        places=kept.places,
     )
     return sample if kept.cluster is None else _taken_apart(sample, kept.cluster, kept.cluster_kind)
 

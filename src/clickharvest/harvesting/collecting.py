@@ -34,6 +34,7 @@ from clickharvest.harvesting.interventions import (
     describe,
     interventions_from_arrow,
 )
+from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
 from clickharvest.logs.click_log import ROLES, ClickLog, same
 from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
@@ -164,6 +165,12 @@ def _intervened(
         raise InputError(f"unit is {unit!r}: expected 'context' or 'query'")
     if max_position is not None and max_position < 2:
         raise InputError(f"max_position is {max_position}: two positions or more are needed to compare")
+    of_ranks = design is not None and not isinstance(design, LoggedPlacements)
+    if log.places is not None and (max_position is not None or of_ranks):
+        asked = "a largest position (--max-position)" if max_position is not None else "a design of ranks"
+        raise InputError(
+            f"places ({', '.join(log.places.columns)}) have no ranks: {asked} goes with --position alone; leave it out"
+        )
     divided = cluster != QUERY
     shown = _with_clusters(log, cluster) if divided else log.table
     rows = shown if max_position is None else shown.filter(shown.position <= max_position)
@@ -271,7 +278,7 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
 def _metadata(log: ClickLog, unit: UnitKind, design: Design | None, thinned_from: int) -> dict[str, Any]:
     kind: ExposureKind = "realised" if design is None else "design"
     missing = log.only_clicked_pages
-    return describe(kind, unit, log.context, only_clicked_pages=missing, thinned_from=thinned_from)
+    return describe(kind, unit, log.context, only_clicked_pages=missing, thinned_from=thinned_from, places=log.places)
 
 
 def _require_rows(rows: int) -> None:

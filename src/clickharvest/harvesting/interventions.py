@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.files import SHARED, atomic_path
 from clickharvest.harvesting.numbering import distinct, numbered
+from clickharvest.places import Places
 from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Interventions:
         cluster_kind: what clusters: clicks of one cluster depend on each other, those of different ones do not.
         only_clicked_pages: whether pages without a click are missing from the log, see `warn_of_clicked_pages`.
         thinned_from: clicks of the whole harvest, where this is a part of it; 0 where it is whole.
+        places: what positions stand for, where they are numbers of places and not of a list.
 
     Example:
         >>> interventions = Interventions(
@@ -92,6 +94,7 @@ class Interventions:
     cluster_kind: str = QUERY
     only_clicked_pages: bool = False
     thinned_from: int = 0
+    places: Places | None = None
 
     def __post_init__(self) -> None:
         if (self.cluster is None) != (self.cluster_kind == QUERY):
@@ -106,11 +109,17 @@ class Interventions:
             return "Interventions: none"
         return (
             f"Interventions: {count(self.n_units, 'unit')}, {count(len(self), 'row')}, "
-            f"{count(self.clicks.sum(), 'click')}, positions {self.position.min()}-{self.position.max()}, "
+            f"{count(self.clicks.sum(), 'click')}, {self._where}, "
             f"{self.exposure_kind} exposures, "
             + (f"context {', '.join(self.contexts)}" if self.contexts else "no context")
             + ("" if self.cluster is None else f", clustered by {self.cluster_kind}")
         )
+
+    @property
+    def _where(self) -> str:
+        if self.places is None:
+            return f"positions {self.position.min()}-{self.position.max()}"
+        return f"{count(len(self.places), 'place')} ({', '.join(self.places.columns)})"
 
     @property
     def n_units(self) -> int:
@@ -181,6 +190,7 @@ class Interventions:
             tuple(self.contexts),
             only_clicked_pages=self.only_clicked_pages,
             thinned_from=self.thinned_from,
+            places=self.places,
         )
 
 
@@ -191,6 +201,7 @@ def describe(
     *,
     only_clicked_pages: bool = False,
     thinned_from: int = 0,
+    places: Places | None = None,
 ) -> dict[str, Any]:
     """Return the metadata of a file of interventions."""
     about: dict[str, Any] = {
@@ -200,6 +211,7 @@ def describe(
         "context": list(context),
     }
     about |= {"only_clicked_pages": True} if only_clicked_pages else {}
+    about |= {} if places is None else {"places": places.to_dict()}
     return about | ({"thinned_from": thinned_from} if thinned_from else {})
 
 
@@ -294,6 +306,7 @@ def interventions_from_arrow(
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
         only_clicked_pages=metadata.get("only_clicked_pages") is True,
         thinned_from=thinned if isinstance(thinned, int) and thinned > 0 else 0,
+        places=Places.from_dict(metadata["places"]) if "places" in metadata else None,
     )
     whole = result.undivided()
     realised = bool(np.array_equal(whole.exposure, whole.impressions))
@@ -347,6 +360,8 @@ def _checked(interventions: Interventions, name: str) -> Interventions:
         "position": (i.position < 1, "are less than 1"),
         "clicks": ((i.clicks < 0) | (i.clicks > i.impressions), "are negative or more than the impressions"),
     }
+    if i.places is not None:
+        problems["position"] = ((i.position < 1) | (i.position > len(i.places)), "are no numbers of its places")
     if i.cluster is not None:
         problems["cluster"] = ((i.clicks > 0) & (i.cluster < 0), "have clicks of nobody")
     for column, (broken, problem) in problems.items():

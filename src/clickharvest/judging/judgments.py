@@ -217,7 +217,7 @@ def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
     values = cell_values(log, context)
     cells = count_cells(log, values)
     contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    scored = score_cells(propensities, cells["position"].to_numpy(), contexts, spread=True)
+    scored = score_cells(log, propensities, cells["position"].to_numpy(), contexts, spread=True)
     results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.own & (scored.why == "")}
     joined = join_cells(log, values, cells, results)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}

@@ -13,18 +13,22 @@ import ibis
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.states import require_few
+from clickharvest.states import require_few, state_places
 
 STATE = "_clickharvest_state"
 """The column of the number of a row's state."""
 
 
-def browsing_log(log: ClickLog) -> ClickLog:
+def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
     """Return the log with the number of every row's browsing state for its position.
+
+    Args:
+        log: the log.
+        named: whether the log shall tell what the numbers stand for (`places`), which takes a look at the rows.
 
     Raises:
         InputError: the log does not tell pages, or they have no order: counts instead of single impressions, no page
-            column, pages of several queries, several results at one position.
+            column, places instead of positions, pages of several queries, several results at one position.
 
     Example:
         >>> import pyarrow as pa
@@ -43,7 +47,10 @@ def browsing_log(log: ClickLog) -> ClickLog:
     source = log.source.mutate(**{STATE: ((rank * (rank - 1)) // 2 + last + 1).cast("int64")})
     # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
     moved = {name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in columns.items()}
-    return replace(log, source=source, columns=moved | {"position": source[STATE]})
+    states = replace(log, source=source, columns=moved | {"position": source[STATE]})
+    if not named:
+        return states
+    return replace(states, roles=log.roles | {"position": STATE}, places=state_places(deepest(log)))
 
 
 def deepest(log: ClickLog) -> int:
@@ -60,6 +67,11 @@ def deepest(log: ClickLog) -> int:
 
 def _require_pages(log: ClickLog) -> None:
     """Raise an InputError where rows do not tell what stood above them, and whether it was clicked."""
+    if log.places is not None:
+        raise InputError(
+            f"a browsing model is of a list, where one result is above another: leave out --place "
+            f"{','.join(log.places.columns)}, and name the column of ranks with --position"
+        )
     if log.tallies:
         raise InputError(
             "a browsing model needs the clicks above every result, and a tally has counted them away: fit the logs "

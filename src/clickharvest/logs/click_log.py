@@ -4,7 +4,7 @@
 |---|---|
 | `query` | the query (or page type, user need …) a result was shown for |
 | `doc` | the result: a document, product, video |
-| `position` | where it was shown; 1 is the top |
+| `position` | where it was shown; 1 is the top. Or the number of its place, see `clickharvest.places` |
 | `click` | 1 or true if it was clicked: one row per impression |
 | `clicks`, `impressions` | the same, counted: one row per group of impressions |
 | `ranker` | which ranker or A/B arm made the page (optional) |
@@ -30,6 +30,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.hashing import is_drawn
+from clickharvest.places import Places
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
@@ -81,6 +82,7 @@ class ClickLog:
         prepared: what was done to the rows first, see `clickharvest.logs.preparing`.
         tallies: of how many tallies it is made, 0 where it is a log of displays, see `clickharvest.logs.tallies`.
         share: share of the queries that `table` keeps, see `thinned`.
+        places: what positions stand for, where they are numbers of places and not of a list.
     """
 
     source: ir.Table
@@ -94,6 +96,7 @@ class ClickLog:
     prepared: Mapping[str, Any] = field(default_factory=dict)
     tallies: int = 0
     share: float = 1.0
+    places: Places | None = None
 
     @cached_property
     def table(self) -> ir.Table:

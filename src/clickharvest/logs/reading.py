@@ -23,6 +23,7 @@ from clickharvest.logs.click_log import (
     number,
 )
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.placing import NUMBER, number_places, place_columns
 from clickharvest.logs.preparing import Preparation, Repeat
 from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
 from clickharvest.logs.tallies import counted_pages, find_tallies, refuse_on_tallies
@@ -34,7 +35,8 @@ def read_log(
     *,
     query: str = "query",
     doc: str = "doc",
-    position: str = "position",
+    position: str | None = None,
+    place: str | Sequence[str] = (),
     click: str | None = None,
     clicks: str | None = None,
     impressions: str | None = None,
@@ -64,7 +66,9 @@ def read_log(
         source: a path or a table, see `open_source`.
         query: column of the query.
         doc: column of the shown result.
-        position: column of the position it was shown at.
+        position: column of the position it was shown at (default: `position`).
+        place: instead, the columns that make the place it was shown at, such as `("row", "column")`, `("page", "rank")`
+            or `"slot"`, see `clickharvest.places`; one column of numbers is a list, as `position`.
         click: column of 0/1 clicks, one row per impression.
         clicks: column of click counts, for aggregated rows.
         impressions: column of impression counts, for aggregated rows.
@@ -99,21 +103,30 @@ def read_log(
     }  # fmt: skip
     if position_base not in (0, 1):
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
-    wanted = {"query": query, "doc": doc, "position": position} | {r: c for r, c in named.items() if c is not None}
+    asked = (place,) if isinstance(place, str) and place else tuple(place)
+    wanted = {"query": query, "doc": doc} | {r: c for r, c in named.items() if c is not None}
+    wanted |= {"position": position or "position"} if not asked else {}
     preparation = Preparation(block or {}, page_number, page_size, repeat)
     tallies = find_tallies(source)
+    if asked:
+        _check_places(asked, position, wanted, preparation, position_base, bool(tallies))
     if tallies:
         based = {} if position_base == 1 else {"position_base": position_base}
         refuse_on_tallies(tallies, wanted | preparation.asked | based, context)
-    as_text = {*wanted.values(), *ROLES} - {wanted.get("time", "time")}
+    as_text = {*wanted.values(), *ROLES, *asked} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
-    roles = resolve_roles(opened.columns, wanted)
+    placed = place_columns(opened.columns, asked, context)
+    roles = resolve_roles(opened.columns, wanted, placed)
     if user is None and "user" in roles and not _is_plain(opened[roles["user"]]):
         del roles["user"]  # a record of the user, not who it is
     own = {name: find_column(opened.columns, name) for name in context}
     _check_context(opened.columns, context)
-    _check_plain(opened, [*roles.values(), *own.values()])
+    _check_plain(opened, [*roles.values(), *placed, *own.values()])
     opened = preparation.apply(opened, roles, list(own.values()), position_base, engine if validate else None)
+    places = None
+    if placed:
+        opened, places = number_places(opened, placed, engine)
+        roles["position"] = NUMBER if places is not None else placed[0]
     log = ClickLog(
         source=opened,
         columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[own[c]]) for c in context},
@@ -124,6 +137,7 @@ def read_log(
         is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
         prepared=tallies[0].kept["prepared"] if tallies else preparation.asked,
         tallies=len(tallies),
+        places=places,
     )
     if not validate:
         return log
@@ -131,17 +145,20 @@ def read_log(
     return replace(log, facts=replace(facts, **counted_pages(tallies)) if tallies else facts)
 
 
-def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, str]:
+def resolve_roles(columns: Sequence[str], wanted: dict[str, str], placed: Sequence[str] = ()) -> dict[str, str]:
     """Return the column of every role the log has.
 
     Args:
         columns: the log's columns.
         wanted: columns named by the user, by role; an empty name leaves an optional role out.
+        placed: columns that make places, which have no other role unless it is named.
 
     Raises:
         InputError: a named column is missing, or the click columns are missing or contradict each other.
     """
-    there = {role: column for role in COUNTS + OPTIONAL if (column := find_column(columns, role)) in columns}
+    optional = [role for role in COUNTS + OPTIONAL if not (placed and role == "original")]
+    there = {role: column for role in optional if (column := find_column(columns, role)) in columns}
+    there = {role: column for role, column in there.items() if column not in placed}
     roles = there | {role: find_column(columns, column) for role, column in wanted.items()}
     if "click" in wanted:
         roles = {role: c for role, c in roles.items() if role not in ("clicks", "impressions") or role in wanted}
@@ -166,6 +183,30 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str]) -> dict[str, s
     if len(has) > 1 and "click" in has:
         raise InputError(f"both click and {has[1]} are there: name one of --click and --clicks/--impressions")
     return roles
+
+
+def _check_places(
+    asked: Sequence[str],
+    position: str | None,
+    wanted: Mapping[str, str],
+    preparation: Preparation,
+    base: int,
+    tallied: bool,
+) -> None:
+    """See that nothing is asked for that needs a list where there are places."""
+    against = {
+        "--position": position,
+        "--original": wanted.get("original"),
+        "--page-number": preparation.page_number,
+        "--repeat": preparation.repeat,
+        "--position-base 0": base == 0,
+        "a tally": tallied,
+    }
+    if given := [option for option, value in against.items() if value]:
+        raise InputError(
+            f"--place {','.join(asked)} does not go with {given[0]}: places are what the columns tell, in no order; "
+            "name one of the two"
+        )
 
 
 def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:

@@ -72,6 +72,8 @@ def tally_table(log: ClickLog, *, keep: Sequence[str] = ()) -> ir.Table:
         >>> log.engine.fetch(tally_table(log).order_by("position"), task="Tallying").to_pylist()[0]
         {'query': 'q', 'doc': 'a', 'position': 1, 'clicks': 1, 'impressions': 2}
     """
+    if log.places is not None:
+        raise InputError("places have no tally: its positions are those of a list; keep the log, or its harvest")
     further = {name: _kept_column(log, name) for name in keep if name not in log.context}
     further = {role: log.columns[role] for role in APART if log.has(role)} | further
     rows = replace(log, columns=log.columns | further).table

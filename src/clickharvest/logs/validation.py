@@ -9,6 +9,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
+from clickharvest.places import name_place
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12
@@ -111,7 +112,10 @@ def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
 
 
 def _examples(log: ClickLog, check: Check) -> str:
-    shown = dict.fromkeys(log.roles[r] for r in ("query", "doc", "position", *COUNTS, check.role) if r in log.roles)
+    where = log.places.columns if log.places is not None else (log.roles["position"],)
+    named = {role: (column,) for role, column in log.roles.items()} | {"position": where}
+    roles = (role for role in ("query", "doc", "position", *COUNTS, check.role) if role in log.roles)
+    shown = dict.fromkeys(column for role in roles for column in named[role])
     rows = log.source.filter(check.broken).select(*shown).limit(3)
     return _show(log.engine.fetch(rows, task="Checking the log").to_pylist())
 
@@ -159,4 +163,4 @@ def _shared_example(log: ClickLog) -> str:
     shared = places.filter(places.rows > 1).order_by("page", "position").limit(1)
     (row,) = log.engine.fetch(shared, task="Checking the pages").to_pylist()
     docs = " and ".join(_short(row[name]) for name in ("one", "other"))
-    return f"page {_short(row['page'])} has {docs} at position {row['position']:.0f}"
+    return f"page {_short(row['page'])} has {docs} at {name_place(int(row['position']), log.places)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,7 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Doubt, Mask
-from clickharvest.states import n_states, number_of, states_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from clickharvest.states import n_states, number_of, state_places, states_of
 
 UNLINKED = "no clicks link this state to the anchor: its number leans on its rank and the distance to the last click"
 DEEPER = "below the positions of the model's data: the number is that of its last position"
@@ -70,8 +67,9 @@ class BrowsingPropensities:
     Example:
         Half look at position 2, a quarter if position 1 was clicked.
 
-        >>> curve = make_curve("constant", (1, 2, 3), anchor=1, n_features=0)
-        >>> model = BrowsingPropensities(StatePropensities(curve, {"b": np.log([0.5, 0.25])}, None, shown=(1, 2, 3)))
+        >>> curve, states = make_curve("constant", (1, 2, 3), anchor=1, n_features=0), state_places(2)
+        >>> b = {"b": np.log([0.5, 0.25])}
+        >>> model = BrowsingPropensities(StatePropensities(curve, b, None, shown=(1, 2, 3), places=states))
         >>> model.propensity_of(rank=[1, 2, 2], last_click=[0, 0, 1]).tolist()
         [1.0, 0.5, 0.25]
     """
@@ -85,7 +83,8 @@ class BrowsingPropensities:
     def __post_init__(self) -> None:
         numbers = self.states.curve.positions
         ranks = int(states_of(numbers[-1])[0])
-        if numbers != tuple(range(1, n_states(ranks) + 1)) or self.states.shown != numbers:
+        whole = numbers == tuple(range(1, n_states(ranks) + 1)) == self.states.shown
+        if not whole or self.states.places != state_places(ranks):
             raise InputError("a browsing model speaks of all states of its ranks: these are others; fit again")
         if states_of(self.states.curve.anchor)[1] != 0:
             raise InputError("the anchor of a browsing model is a state without a click above: this is another")
@@ -109,7 +108,10 @@ class BrowsingPropensities:
         return self.states.context
 
     def predict(self, contexts: Table | None = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
-        """Return the propensities of all states, whose numbers are the `positions`, see `Propensities.predict`."""
+        """Return the propensities of all states, see `Propensities.predict`.
+
+        Their numbers are its `positions`; its table tells the `position` and `last_click` of each.
+        """
         return self.states.predict(contexts, level=level, simultaneous=simultaneous)
 
     def propensity_of(self, rank: Any, last_click: Any, contexts: Table | None = None) -> NDArray[np.float64]:
@@ -128,15 +130,6 @@ class BrowsingPropensities:
         rows = np.arange(len(number)) if self.context else np.zeros(len(number), dtype=np.int64)
         return np.asarray(predicted[rows, number - 1])
 
-    def to_arrow(self, prediction: Prediction, contexts: Table | None = None) -> pa.Table:
-        """Return a prediction with one row per context and state: `position` and `last_click` tell which."""
-        import pyarrow as pa
-
-        table = prediction.to_arrow(contexts)
-        place = table.column_names.index("position")
-        rank, last = states_of(table["position"].to_numpy())
-        return table.set_column(place, "position", pa.array(rank)).add_column(place + 1, "last_click", pa.array(last))
-
     def reaching(self, ranks: int) -> StatePropensities:
         """Return propensities of the states of more ranks, those of the last rank standing for what is below."""
         if ranks <= self.ranks:
@@ -146,15 +139,14 @@ class BrowsingPropensities:
         like = number_of(np.minimum(k, self.ranks), np.minimum(j, self.ranks - 1)) - 1
         states = self.states
         curve = make_curve(states.curve.name, numbers, states.curve.anchor, states.curve.n_features)
-        support = states.support and replace(
-            states.support, queries=tuple(states.support.queries[i] for i in like)
-        )
+        support = states.support and replace(states.support, queries=tuple(states.support.queries[i] for i in like))
         draws = states.draws
         return replace(
             states,
             curve=curve,
             params=_gathered(states.params, states.curve, curve, like),
             shown=numbers,
+            places=state_places(ranks),
             draws=None if draws is None else np.stack(
                 [flatten_params(_gathered(unflatten_params(draw.astype(np.float64), states.params), states.curve, curve,
                  like)) for draw in draws]
@@ -168,8 +160,11 @@ class BrowsingPropensities:
         states = self.states
         typical = states.predict_encoded(typical_context(states))
         records = [
-            {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
-            for row in self.to_arrow(typical).to_pylist()
+            {
+                name: None if isinstance(value, float) and not np.isfinite(value) else value
+                for name, value in row.items()
+            }
+            for row in typical.to_arrow().to_pylist()
         ]
         return {
             "model": self.kind,
@@ -196,7 +191,7 @@ class BrowsingPropensities:
         leaning = tuple(int(number) for number in header["leaning"])
         states = StatePropensities(
             read.curve, read.params, read.encoder, read.shown, read.draws, read.draws_kind, {}, None, read.support,
-            leaning=leaning,
+            read.places, leaning,
         )  # fmt: skip
         return cls(states, read.info, read.provenance)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Protocol
 
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.places import Places, name_place, name_places
+from clickharvest.words import clean_text, count
 
 MOST_VALUES = 6
 """Values of contexts that a sentence names."""
@@ -26,6 +26,8 @@ class _Model(Protocol):
     def unsupported(self) -> tuple[int, ...]: ...
     @property
     def support(self) -> Support | None: ...
+    @property
+    def places(self) -> Places | None: ...
 
 
 def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
@@ -56,7 +58,8 @@ def gaps(model: _Model) -> str:
     if not model.unsupported:
         return ""
     it = "them" if len(model.unsupported) > 1 else "it"
-    return f"No estimate at {_spell(model.unsupported)}: nothing links {it} to position {model.curve.anchor}."
+    where, anchor = name_places(model.unsupported, model.places), name_place(model.curve.anchor, model.places)
+    return f"No estimate at {where}: nothing links {it} to {anchor}."
 
 
 def undecided(prediction: Prediction) -> str:
@@ -66,7 +69,8 @@ def undecided(prediction: Prediction) -> str:
     if not where:
         return ""
     contexts = "" if wide[:, wide.any(axis=0)].all() else " in some contexts"
-    return f"Cannot tell{contexts} at {_spell(where)}: the interval spans a factor of {SPAN:g} or more; {WOULD_HELP}."
+    told = name_places(where, prediction.places)
+    return f"Cannot tell{contexts} at {told}: the interval spans a factor of {SPAN:g} or more; {WOULD_HELP}."
 
 
 def few_queries(model: _Model) -> str:
@@ -78,10 +82,10 @@ def few_queries(model: _Model) -> str:
     least, most = (f"{max(end(few.values()), 1):.0f}" for end in (min, max))
     spelt = f"{least} to {most} queries" if least != most else count(int(least), "query", "queries")
     verb = "rest" if len(few) > 1 else "rests"
-    which = _spell(few)
+    which = name_places(few, model.places)
     return (
         f"{which[0].upper()}{which[1:]} {verb} on {spelt}: with fewer than {FEW}, what these have in common looks like "
-        "the position."
+        f"the {'position' if model.places is None else 'place'}."
     )
 
 
@@ -91,7 +95,7 @@ def unlinked_values(model: _Model) -> str:
         return ""
     positions = set(model.curve.positions)
     found = [
-        f"{clean_text(part.name, 16)} = {clean_text(value, 16)} at {_spell(missing)}"
+        f"{clean_text(part.name, 16)} = {clean_text(value, 16)} at {name_places(missing, model.places)}"
         for part, column in zip(model.encoder.parts, model.support.columns, strict=True)
         for value, linked in zip(value_names(part), column.linked, strict=True)
         if (missing := positions.difference(linked))
@@ -99,11 +103,8 @@ def unlinked_values(model: _Model) -> str:
     if not found:
         return ""
     more = f"; and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
+    what = "positions" if model.places is None else "places"
     return (
-        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these positions "
-        f"to position {model.curve.anchor}; the numbers there are what the curve makes of other contexts."
+        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these {what} to "
+        f"{name_place(model.curve.anchor, model.places)}; the numbers there are what the curve makes of other contexts."
     )
-
-
-def _spell(positions: Collection[int]) -> str:
-    return f"position{'s' if len(positions) > 1 else ''} {spell_positions(positions)}"

@@ -29,6 +29,8 @@ def data_fingerprint(interventions: Interventions) -> str:
     columns = [*own.items(), *sorted(interventions.contexts.items())]
     digest = hashlib.sha256(json.dumps([name for name, _ in columns]).encode())
     digest.update(f"{interventions.exposure_kind} {interventions.unit_kind}".encode())
+    if interventions.places is not None:
+        digest.update(json.dumps(interventions.places.to_dict()).encode())
     codes = [_codes(column, digest) for _, column in columns]
     row = np.zeros(len(interventions), dtype=np.uint64)
     for code in codes:

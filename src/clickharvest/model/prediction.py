@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import Table
 from clickharvest.model.support import CANNOT_TELL, SPAN, Doubt, Mask, cannot_tell, rests_on_few, spell_queries
+from clickharvest.places import Places
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RESULTS = ("position", "propensity", "lower", "upper", "supported")
-"""The columns a prediction adds to those of its contexts."""
+RESULTS = ("propensity", "lower", "upper", "supported")
+"""The columns a prediction adds to those of its contexts and of where."""
 
 TELLS_NOTHING = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
 
@@ -35,6 +36,7 @@ class Prediction:
             supported in every context that training had.
         doubts: why and where not.
         queries: effective queries that a position rests on, [K]; None where nothing tells.
+        places: what positions stand for, where they are numbers of places and not of a list.
     """
 
     positions: tuple[int, ...]
@@ -44,6 +46,17 @@ class Prediction:
     supported: Mask
     doubts: tuple[Doubt, ...] = ()
     queries: tuple[float | None, ...] | None = None
+    places: Places | None = None
+
+    @property
+    def where(self) -> dict[str, list[Any]]:
+        """The columns that tell where, [K]: `position`; of places also those of `places`, one of which may be it."""
+        number = {"position": list(self.positions)}
+        if self.places is None:
+            return number
+        labels = [self.places.labels[k - 1] for k in self.positions]
+        own = {column: [label[i] for label in labels] for i, column in enumerate(self.places.columns)}
+        return own if "position" in own else number | own
 
     @property
     def cannot_tell(self) -> Mask:
@@ -89,7 +102,8 @@ class Prediction:
         """Return one row per context row and position.
 
         Columns: those of `contexts` (all of them, in their order), then `position, propensity, lower, upper,
-        supported`; null stands for NaN.
+        supported`; null stands for NaN. Of places, `position` is the number, and their own columns follow it; one of
+        these that is called `position` stands in its stead.
 
         Args:
             contexts: the table that was predicted for; None adds no columns.
@@ -105,7 +119,7 @@ class Prediction:
         n, k = self.propensity.shape
         contexts = {} if contexts is None else contexts
         names = column_names(contexts)
-        if clash := [name for name in RESULTS if name in names]:
+        if clash := [name for name in (*RESULTS, *self.where) if name in names]:
             raise InputError(f"the contexts have a column {clash[0]!r}, which is one of the result: rename it")
         try:
             table = pa.table({name: _arrow(contexts[name]) for name in names})
@@ -115,12 +129,20 @@ class Prediction:
             raise InputError(f"the contexts have {table.num_rows:,} rows, the prediction {n:,}: give the same table")
         rows = np.repeat(np.arange(n), k)
         results = {
-            "position": np.tile(np.array(self.positions, dtype=np.int64), n),
+            **{name: np.tile(_column(values), n) for name, values in self.where.items()},
             **{name: getattr(self, name).ravel() for name in ("propensity", "lower", "upper")},
             "supported": self.supported.ravel(),
         }
         columns = {name: table[name].take(pa.array(rows)) for name in names}
         return pa.table(columns | {name: pa.array(column, from_pandas=True) for name, column in results.items()})
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Return values as one column: whole numbers, numbers, or texts as they are."""
+    if any(isinstance(value, str) for value in values):
+        return np.array(values, dtype=object)
+    whole = all(isinstance(value, int) for value in values)
+    return np.array(values, dtype=np.int64 if whole else np.float64)
 
 
 def column_names(table: Any) -> list[str]:

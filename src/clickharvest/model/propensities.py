@@ -27,6 +27,7 @@ from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import describe_model, summarise, typical_context
 from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
+from clickharvest.places import Places, name_place
 from clickharvest.words import clean_text, first_line
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
@@ -64,6 +65,7 @@ class Propensities:
         provenance: where it comes from; None where nothing tells.
         support: which contexts the data speak of, and on how many queries positions rest; None where nothing tells, as
             in files of older versions: then every context counts as supported.
+        places: what positions stand for, where they are numbers of places and not of a list.
 
     Example:
         Three draws of log p_2 / p_1, whose standard deviation is 0.1; nothing links position 3.
@@ -85,9 +87,12 @@ class Propensities:
     info: Mapping[str, Any] = field(default_factory=dict)
     provenance: Provenance | None = None
     support: Support | None = None
+    places: Places | None = None
 
     def __post_init__(self) -> None:
         _check_curve(self.curve, self.encoder, self.shown)
+        if self.places is not None and self.shown[-1] > len(self.places):
+            raise InputError(f"place {self.shown[-1]} was shown, the table of places has {len(self.places)}")
         if self.support is not None:
             self.support.check(self.encoder, self.curve.positions)
         params = _checked_params(self.curve, self.params)
@@ -168,7 +173,9 @@ class Propensities:
         unlinked = ~np.isin(self.shown, self.curve.positions)
         found: tuple[Doubt, ...] = ()
         if unlinked.any():
-            found = (Doubt(f"nothing links this position to position {self.curve.anchor}", unlinked[None]),)
+            what = "position" if self.places is None else "place"
+            anchor = name_place(self.curve.anchor, self.places)
+            found = (Doubt(f"nothing links this {what} to {anchor}", unlinked[None]),)
         if self.support is None:
             return found
         few = np.array([rests_on_few(queries) for queries in self._queries()])
@@ -194,7 +201,7 @@ class Propensities:
         doubts = self.doubts(x, lacking)
         supported = supported_by(doubts, filled.shape[1:])
         filled[1:, ~supported] = np.nan
-        return Prediction(self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries())
+        return Prediction(self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries(), self.places)
 
     def _queries(self) -> tuple[float | None, ...]:
         """Return the effective queries of every position shown, None where nothing tells."""
@@ -268,6 +275,8 @@ class Propensities:
         }
         if self.support is not None:
             header["support"] = self.support.to_dict()
+        if self.places is not None:
+            header["places"] = self.places.to_dict()
         return header, tensors
 
 
@@ -322,6 +331,7 @@ def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]])
         header["info"],
         None if origin is None else Provenance.from_dict(origin),
         None if support is None else Support.from_dict(support),
+        Places.from_dict(header["places"]) if "places" in header else None,
     )
 
 

@@ -16,6 +16,7 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
+from clickharvest.places import Places, name_place, spell_label
 from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
 
 WIDTH = 80
@@ -56,6 +57,8 @@ class _Model(_Told, Protocol):
     def draws_kind(self) -> str | None: ...
     @property
     def support(self) -> Support | None: ...
+    @property
+    def places(self) -> Places | None: ...
     def predict_encoded(self, x: Any) -> Prediction: ...
 
 
@@ -82,7 +85,7 @@ def summarise(model: _Model) -> str:
     parts = [_title(model), _fitted(info), _selection(info.get("selection"))]
     varied = _varied_contexts(model)
     predicted = model.predict_encoded(np.concatenate([typical_context(model), *(x for _, x in varied[:MOST_CONTEXTS])]))
-    where = "Propensity relative to position " + str(model.curve.anchor)
+    where = f"Propensity relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
     parts += [_wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
@@ -124,6 +127,7 @@ def describe_model(model: _Model) -> dict[str, Any]:
         "anchor": int(model.curve.anchor),
         "positions": list(model.shown),
         "unsupported": list(model.unsupported),
+        "places": None if model.places is None else model.places.to_dict(),
         "context": {} if encoder is None else {part.name: part.kind for part in encoder.parts},
         "features": [] if encoder is None else list(encoder.feature_names),
         "intervals": model.draws_kind,
@@ -139,9 +143,11 @@ def describe_model(model: _Model) -> dict[str, Any]:
 
 def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
     """Return the first row of a prediction as one record per position, None for what is not a finite number."""
+    places = prediction.places
     return [
         {
             "position": position,
+            **({} if places is None else {"place": places.name(position)}),
             **{name: _finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
             "supported": bool(prediction.supported[0, i]),
             "cannot_tell": bool(prediction.cannot_tell[0, i]),
@@ -255,13 +261,18 @@ def _spec(spec: Any) -> str:
 
 
 def _positions(model: _Model, prediction: Prediction) -> str:
-    header = ["position", "propensity"]
+    places = model.places
+    where = ["position"] if places is None else [clean_text(column, 16) for column in places.columns]
+    header = [*where, "propensity"]
     if model.draws is not None:
         header += ["95 % interval"]
     rows = []
     records = prediction_records(prediction)[:MOST_POSITIONS]
     for record in records:
-        row = [str(record["position"]), "-" if record["cannot_tell"] else _number(record["propensity"], ".4f")]
+        at = record["position"]
+        label = (at,) if places is None else places.labels[at - 1]
+        row = [clean_text(spell_label(value), 16) for value in label]
+        row += ["-" if record["cannot_tell"] else _number(record["propensity"], ".4f")]
         if model.draws is not None:
             ends = [_number(record[end], ".4f") for end in ("lower", "upper")]
             interval = f"{ends[0]} to {ends[1]}" if record["supported"] else "-"
@@ -278,7 +289,8 @@ def _positions(model: _Model, prediction: Prediction) -> str:
     simulated = "" if model.draws_kind == "clustered" else f" {len(model.draws):,} draws,"
     by = clustered_by(model.info)
     own = f" by {clean_text(by)}," if by else ""
-    return f"{table}\n\nIntervals: {model.draws_kind},{own}{simulated} each position on its own."
+    what = "position" if places is None else "place"
+    return f"{table}\n\nIntervals: {model.draws_kind},{own}{simulated} each {what} on its own."
 
 
 def _beside(record: dict[str, Any]) -> str:
@@ -316,7 +328,10 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[tuple[str, NDA
     legend = ", ".join(f"{sign} {words}" for sign, words in signs.items() if any(sign in row[1:] for row in rows))
     if len(varied) > len(rows):
         rows.append([f"… {len(varied) - len(rows)} more", *[""] * len(columns)])
-    header = ["position", *(str(model.shown[i]) for i in columns)]
+    places = model.places
+    names = [(model.shown[i],) if places is None else places.labels[model.shown[i] - 1] for i in columns]
+    what = "position" if places is None else clean_text(",".join(places.columns), 16)
+    header = [what, *(clean_text(",".join(map(spell_label, name)), 9) for name in names)]
     table = _table(header, rows, left=1)
     return f"In contexts that differ from it in one column{f' ({legend})' if legend else ''}:\n\n{table}"
 

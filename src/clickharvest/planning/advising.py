@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
+from clickharvest.places import name_place
 
 WIDTH, Z = 0.1, 1.96
 ROUNDS = 50
@@ -50,12 +51,13 @@ def advice(diagnosis: Diagnosis) -> str | None:
     worst = int(np.argmax(variance))
     times = variance[worst] * (Z / np.log1p(WIDTH)) ** 2
     margin = np.expm1(Z * np.sqrt(variance[worst]))
-    every = "every position" if diagnosis.identified else "every linked position"
+    what = "position" if diagnosis.places is None else "place"
+    every = f"every {what}" if diagnosis.identified else f"every linked {what}"
     if times <= 1:
         return f"Clicks are enough for ±10 % at {every}, as far as queries read alike (widest: {_told(margin)})."
     return (
         f"For ±10 % at {every}, expect to need about {times:,.{0 if times >= 10 else 1}f} times this traffic "
-        f"(position {linked[worst]}: {_told(margin)} now)."
+        f"({name_place(linked[worst], diagnosis.places)}: {_told(margin)} now)."
     )
 
 

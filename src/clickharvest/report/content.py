@@ -308,7 +308,7 @@ def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
 def _spread(pooled: Any) -> str | None:
     """Return the standard deviations that pooled positions and contexts, as far as the model tells."""
     told = pooled if isinstance(pooled, Mapping) else {}
-    known = [f"{name} {_spell(told[name], '.3g')}" for name in ("position", "steepness", "context") if told.get(name)]
+    known = [f"{name} {_spell(value, '.3g')}" for name, value in told.items() if value]
     return f"standard deviations: {', '.join(known)}" if known else None
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.pooling import Spread, can_pool, curve_order, with_penalty, with_spread
+from clickharvest.estimation.pooling import can_pool, curve_order, with_penalty, with_spread
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import flatten_params, unflatten_params
@@ -98,7 +98,7 @@ def _refits(model: Propensities, sample: Sample) -> dict[float, Array]:
     pooled, penalty = info.get("pooled"), info.get("penalty")
     linear = can_pool(curve, sample)
     if isinstance(pooled, Mapping) and linear:
-        spread = Spread(*(_positive(pooled.get(name)) for name in ("position", "steepness", "context")))
+        spread = {name: _positive(value) for name, value in pooled.items()}
         fits = {factor: with_spread(curve, sample, spread, factor) for factor in FACTORS}
     elif not (isinstance(penalty, int | float) and penalty > 0):
         return {}

@@ -49,7 +49,7 @@ def reading(name: str, curve: Array, relevant: Flags) -> tuple[Array, Array]:
     """
     if name == "cascade":
         depth = np.minimum.accumulate(curve, axis=1)
-        return depth[:, 1:] / np.maximum(depth[:, :-1], np.finfo(float).tiny), SATISFIED * relevant
+        return depth[:, 1:] / np.maximum(depth[:, :-1], np.finfo(float).tiny), np.where(relevant, SATISFIED, 0.0)
     if name == "dcm":
         after = np.concatenate([curve[:, 1:], np.zeros((len(curve), 1))], axis=1)
         return np.ones_like(curve[:, 1:]), np.broadcast_to(1 - after, relevant.shape)

@@ -39,6 +39,8 @@ class Curve(ABC):
     n_features: int
 
     name: ClassVar[str]
+    needs_order: ClassVar[bool] = False
+    """Whether it goes down a list, so that it says nothing of places without order."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

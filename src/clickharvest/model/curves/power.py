@@ -21,6 +21,7 @@ class Power(Curve):
     """
 
     name: ClassVar[str] = "power"
+    needs_order: ClassVar[bool] = True
     sharpness: ClassVar[float] = 10.0
 
     def init(self, random: np.random.Generator) -> Params:

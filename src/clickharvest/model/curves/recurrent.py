@@ -24,6 +24,7 @@ class Recurrent(Curve):
     width: int = 8
 
     name: ClassVar[str] = "recurrent"
+    needs_order: ClassVar[bool] = True
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from random weights of variance 1/fan-in and even odds to go on."""

@@ -1,4 +1,4 @@
-"""Pooling of browsing states: rare states lean on their rank and on the distance to the last click.
+"""The prior of browsing states: rare states lean on their rank and on the distance to the last click.
 
 With k the rank, j the last click above (0 for none) and d = k − j, the log examination of a state is
 
@@ -18,27 +18,23 @@ The variances maximise the evidence as in `pooling`, here with Λ = Σ⁻¹; wit
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from clickharvest.errors import InputError
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.pooling import BOUNDS, LARGEST, SHARED, START, Pooled, linear_shares, settle, start
-from clickharvest.estimation.sample import Sample
-from clickharvest.model.curves import Curve
 from clickharvest.states import states_of
 
 Array = NDArray[np.float64]
 
 FREE = 100.0
 """Variance of a, and of nothing else: next to no prior."""
+LEAST = 1e-6
+"""Variance of what a feature adds to a state, at least, so that matrices can be inverted."""
+SHARED = 1e-2
+"""Precision of how much a context clicks in general: next to none."""
 WEAK = 1.0
 """Variance of c, s and t: a click above rarely changes looking by more than a factor of seven, e²."""
-NAMES = ("rank", "distance", "state", "context_steepness", "context_click", "context_state")
-"""The standard deviations τ_ρ, τ_δ, τ_ε, τ_u, τ_v and τ_ω, as a model tells them."""
 
 
 class StatePrior:
@@ -49,7 +45,16 @@ class StatePrior:
         anchor: the anchor's rank.
         shares: whose parameters these are.
         told: whether the clicks tell of each state, [M].
+
+    Attributes:
+        names: what each τ is of: τ_ρ, τ_δ, τ_ε, τ_u, τ_v and τ_ω.
+        of_positions: which of them are of b, not of W.
+        learned: whether there is anything to learn each from.
+        weak: weight of the weak prior of each.
     """
+
+    names = ("rank", "distance", "state", "context_steepness", "context_click", "context_state")
+    of_positions = np.array([True, True, True, False, False, False])
 
     def __init__(self, numbers: NDArray[np.int64], anchor: int, shares: LinearShares, told: NDArray[np.bool_]) -> None:
         rank, last = states_of(numbers)
@@ -75,8 +80,7 @@ class StatePrior:
         variance = spread**2
         parts = [self.fixed + np.tensordot(variance[:3], self.base, 1)]
         if self.width > 1:
-            # Where features have no effect of their own at some states, they need a little to be inverted.
-            parts.append(np.tensordot(variance[3:], self.context, 1) + BOUNDS[0] ** 2 * np.eye(self.states))
+            parts.append(np.tensordot(variance[3:], self.context, 1) + LEAST * np.eye(self.states))
         return [_inverse(part) for part in parts]
 
     def matrix(self, spread: Array) -> Array:
@@ -116,40 +120,6 @@ class StatePrior:
             by_variance[part] = np.tensordot(some, precision @ own @ precision - len(features) * precision, 2) / 2
         weak = self.weak @ (log_spread - spread)
         return float(value + weak), 2 * spread**2 * by_variance + self.weak * (1 - spread)
-
-    def named(self, log_spread: Array) -> dict[str, float | None]:
-        """Return the standard deviations by name, None where nothing could tell one."""
-        tau = np.exp(log_spread).tolist()
-        return {name: own if learned else None for name, own, learned in zip(NAMES, tau, self.learned, strict=True)}
-
-
-def pool_states(curve: Curve, sample: Sample) -> Pooled:
-    """Fit a curve over browsing states, variances by marginal likelihood.
-
-    Args:
-        curve: `Constant` or `Linear` over the numbers of states.
-        sample: the sample, whose positions are those numbers.
-
-    Raises:
-        InputError: the parameters are too many.
-    """
-    size = (len(curve.positions) - 1) * (1 + curve.n_features)
-    if size > LARGEST:
-        raise InputError(
-            f"{len(curve.positions):,} browsing states with {curve.n_features} context features make {size:,} "
-            f"parameters: expected at most {LARGEST:,}; leave out context columns, or low positions with --max-position"
-        )
-    shares = linear_shares(curve, sample)
-    rank, _ = states_of(curve.positions)
-    shares.log_position = np.log(rank)
-    others = np.delete(np.array(curve.positions), curve.anchor_index)
-    anchor = int(rank[curve.anchor_index])
-    told = np.delete(np.isin(np.arange(len(curve.positions)), shares.position), curve.anchor_index)
-    prior = StatePrior(others, anchor, shares, told)
-    log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
-    steep = np.log(np.delete(rank, curve.anchor_index) / anchor)
-    begun = start(-steep, shares, prior.matrix(np.exp(log_spread)))
-    return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
 def _inverse(matrix: Array) -> tuple[Array, float]:
