@@ -97,7 +97,7 @@ def test_without_clicks_above_it_is_the_position_based_model() -> None:
 def test_context_changes_looking_below_a_click() -> None:
     model = Browsing().fit(harvested(simulated(40_000, seed=2, context=True), context=["device"])).propensities_
     predicted = model.predict({"device": ["desk", "phone"]}).propensity
-    rank, last = states_of(model.states.curve.positions)
+    _, last = states_of(model.states.curve.positions)
     ratio = predicted[1] / predicted[0]
     assert_allclose(ratio[last > 0], 0.5, rtol=0.25)
     assert_allclose(ratio[last == 0], 1, rtol=0.15)
