@@ -83,6 +83,8 @@ CELLS = {
     "ubm": Cell("ubm", same=True, logs=100),
     "ubm, fold": Cell("ubm", "fold", same=True),
     "ubm, bump": Cell("ubm", "bump", same=True),
+    "pbm, fold": Cell("pbm", "fold", same=True),
+    "pbm, bump": Cell("pbm", "bump", same=True),
     "ubm, few clicks": Cell("ubm", queries=200, same=True, logs=100),
     "pbm, few clicks": Cell("pbm", queries=200, same=True, logs=100),
     "dcm": Cell("dcm"),
@@ -291,11 +293,11 @@ def bars(kept: dict[str, list[Outcome]]) -> list[str]:
         return float(np.mean([one[kind][figure] for one in kept[name]]))
 
     found = []
-    for few in ("", ", few clicks"):
-        if kept.get(f"ubm{few}") and kept.get(f"pbm{few}"):
-            ours, theirs = typical(f"ubm{few}", "browsing", "log"), typical(f"pbm{few}", "examination", "log")
+    for kind in ("", ", fold", ", bump", ", few clicks", ", context"):
+        if kept.get(f"ubm{kind}") and kept.get(f"pbm{kind}"):
+            ours, theirs = typical(f"ubm{kind}", "browsing", "log"), typical(f"pbm{kind}", "examination", "log")
             met = "PASS" if ours <= TWICE * theirs else "FAIL"
-            found.append(f"{met}: ubm{few}: {ours:.3f}, at most twice the PBM's error under a PBM, {theirs:.3f}")
+            found.append(f"{met}: ubm{kind}: log {ours:.3f}, at most twice the PBM's error under a PBM, {theirs:.3f}")
     for name in (name for name, cell in CELLS.items() if cell.same and kept.get(name)):
         inside = float(np.mean([one["covered"] for one in kept[name]]))
         met = "PASS" if COVERED[0] <= inside <= COVERED[1] else "FAIL"

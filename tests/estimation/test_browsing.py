@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.browsing import (
     Browsing,
-    Gain,
+    HeldOutGain,
     compare_with_ranks,
     is_it_worth_it,
     pool_states,
@@ -128,8 +128,10 @@ def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None
     none = compare_with_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
     assert none.lower < 0.001
     assert abs(none.gain) < 0.005
-    assert "positions alone explain clicks better" in is_it_worth_it(Gain(-0.1, -0.2, -0.05, 0, 0, 9, 9)).sentence
-    assert is_it_worth_it(Gain(0.1, -0.2, 0.3, 0, 0, 9, 9)).status == "note"
+    assert (
+        "positions alone explain clicks better" in is_it_worth_it(HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9)).sentence
+    )
+    assert is_it_worth_it(HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)).status == "note"
 
 
 def test_one_query_has_no_error_bars_and_nothing_to_hold_out() -> None:

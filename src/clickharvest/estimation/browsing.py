@@ -183,7 +183,7 @@ def state_sample(interventions: Interventions, anchor: int) -> tuple[Sample, tup
 
 
 @dataclass(frozen=True)
-class Gain:
+class HeldOutGain:
     """How much better browsing states explain the clicks of queries that were held out than positions do.
 
     Attributes:
@@ -207,7 +207,7 @@ class Gain:
 
 def compare_with_ranks(
     interventions: Interventions, *, anchor: int = 1, folds: int = 5, seed: int = 0, progress: Progress = silent
-) -> Gain:
+) -> HeldOutGain:
     """Compare the browsing model with the position-based one by the click shares of held-out queries.
 
     Both share a unit's clicks out over its states, π ∝ e γ; for the position-based model γ is that of the rank. Each is
@@ -248,14 +248,14 @@ def compare_with_ranks(
     error = math.sqrt(float(((difference - gain * clicks) ** 2).sum()) * used / max(used - 1, 1)) / total
     margin = float(student.ppf(0.975, max(used - 1, 1))) * error
     by = scores.sum(axis=1) / total
-    return Gain(gain, gain - margin, gain + margin, float(by[0]), float(by[1]), int(total), used)
+    return HeldOutGain(gain, gain - margin, gain + margin, float(by[0]), float(by[1]), int(total), used)
 
 
-def is_it_worth_it(gain: Gain) -> Finding:
+def is_it_worth_it(gain: HeldOutGain) -> Finding:
     """Return what a comparison says, in a sentence.
 
     Example:
-        >>> print(is_it_worth_it(Gain(0.02, 0.01, 0.03, -0.5, -0.52, 1000, 40)).sentence)
+        >>> print(is_it_worth_it(HeldOutGain(0.02, 0.01, 0.03, -0.5, -0.52, 1000, 40)).sentence)
         Held-out queries: clicks above explain clicks better than positions alone, by 0.0200 per click (0.0100 to \
 0.0300).
     """

@@ -1,3 +1,5 @@
+from .browsing import BrowsingPropensities as BrowsingPropensities
+from .browsing import StatePropensities as StatePropensities
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder

@@ -73,7 +73,10 @@ def browsing_view(model: BrowsingPropensities, findings: Sequence[Finding], *, l
     largest = max(float(np.nanmax(predicted.propensity)), 1.0)
     notes = predicted.notes()[0]
     rows = [
-        {"position": rank, "cells": [_cell(predicted, notes, n, largest) for n in number_of(rank, np.arange(rank)).tolist()]}
+        {
+            "position": rank,
+            "cells": [_cell(predicted, notes, n, largest) for n in number_of(rank, np.arange(rank)).tolist()],
+        }
         for rank in range(1, model.ranks + 1)
     ]
     kept = model.info.get("checks")
