@@ -49,7 +49,7 @@ Outcome = dict[str, Any]
 HERE = Path(__file__).resolve().parent
 README, KEPT = HERE / "README.md", HERE / "data" / "browsing.json"
 LOGS, TWICE, THIRD, COVERED = 20, 2.0, 0.8946 / 3, (0.93, 0.99)
-READ = 4
+READ = 2
 """Logs of each cell that the reading model is fitted to, too."""
 MODELS = ("examination", "browsing", "reading")
 MOODS = (0.15, 0.9)

@@ -78,7 +78,7 @@ class FitOptions:
             "--model",
             model_names,
             help="How clicks come about: by examination and relevance; browsing: the last click above counts, too; "
-            "affine: trust in what stands high, too.",
+            "reading: and what was skipped above; affine: trust in what stands high, too.",
             panel=MODEL,
         ),
     ] = "examination"

@@ -107,6 +107,6 @@ def _finding(score: float, variance: float, weight: float, squares: float, produ
     sentence = (
         f"The same result at the same position is clicked {told}, {how}: examination depends on the results above, and "
         "the curve is an average over them. Do not use its weights for pages of very different quality; fit --model "
-        "browsing, which follows the last click above, is worth trying."
+        "browsing and --model reading, which follow the clicks above, are worth trying."
     )
     return Finding(name, status, sentence, ratio, p_value)

@@ -24,6 +24,7 @@ from .propensities import Propensities as Propensities
 from .propensities import load_propensities as load_propensities
 from .provenance import Provenance as Provenance
 from .provenance import record_provenance as record_provenance
+from .reading import ReadingPropensities as ReadingPropensities
 from .support import ColumnSupport as ColumnSupport
 from .support import Doubt as Doubt
 from .support import Support as Support

@@ -98,6 +98,11 @@ class BrowsingPropensities:
         return int(states_of(self.states.curve.positions[-1])[0])
 
     @property
+    def listed(self) -> Propensities:
+        """What `clickharvest propensities` lists."""
+        return self.states
+
+    @property
     def anchor(self) -> int:
         """The rank of the anchor, the state that others are relative to; nothing above it is clicked."""
         return int(states_of(self.states.curve.anchor)[0])

@@ -64,6 +64,11 @@ class ReadingPropensities:
         """The context columns that the model depends on."""
         return self.base.context
 
+    @property
+    def listed(self) -> Propensities:
+        """What `clickharvest propensities` lists."""
+        return self.places_model
+
     def steps(self, column: str, first: int) -> dict[int, float]:
         """Return how many times as often results are looked at in each step of a column as in its first one.
 
