@@ -14,7 +14,9 @@ from clickharvest.commands.harvest_options import HarvestOptions, require_cluste
 from clickharvest.commands.options import QUERY, ClusterOption, JsonFlag, LevelOption, LogOptions, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
+from clickharvest.places import name_place
 from clickharvest.words import clean_text, cluster_nouns, count, spell_positions
 
 if TYPE_CHECKING:
@@ -84,7 +86,8 @@ def compare(
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}
     if log.source:
         found = _score(loaded, log, units, cluster, level)
-        _print_json(found.to_dict()) if as_json else _print_scores(found)
+        listed = all(model.places is None for model in loaded.values())
+        _print_json(found.to_dict()) if as_json else _print_scores(found, listed=listed)
         return
     if log != OtherLog() or units != HarvestOptions() or cluster != QUERY:
         raise InputError("options of a log go with --log: name the log to score the models on")
@@ -116,18 +119,19 @@ def _score(
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
 
     rates: Any = None
+    place = place_of(log, next(iter(models.values())))
     if log.baseline_log is not None:
         if is_interventions(log.baseline_log):
             raise InputError(f"{log.baseline_log} holds interventions: click rates need the log that they come from")
         anchor = next(iter(models.values())).curve.anchor
-        training = replace(log, source=log.baseline_log, context=None).read(show_progress)
+        training = replace(log, source=log.baseline_log, context=None, place=place).read(show_progress)
         rates = click_rates(training, anchor=anchor, max_position=units.max_position)
     interventions: Interventions
     if is_interventions(log.source):
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
     else:
-        clicks = replace(log, context=_context(log, models)).read(show_progress)
+        clicks = replace(log, context=_context(log, models), place=place).read(show_progress)
         interventions = harvest(clicks, **units.arguments(log), cluster=cluster)
         if rates is None:
             rates = position_counts(clicks, max_position=units.max_position)
@@ -152,7 +156,7 @@ def _print_json(told: dict[str, Any]) -> None:
     tell(json.dumps(told, indent=2))
 
 
-def _print_scores(found: ModelComparison) -> None:
+def _print_scores(found: ModelComparison, *, listed: bool) -> None:
     from rich.table import Table
 
     from clickharvest.commands.terminal import screen
@@ -160,9 +164,10 @@ def _print_scores(found: ModelComparison) -> None:
     console = screen()
     harvested = found.clicks + sum(found.left_out.values())
     clusters = count(found.queries, *cluster_nouns(found.clustered_by))
+    where = f"positions {spell_positions(found.positions)}" if listed else count(len(found.positions), "place")
     console.print(
         f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {clusters} "
-        f"(as good as {found.effective_queries:,.0f} of equal size), positions {spell_positions(found.positions)}."
+        f"(as good as {found.effective_queries:,.0f} of equal size), {where}."
     )
     for reason, clicks in found.left_out.items():
         if clicks:
@@ -195,17 +200,20 @@ def _print_differences(first: str, second: str, found: Differences) -> None:
     from clickharvest.commands.terminal import screen
 
     console = screen()
-    console.print(f"{clean_text(second, 60)} against {clean_text(first, 60)}, relative to position {found.anchor}:\n")
+    anchor = name_place(found.anchor, found.places)
+    console.print(f"{clean_text(second, 60)} against {clean_text(first, 60)}, relative to {anchor}:\n")
     cells = [(i, k) for i in range(len(found.contexts)) for k in range(len(found.positions))]
     apart = [cell for cell in cells if found.differs[cell]]
     shown = sorted(apart or [cell for cell in cells if cell[0] == 0], key=lambda cell: (not found.differs[cell], cell))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in (*(("context",) if found.values else ()), "position", "times", "interval"):
+    what = "position" if found.places is None else "place"
+    for header in (*(("context",) if found.values else ()), what, "times", "interval"):
         table.add_column(header, justify="left" if header == "context" else "right")
     for i, k in shown[:MOST_ROWS]:
         numbers = (f"{found.ratio[i, k]:.3f}", f"{found.lower[i, k]:.3f} to {found.upper[i, k]:.3f}")
         name = (clean_text(found.contexts[i], 36),) if found.values else ()
-        table.add_row(*name, str(found.positions[k]), *numbers)
+        at = found.positions[k]
+        table.add_row(*name, str(at) if found.places is None else found.places.name(at), *numbers)
     if len(shown) > MOST_ROWS:
         table.add_row(f"… {len(shown) - MOST_ROWS} more")
     console.print(table)

@@ -60,6 +60,10 @@ class SimulatorName(StrEnum):
     protocol = "protocol"
     ab = "ab"
     arxiv = "arxiv"
+    grid = "grid"
+    carousel = "carousel"
+    ads = "ads"
+    pages = "pages"
 
 
 def _option(
@@ -95,7 +99,9 @@ class SimulateOptions:
     ] = None
     pages: Annotated[
         int | None,
-        _option("--pages", "Result pages of ab (default: 20,000).", panel=None, check=whole(1, MOST_QUERIES)),
+        _option(
+            "--pages", "Result pages of ab and layouts (default: 20,000).", panel=None, check=whole(1, MOST_QUERIES)
+        ),
     ] = None
     seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", callback=whole(*SEED))] = 0
     sweeps: Annotated[
@@ -181,6 +187,8 @@ ALLOWED: dict[SimulatorName, list[str]] = {
     SimulatorName.ab: ["pages", "queries", "positions", "seed"],
     SimulatorName.arxiv: ["queries", "positions", "seed"],
 }
+LAYOUTS = (SimulatorName.grid, SimulatorName.carousel, SimulatorName.ads, SimulatorName.pages)
+ALLOWED |= {layout: ["pages", "queries", "seed"] for layout in LAYOUTS}
 
 
 @dataclass(frozen=True)
@@ -199,7 +207,10 @@ def simulate(
     simulation: SimulateOptions,
     simulator: Annotated[
         SimulatorName,
-        typer.Argument(help="The paper's protocol; a small A/B test; or an arXiv-like log with A/B and swaps."),
+        typer.Argument(
+            help="The paper's protocol; a small A/B test; an arXiv-like log with A/B and swaps; or a layout of places: "
+            "a grid, a carousel, ads beside results, pages of a list."
+        ),
     ] = SimulatorName.protocol,
     output: Annotated[
         Path | None,
@@ -231,7 +242,8 @@ def simulate(
     _check_folder(output, force)
     _check_size(given)
     with show_progress("Simulating"):
-        made = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}[simulator](given, output)
+        makers = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv} | dict.fromkeys(LAYOUTS, _layout)
+        made = makers[simulator](given | ({"layout": simulator.value} if simulator in LAYOUTS else {}), output)
         about = {"clickharvest": __version__, "simulator": simulator.value, "truth": made.truth, **made.settings}
         with atomic_folder(output, lambda: _check_folder(output, force)) as partial:
             for name, table in made.tables.items():
@@ -322,6 +334,19 @@ def _ab(given: dict[str, Any], output: Path) -> _Made:
     return _Made(tables, ["device"], [], _effective(simulate_ab_log, given), told)
 
 
+def _layout(given: dict[str, Any], output: Path) -> _Made:
+    import pyarrow as pa
+
+    from clickharvest.simulate.layouts import simulate_places
+
+    log, truth = simulate_places(**given)
+    columns = {name: list(truth.places.values(i)) for i, name in enumerate(truth.places.columns)}
+    tables = {LOG: log, TRUTH: pa.table({**columns, "examination": truth.examination[0]})}
+    told = f"{TRUTH}: the true examination of every place, 1 at {truth.places.name(1)}."
+    settings = _effective(simulate_places, given)
+    return _Made(tables, [], [f"--place {','.join(truth.places.columns)}", "--page view"], settings, told)
+
+
 def _arxiv(given: dict[str, Any], output: Path) -> _Made:
     import pyarrow.compute as pc
 
@@ -370,7 +395,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 def _next_commands(output: Path, made: _Made) -> list[list[str]]:
     log, model = shlex.quote(str(output / LOG)), shlex.quote(f"{output}.safetensors")
-    options = [f"--context {','.join(made.context)}", *made.design]
+    options = [*([f"--context {','.join(made.context)}"] if made.context else []), *made.design]
     return [[f"clickharvest check {log}", *options], [f"clickharvest fit {log}", *options, f"-o {model}"]]
 
 

@@ -71,9 +71,11 @@ def _suspicions(log: ClickLog) -> list[Finding]:
     findings = []
     told = f"{n['pages']:,} likely pages (the same query at the same time)"
     if n["shared"] >= SUSPICIOUS * n["pages"]:
+        listed = log.places is None
+        what, remedy = ("position", SHARED_REMEDY) if listed else ("place", "name a further column with --place")
         sentence = (
-            f"{percent(n['shared'] / n['pages'])} of {told} show several documents at one position, so one position is "
-            f"suspected to mean several places. Name the page column with --page to be sure; {SHARED_REMEDY}."
+            f"{percent(n['shared'] / n['pages'])} of {told} show several documents at one {what}, so one {what} is "
+            f"suspected to mean several places. Name the page column with --page to be sure; {remedy}."
         )
         findings.append(Finding("shared positions", "warning", sentence, n["shared"] / n["pages"]))
     if lack_unclicked(n["pages"], n["clicked"], n["clicks"]):

@@ -124,7 +124,7 @@ def compare_models(
     rates: Propensities | Counts | None = None,
     level: float = 0.95,
 ) -> ModelComparison:
-    """Score models on the clicks of another log, against each other, naive click rates and 1/k.
+    """Score models on the clicks of another log, against each other, naive click rates and, in a list, 1/k.
 
     Click rates measured on the clicks that they are to explain would have an unfair start. Unless they come from
     another log, the clicks and impressions of a query are therefore taken from the counts before that query is scored:
@@ -181,12 +181,14 @@ def compare_models(
         log_p[RATES] = _log_propensity(rates, rows, positions)
     else:
         log_p[RATES] = _log_rates_of_others(sample, rates)
-    log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
+    naive = (RATES,) if interventions.places is not None else (RATES, RECIPROCAL)
+    if RECIPROCAL in naive:
+        log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     asked = clicks > 0
     likelihood = {name: _by_cluster(sample, own)[asked] for name, own in log_p.items()}
     clicks = clicks[asked]
-    pairs = [(name, naive) for name in models for naive in (RATES, RECIPROCAL)]
+    pairs = [(name, other) for name in models for other in naive]
     pairs += [(later, earlier) for earlier, later in combinations(models, 2)]
     here = np.isin(interventions.position, positions)
     fingerprints = fitted_fingerprints(interventions)
@@ -214,6 +216,11 @@ def _check(models: Mapping[str, Propensities], interventions: Interventions, lev
         raise InputError("no model to compare: give at least one")
     if taken := [name for name in (RATES, RECIPROCAL) if name in models]:
         raise InputError(f"a model is named {taken[0]!r}, as a naive answer is: give it another name")
+    if other := [name for name, model in models.items() if model.places != interventions.places]:
+        raise InputError(
+            f"{other[0]} speaks of other places than the log: expected the same ones; fit and harvest both with the "
+            "same --place columns, on logs that show the same places"
+        )
     for name, model in models.items():
         needed = () if model.encoder is None else model.encoder.columns
         if missing := [column for column in needed if column not in interventions.contexts]:

@@ -95,7 +95,7 @@ class LinearShares(ClickCells):
         """Return H, [size, size]."""
         expected = self.clicks_of_unit * shares.share
         if self.width == 1:
-            return self._plain_information(expected, shares)
+            return self._information_of_positions(shares.share, expected)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
         for one, two, first, second in self._paired_blocks():
             a, b = self._cell[one], self._cell[two]
@@ -106,13 +106,13 @@ class LinearShares(ClickCells):
                 whole[second, :, first] += product.T
         return whole.reshape(self.size, self.size)
 
-    def _plain_information(self, expected: Array, shares: Shares) -> Array:
-        """Return H without features: one sparse product, however many blocks there are."""
-        weighted, share = expected[self._cell], shares.share[self._cell]
-        place, shape = (self.unit[self._cell], self._block), (len(self.first), self.n_blocks)
-        products = csr_array((weighted, place), shape=shape).T @ csr_array((share, place), shape=shape)
-        whole: Array = np.diag(np.bincount(self._block, weighted, self.n_blocks)) - products.toarray()
-        return (whole + whole.T) / 2
+    def _information_of_positions(self, share: Array, expected: Array) -> Array:
+        """Return H where there are no features, diag(Σ N π) − Σ_u N_u π_u π_uᵀ: however many positions there are."""
+        cell, shape = self._cell, (len(self.first), self.n_blocks)
+        roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), (self.unit[cell], self._block)), shape)
+        whole: Array = -(roots.T @ roots).toarray()
+        whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)
+        return whole
 
     def _paired_blocks(self) -> Iterator[tuple[Integers, Integers, int, int]]:
         """Yield the pairs of entries of one unit that read the blocks i ≤ j, both entries of a pair and i, j."""

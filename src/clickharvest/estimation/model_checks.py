@@ -2,6 +2,9 @@
 
 Each is a query-clustered score test of columns added to the click shares of a null model, see `score_tests`.
 Needs NumPy and SciPy, not JAX.
+
+How far down a list a result stands is log(k / anchor). Places have no such number: there it is −log p_k of the PBM, how
+much less a place is examined than the anchor.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
+from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.score_tests import (
     ENOUGH,
@@ -31,6 +35,8 @@ from clickharvest.estimation.score_tests import (
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Constant
+from clickharvest.places import Anchor, find_anchor, name_place
 from clickharvest.words import cluster_nouns
 
 TYPICAL = 0.3
@@ -39,6 +45,8 @@ MOST_CONTEXTS = 60
 """Distinct contexts that are tested one by one, and products of features that are tested in their place."""
 MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
+MOST_PAIRS = 200
+"""Pairs of positions that are tested; of more, those whose units have most clicks."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -47,7 +55,7 @@ Integers = NDArray[np.int64]
 
 
 def check_model(
-    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
+    interventions: Interventions, *, anchor: Anchor = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
 ) -> list[Finding]:
     """Return the findings of all checks that apply; whether context matters needs context columns.
 
@@ -71,6 +79,7 @@ def check_model(
         heterogeneity of pairs ok
         trust bias ok
     """
+    anchor = find_anchor(anchor, interventions.places)
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
     findings += _pair_checks(interventions, anchor, kinds)
     return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]
@@ -162,43 +171,46 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     """Return the findings on transitivity and, if that can be tested, on heterogeneity."""
     pooled = interventions.unit_kind == "query"
     sample = _sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
-    cells, pair = _pairs(_cells(sample), sample.position)
+    cells, pair = _most_clicked(*_pairs(_cells(sample), sample.position))
     columns = _context_columns(sample, anchor, not _affordable(sample))
     null = beside(_null_columns(sample, anchor), columns)[cells.rows]
     pairs, code = np.unique(pair, axis=1, return_inverse=True)
     lower = np.flatnonzero(sample.position[cells.rows] == pair[1])
     extra = csr_array((np.ones(len(lower)), (lower, code[lower])), shape=(len(code), pairs.shape[1]))
+    null = null[:, np.unique(null.indices)]  # positions that none of the pairs is of
     test = score_test(cells, null, extra, shrink=True)
     name = "transitivity"
     if test is None:
-        what = cluster_nouns(sample.clustered_by)[1]
-        return [Finding(name, "note", f"Too few {what} compare positions in more than one way to test transitivity.")]
-    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test, sample.clustered_by)
+        few = cluster_nouns(sample.clustered_by)[1]
+        return [Finding(name, "note", f"Too few {few} compare positions in more than one way to test transitivity.")]
+    what = "position" if sample.places is None else "place"
+    value, heterogeneity = test.statistic / test.freedom, _heterogeneity(test, sample.clustered_by, what)
     told, status = f"{value:.2f} times as much as chance allows, {spell_p(test.p_value)}", sign_of(test.p_value)
     if status != "warning":
-        how = "Ratios of position pairs agree" if status == "ok" else "Weak sign that ratios of position pairs disagree"
+        how = f"Ratios of {what} pairs agree" if status == "ok" else f"Weak sign that ratios of {what} pairs disagree"
         return [
             Finding(name, status, f"{how} with one curve (they differ {told}).", value, test.p_value),
             heterogeneity,
         ]
     worst = int(np.argmax(np.abs(test.z)))
     k, other = (sample.positions[i] for i in pairs[:, worst])
+    ratio = f"p_{other} / p_{k}"
+    if sample.places is not None:
+        ratio = f"that of {name_place(other, sample.places)} to {name_place(k, sample.places)}"
     sentence = (
-        f"Ratios of position pairs disagree with one curve ({told}), most so p_{other} / p_{k}, "
-        f"{np.exp(test.shift[worst]):.2f} times the curve's. Clicks depend on more than position"
+        f"Ratios of {what} pairs disagree with one curve ({told}), most so {ratio}, "
+        f"{np.exp(test.shift[worst]):.2f} times the curve's. Clicks depend on more than {what}"
         f"{' and context' if sample.x.shape[1] else ''}: add what differs between pages as context, or fit page "
         "types apart."
     )
     return [Finding(name, "warning", sentence, value, test.p_value), heterogeneity]
 
 
-def _heterogeneity(test: ScoreTest, by: str) -> Finding:
+def _heterogeneity(test: ScoreTest, by: str, what: str) -> Finding:
     """Tell Cochran's Q of the pairs per degree of freedom: 1 where clicks are independent and one curve holds."""
     value = test.heterogeneity / test.freedom
     told = f"Q = {test.heterogeneity:,.1f} on {test.freedom} df"
-    sentence = (
-        f"Ratios of position pairs differ {value:.2f} times as much as those of independent clicks would ({told})"
-    )
+    sentence = f"Ratios of {what} pairs differ {value:.2f} times as much as those of independent clicks would ({told})"
     if value < HETEROGENEOUS:
         return Finding("heterogeneity of pairs", "ok", f"{sentence}.", value)
     one, several = cluster_nouns(by)
@@ -239,14 +251,17 @@ def trust_bias(
         what = cluster_nouns(sample.clustered_by)[1]
         return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
     value = float(test.shift[0])
-    told = f"power of k {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
+    power = "k" if sample.places is None else "1 / examination"
+    told = f"power of {power} {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
     status = sign_of(test.p_value)
     if status != "warning":
-        sentence = f"{spell_sign(test.p_value)} that ratios of positions depend on relevance ({told})."
+        what = "positions" if sample.places is None else "places"
+        sentence = f"{spell_sign(test.p_value)} that ratios of {what} depend on relevance ({told})."
         return Finding(name, status, sentence, value, test.p_value)
-    how = "less steeply down the page, as when users trust top results"
+    where = "down the page" if sample.places is None else "from place to place"
+    how = f"less steeply {where}, as when users trust top results"
     if value < 0:
-        how = "more steeply down the page, as when users stop once served"
+        how = f"more steeply {where}, as when users stop once served"
     sentence = (
         f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
         "care, and prefer clicks that show satisfaction."
@@ -280,6 +295,17 @@ def _pairs(cells: ShareCells, position: Integers) -> tuple[ShareCells, Integers]
     flat = index.ravel()
     columns = (column[flat] for column in (cells.cluster, cells.log_exposure, cells.clicks))
     return ShareCells(cells.rows[flat], np.repeat(np.arange(len(index)), 2), *columns), pair
+
+
+def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Integers]:
+    """Return the cells of the `MOST_PAIRS` pairs whose units have most clicks, and the pairs of these."""
+    pairs, code = np.unique(pair, axis=1, return_inverse=True)
+    if pairs.shape[1] <= MOST_PAIRS:
+        return cells, pair
+    most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
+    kept = np.flatnonzero(np.isin(code, most))
+    columns = (column[kept] for column in (cells.cluster, cells.log_exposure, cells.clicks))
+    return ShareCells(cells.rows[kept], np.repeat(np.arange(len(kept) // 2), 2), *columns), pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:
@@ -329,9 +355,12 @@ def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
 
 
 def _log_distance(sample: Sample, anchor: int) -> Array:
-    """Return log(k / anchor) of each row."""
-    distance: Array = np.log(np.array(sample.positions) / anchor)[sample.position]
-    return distance
+    """Return how far from the anchor each row stands, log(k / anchor) in a list."""
+    distance: Array = np.log(np.array(sample.positions) / anchor)
+    if sample.places is not None:
+        found = pool(Constant(sample.positions, anchor, sample.x.shape[1]), sample)
+        distance = np.insert(-found.theta, sample.positions.index(anchor), 0.0)
+    return distance[sample.position]
 
 
 def _deal(clicks: Integers, impressions: Integers, shown: Integers, random: np.random.Generator) -> Integers:

@@ -45,73 +45,92 @@ class PlacePrior:
     Attributes:
         names: what each τ is of.
         of_positions: which of them are of b, not of W.
-        learned: which of them are to be learned.
+        learned: which of them there is anything to learn from.
         weak: weight of the weak prior of each.
     """
 
     def __init__(self, places: Places, positions: tuple[int, ...], anchor: int, shares: LinearShares) -> None:
         self.others, self.width, self.size = len(positions) - 1, shares.width, shares.size
-        slopes, groups = parents(places, positions, anchor)
+        self.slopes, groups = parents(places, positions, anchor)
+        free = self.slopes.shape[1]
         own = _apart(np.eye(len(positions)), positions, anchor)
-        free = len(slopes.T)
-        named = [(f"by {column}", rows) for column, rows in groups.items()]
-        named += [("place", own)] if self.others > free else []
-        by_context = [("steepness", slopes)] if free else []
-        by_context += [(f"context by {column}", rows) for column, rows in groups.items()] + [("context", own)]
-        self.fixed = WIDE * slopes
-        self.groups = named + (by_context if self.width > 1 else [])
+        base = [(f"by {column}", rows) for column, rows in groups.items()] + [("place", own)]
+        more = [("steepness", self.slopes)] if free else []
+        more += [(f"context by {column}", rows) for column, rows in groups.items()] + [("context", own)]
+        self.groups = base + (more if self.width > 1 else [])
         self.names = tuple(name for name, _ in self.groups)
-        self.of_positions = np.arange(len(self.groups)) < len(named)
+        self.of_positions = np.arange(len(self.groups)) < len(base)
         self.learned = np.ones(len(self.groups), dtype=bool)
-        self.weak = np.ones(len(self.groups))
+        self.learned[len(base) - 1] = self.others > free
+        self.weak = np.where(self.learned, 1.0, 0.0)
+        self._rows, self._group, self._fixed = self._effects()
+        self._seen: tuple[Array, Array, Array, Array] | None = None
 
-    def _precisions(self, spread: Array) -> list[Array]:
-        """Return the inverse of C of b and, where there are features, of every feature's W: [K − 1, K − 1] each."""
-        found = []
-        for kind, fixed in ((True, self.fixed), (False, None))[: 1 + (self.width > 1)]:
-            covariance = np.zeros((self.others, self.others)) if fixed is None else fixed @ fixed.T
-            for (_, rows), tau, of_position in zip(self.groups, spread, self.of_positions, strict=True):
-                if of_position == kind:
-                    covariance += tau**2 * (rows @ rows.T)
-            found.append(np.linalg.inv(covariance + FREE * np.eye(self.others)))
-        return found
+    def _effects(self) -> tuple[Array, NDArray[np.int64], Array]:
+        """Return what parameters read of all effects, [size, effects], their groups, −1 without, and fixed scales."""
+        columns, group, fixed = [], [], []
+        at = np.arange(self.others) * self.width
+
+        def add(rows: Array, feature: int, number: int, scale: float) -> None:
+            whole = np.zeros((self.size, rows.shape[1]))
+            whole[at + feature] = rows
+            columns.append(whole)
+            group.extend([number] * rows.shape[1])
+            fixed.extend([scale] * rows.shape[1])
+
+        add(self.slopes, 0, -1, WIDE)
+        for number, (_, rows) in enumerate(self.groups):
+            for feature in [0] if self.of_positions[number] else range(1, self.width):
+                add(rows, feature, number, 1.0)
+        shared = self.size - self.others * self.width
+        columns.append(np.eye(self.size)[:, self.size - shared :])
+        group.extend([-1] * shared)
+        fixed.extend([SHARED**-0.5] * shared)
+        return np.concatenate(columns, axis=1), np.array(group, dtype=np.int64), np.array(fixed)
 
     def matrix(self, spread: Array) -> Array:
-        """Return Λ, [size, size]."""
+        """Return Λ, [size, size].
+
+        The places' own effects make C = τ² E + U Uᵀ with E = 1 + 𝟏𝟏ᵀ. With P the left singular vectors of E^{−½} U / τ,
+        s its values, the inverse is E^{−½} (1 − P s² / (1 + s²) Pᵀ) E^{−½} / τ²: exact however small τ is.
+        """
         whole = np.diag(np.full(self.size, SHARED))
-        own = np.arange(self.others) * self.width
-        precisions = self._precisions(spread)
+        at, n = np.arange(self.others) * self.width, self.others
+        root = np.eye(n) - (1 - (n + 1) ** -0.5) / n
+        tau = dict(zip(self.names, spread.tolist(), strict=True))
         for i in range(self.width):
-            whole[np.ix_(own + i, own + i)] = precisions[min(i, 1)]
+            own, first = ("place", WIDE) if i == 0 else ("context", tau.get("steepness", 0.0))
+            some = [(name, rows) for j, (name, rows) in enumerate(self.groups) if self.of_positions[j] == (i == 0)]
+            parts = [first * self.slopes, *(tau[name] * rows for name, rows in some if name not in (own, "steepness"))]
+            left, values, _ = np.linalg.svd(root @ np.concatenate(parts, axis=1) / tau[own], full_matrices=False)
+            inner = np.eye(n) - (left * (values**2 / (1 + values**2))) @ left.T
+            whole[np.ix_(at + i, at + i)] = root @ inner @ root / tau[own] ** 2
         return whole
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
         """Return the log evidence of log τ up to a constant, and its gradient, as `pooling.Precision` does.
 
-        With R = Λ θ θᵀ Λ + Λ (H + Λ)⁻¹ Λ − Λ, of b and summed over the features of W, the gradient of log τ_j is
-        τ_j² tr(A_jᵀ R A_j).
+        In the effects themselves, each over its standard deviation, the prior is 1 and parameters are θ = B S v: with
+        M = 1 + S Bᵀ H B S and v = M⁻¹ S Bᵀ y the evidence is ½ yᵀ B S v − ½ log|M|, and its slope along the log of a
+        standard deviation is v² − 1 + (M⁻¹)_ii, summed over the effects that have it.
         """
+        gram, seen = self._inside(information, linear)
         spread = np.exp(log_spread)
-        precisions = self._precisions(spread)
-        factor = cho_factor(information + self.matrix(spread), lower=True, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(linear)), check_finite=False)
-        theta = inverse @ linear
-        value = linear @ theta / 2 - np.log(np.diag(factor[0])).sum()
-        own = np.arange(self.others) * self.width
-        rest = [np.zeros((self.others, self.others)) for _ in precisions]
-        for i in range(self.width):
-            precision = precisions[min(i, 1)]
-            value += np.linalg.slogdet(precision)[1] / 2
-            moved = precision @ theta[own + i]
-            inside = precision @ inverse[np.ix_(own + i, own + i)] @ precision
-            rest[min(i, 1)] += np.outer(moved, moved) + inside - precision
-        slope = np.array(
-            [
-                tau**2 * np.vdot(rows, rest[0 if of_position else 1] @ rows)
-                for (_, rows), tau, of_position in zip(self.groups, spread, self.of_positions, strict=True)
-            ]
-        )
+        scale = np.where(self._group < 0, self._fixed, spread[self._group])
+        inside = np.eye(len(scale)) + scale[:, None] * gram * scale
+        factor = cho_factor(inside, lower=True, check_finite=False)
+        inverse = cho_solve(factor, np.eye(len(scale)), check_finite=False)
+        effect = inverse @ (scale * seen)
+        value = (scale * seen) @ effect / 2 - np.log(np.diag(factor[0])).sum()
+        slope = np.bincount(self._group + 1, effect**2 - 1 + np.diag(inverse), len(spread) + 1)[1:]
         return float(value + self.weak @ (log_spread - spread)), slope + self.weak * (1 - spread)
+
+    def _inside(self, information: Array, linear: Array) -> tuple[Array, Array]:
+        """Return Bᵀ H B and Bᵀ y, which a search for τ asks for again and again."""
+        if self._seen is None or self._seen[0] is not information or self._seen[1] is not linear:
+            gram: Array = self._rows.T @ information @ self._rows
+            self._seen = information, linear, gram, self._rows.T @ linear
+        return self._seen[2:]
 
 
 def parents(places: Places, positions: tuple[int, ...], anchor: int) -> tuple[Array, dict[str, Array]]:

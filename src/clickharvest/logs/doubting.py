@@ -63,9 +63,12 @@ def doubts(log: ClickLog) -> list[Doubt]:
         )
         found.append(Doubt("clicked rows", sentence, facts.clicks / facts.impressions))
     if facts.shared_pages:
+        what, remedy = "position", SHARED_REMEDY
+        if log.places is not None:
+            what, remedy = "place", "name a further column, which tells them apart, with --place"
         sentence = (
-            f"{facts.shared_pages:,} of {facts.pages:,} pages show several documents at one position "
-            f"({facts.shared_example}), so that one position means several places: {SHARED_REMEDY}."
+            f"{facts.shared_pages:,} of {facts.pages:,} pages show several documents at one {what} "
+            f"({facts.shared_example}), so that one {what} means several places: {remedy}."
         )
         found.append(Doubt("shared positions", sentence, facts.shared_pages / facts.pages))
     if log.only_clicked_pages:

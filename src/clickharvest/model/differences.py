@@ -19,7 +19,8 @@ from clickharvest.model.contexts import ContextColumn
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import telling_values
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.places import Places, name_place, name_places
+from clickharvest.words import clean_text, count
 
 Array = NDArray[np.float64]
 TYPICAL = "typical"
@@ -39,6 +40,7 @@ class Differences:
         upper: upper end, [n, K].
         level: how often all intervals together cover the true ratios.
         same_data: whether both were fitted on the same interventions, so that their errors are not independent.
+        places: what positions stand for, where they are numbers of places and not of a list.
     """
 
     contexts: tuple[str, ...]
@@ -50,6 +52,7 @@ class Differences:
     upper: Array
     level: float
     same_data: bool
+    places: Places | None = None
 
     @property
     def differs(self) -> NDArray[np.bool_]:
@@ -72,7 +75,7 @@ class Differences:
             )
         clear = np.where(self.ratio > 1, np.log(self.lower), -np.log(self.upper))
         i, k = np.unravel_index(int(np.argmax(np.where(self.differs, clear, -np.inf))), clear.shape)
-        where = f"position {self.positions[k]}" + (f", {self.contexts[i]}" if self.values else "")
+        where = name_place(self.positions[k], self.places) + (f", {self.contexts[i]}" if self.values else "")
         return (
             f"The models differ in {found:,} of {places}, most clearly at {where}: {_spell(self.ratio[i, k])} times "
             f"({_spell(self.lower[i, k])} to {_spell(self.upper[i, k])}).{told}"
@@ -84,6 +87,7 @@ class Differences:
             {
                 "context": self.contexts[i],
                 "position": k,
+                **({} if self.places is None else {"place": self.places.name(k)}),
                 **{name: _plain(getattr(self, name)[i, j]) for name in ("ratio", "lower", "upper")},
                 "differs": bool(self.differs[i, j]),
             }
@@ -141,17 +145,21 @@ def find_differences(first: Propensities, second: Propensities, *, level: float 
         raise InputError(f"the level of an interval is {level}; expected a number between 0 and 1, such as 0.95")
     models = (first, second)
     anchor = first.curve.anchor
+    if first.places != second.places:
+        raise InputError("the models speak of different places: fit both on logs that show the same ones")
     if second.curve.anchor != anchor:
         raise InputError(
-            f"one model is relative to position {anchor}, the other to position {second.curve.anchor}: fit one of them "
-            "again with the other's anchor, or compare them on a log, where the anchor does not matter"
+            f"one model is relative to {name_place(anchor, first.places)}, the other to "
+            f"{name_place(second.curve.anchor, first.places)}: fit one of them again with the other's anchor, "
+            "or compare them on a log, where the anchor does not matter"
         )
     if any(model.draws_kind is None for model in models):
         raise InputError("a model has no intervals to compare by: fit it with intervals, or compare them on a log")
     positions = tuple(sorted((set(first.curve.positions) & set(second.curve.positions)) - {anchor}))
     if not positions:
-        own = " and ".join(spell_positions(model.curve.positions) for model in models)
-        raise NotIdentifiedError(f"nothing to compare: the models have estimates for positions {own}")
+        own = [name_places(model.curve.positions, model.places) for model in models]
+        told = f"{own[0]} and {own[1].removeprefix('positions ')}"
+        raise NotIdentifiedError(f"nothing to compare: the models have estimates for {told}")
     names, values = _contexts(models)
     table = values or None
     estimates = [_logs(model.predict(table, level=level), positions) for model in models]
@@ -174,6 +182,7 @@ def find_differences(first: Propensities, second: Propensities, *, level: float 
             upper=np.exp(log_ratio + np.hypot(q_upper - q, p - p_lower)),
             level=level,
             same_data=first.info.get("data") is not None and first.info.get("data") == second.info.get("data"),
+            places=first.places,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import CANNOT_TELL
+from clickharvest.places import name_place
 from clickharvest.report.charts import shorten
 from clickharvest.report.importance import Importance
 from clickharvest.report.phrases import likely, queries, spell, typical_query
@@ -27,13 +28,13 @@ class Headline:
     """One number of the report's top.
 
     Attributes:
-        position: where.
+        where: the position, or place, in words.
         words: the number in round words, or why there is none.
         exact: the number with its interval; nothing where there is none.
         state: how well it is known.
     """
 
-    position: int
+    where: str
     words: str
     exact: str
     state: State
@@ -47,31 +48,32 @@ def headlines(model: Propensities, level: float = 0.95) -> list[Headline]:
         >>> curve = make_curve("constant", (1, 2, 4), anchor=1, n_features=0)
         >>> model = Propensities(curve, {"b": np.log([0.49, 0.034])}, None, shown=(1, 2, 3, 4))
         >>> for headline in headlines(model):
-        ...     print(headline.position, headline.words, headline.exact)
-        2 about half as likely 0.49
-        4 about 30 times less likely 0.034
+        ...     print(headline.where, headline.words, headline.exact)
+        position 2 about half as likely 0.49
+        position 4 about 30 times less likely 0.034
     """
     found = [own for own in standings(model, level=level)[0] if own.propensity is not None]
     at = np.unique(np.linspace(0, len(found) - 1, min(MOST_HEADLINES, len(found))).round().astype(int))
-    return [_headline(found[i]) for i in at]
+    return [_headline(found[i], name_place(found[i].position, model.places)) for i in at]
 
 
-def _headline(own: Standing) -> Headline:
+def _headline(own: Standing, where: str) -> Headline:
     p = own.propensity or 0.0
     if own.lower is None or own.upper is None:
-        return Headline(own.position, likely(p), spell(p), own.state)
+        return Headline(where, likely(p), spell(p), own.state)
     interval = f"{spell(own.lower)} to {spell(own.upper)}"
     if own.state == "wide":
-        return Headline(own.position, CANNOT_TELL, interval, own.state)
+        return Headline(where, CANNOT_TELL, interval, own.state)
     told = f", {own.note}" if own.note else ""
-    return Headline(own.position, likely(p), f"{spell(p)} ({interval}){told}", own.state)
+    return Headline(where, likely(p), f"{spell(p)} ({interval}){told}", own.state)
 
 
 def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) -> str:
     """Return what the headline numbers are, in words that end in a colon."""
     where = f", for a typical query ({typical_query(columns)})" if columns else ""
     known = "" if model.draws is None else f", with {100 * level:g} % intervals"
-    return f"How likely a result is to be looked at, compared with one at position {model.curve.anchor}{where}{known}:"
+    anchor = name_place(model.curve.anchor, model.places)
+    return f"How likely a result is to be looked at, compared with one at {anchor}{where}{known}:"
 
 
 def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:
@@ -97,13 +99,14 @@ def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Impo
         for choice, row in zip(choices, standings(model, x, level=level), strict=True)
     ]
     last = max((own[0] for row in known for own in row), default=None)
-    there = [own for row in known for own in row if own[0] == last]
+    found = [own for row in known for own in row if own[0] == last]
     most = f"{'Most depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}"
-    if len(there) < 2:
+    if len(found) < 2:
         return f"{most}, but the log cannot tell by how much."
-    high, low = max(there, key=lambda own: own[2]), min(there, key=lambda own: own[2])
+    high, low = max(found, key=lambda own: own[2]), min(found, key=lambda own: own[2])
+    there, anchor = (name_place(k, model.places) for k in (last or 0, model.curve.anchor))
+    more = "are read further down than" if model.places is None else f"look more at {there} than"
     return (
-        f"{most}: {queries(column, high[1])} are read further down than {queries(column, low[1])}; position {last} is "
-        f"looked at {spell(high[2])} times as often as position {model.curve.anchor} there, against {spell(low[2])} "
-        "times."
+        f"{most}: {queries(column, high[1])} {more} {queries(column, low[1])}; {there} is looked at {spell(high[2])} "
+        f"times as often as {anchor} there, against {spell(low[2])} times."
     )

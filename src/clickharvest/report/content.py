@@ -19,6 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.model.cautions import gaps
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
+from clickharvest.places import name_place, spell_label
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns
@@ -27,7 +28,7 @@ from clickharvest.report.phrases import queries
 from clickharvest.report.traffic import traffic_data, traffic_view
 from clickharvest.report.values import ColumnValues, column_values, value_doubts
 from clickharvest.report.verdict import judge, kept_checks
-from clickharvest.words import spell_positions
+from clickharvest.words import clean_text, spell_positions
 
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
@@ -69,7 +70,9 @@ def make_content(
         "name": name,
         "has_context": bool(columns),
         "bands": _bands(model, packed, level),
-        "anchor": int(model.curve.anchor),
+        "anchor": name_place(model.curve.anchor, model.places),
+        "what": "position" if model.places is None else "place",
+        "grid": _places(model)["grid"] if model.places is not None else None,
         "gaps": gaps(model),
         "findings": [_finding(f) for f in evidence.diagnosis.findings] if evidence else None,
         "checks": [_finding(f) for f in (evidence.checks if evidence else kept_checks(model))],
@@ -95,6 +98,7 @@ def make_content(
     }
     data = {
         "model": packed,
+        "places": None if model.places is None else _places(model),
         "columns": [_column(model, column, i) for i, column in enumerate(columns)],
         "importance": [asdict(importance) for importance in ranked],
         "order": order,
@@ -107,6 +111,25 @@ def make_content(
     return view, data
 
 
+def _places(model: Propensities) -> dict[str, Any]:
+    """Return what the page tells of places: names by number, and rows and columns of a grid of numbers.
+
+    Neighbours are joined by a line where they differ in a number alone, their last column: positions of one page.
+    """
+    places = model.places
+    assert places is not None
+    known = range(1, len(places) + 1)
+    numeric = [places.is_numeric(i) for i in range(len(places.columns))]
+    grid = len(numeric) == 2 and all(numeric)
+    return {
+        "columns": list(places.columns),
+        "names": {k: places.name(k) for k in known},
+        "short": {k: ", ".join(clean_text(spell_label(value), 12) for value in places.labels[k - 1]) for k in known},
+        "group": {k: ", ".join(map(str, places.labels[k - 1][: len(numeric) - numeric[-1]])) for k in known},
+        "grid": {str(k): list(places.labels[k - 1]) for k in model.shown} if grid else None,
+    }
+
+
 def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
     """Return a sentence on the bands of the curves."""
     if model.draws is None:
@@ -116,7 +139,7 @@ def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
             "There are no bands: the model's draws have no room in a page; clickharvest propensities gives intervals."
         )
     count, of = packed["draws"]["count"], packed["draws"]["of"]
-    told = f"Bands are {100 * level:g} % intervals, one position at a time"
+    told = f"Bands are {100 * level:g} % intervals, one {'position' if model.places is None else 'place'} at a time"
     return f"{told}." if count == of else f"{told}, from {count:,} of the {of:,} draws."
 
 
@@ -169,12 +192,13 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _positions(evidence: Evidence) -> list[dict[str, Any]]:
     overlaps = {overlap.position: overlap for overlap in evidence.diagnosis.overlaps}
+    places = evidence.diagnosis.places
     rows = []
     for shown in evidence.diagnosis.shown:
         overlap = overlaps.get(shown.position)
         rows.append(
             {
-                "position": shown.position,
+                "position": name_place(shown.position, places).removeprefix("position "),
                 "impressions": f"{shown.impressions:,}",
                 "rate": f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "–",
                 "units": f"{overlap.units:,}" if overlap else "0",
@@ -190,7 +214,8 @@ def _segments(evidence: Evidence) -> list[dict[str, Any]]:
     linked = set(evidence.diagnosis.linked)
     rows = []
     for segment in evidence.diagnosis.segments:
-        lacks = spell_positions(linked - set(segment.linked))
+        missing, places = linked - set(segment.linked), evidence.diagnosis.places
+        lacks = spell_positions(missing) if places is None else places.spell(missing)
         rows.append({"column": segment.column, "level": segment.level, "clicks": segment.clicks, "lacks": lacks})
     return rows
 
@@ -245,7 +270,8 @@ def _moves(evidence: Evidence) -> list[dict[str, Any]]:
         anywhere = "–" if move.anywhere is None else f"{move.anywhere:.2f}"
         how = "a tenth of the penalty" if move.factor < 1 else "ten times the penalty"
         leaves = move.typical is not None and move.typical > 1
-        rows.append({"how": how, "typical": told, "position": move.position, "anywhere": anywhere, "leaves": leaves})
+        at = name_place(move.position, evidence.diagnosis.places).removeprefix("position ")
+        rows.append({"how": how, "typical": told, "position": at, "anywhere": anywhere, "leaves": leaves})
     return rows
 
 
@@ -324,8 +350,9 @@ def _settings(model: Propensities, evidence: Evidence | None, level: float) -> l
         ("Curve", ", ".join(f"{key} {value}" if key != "name" else str(value) for key, value in shape.items())),
         ("Penalty", _spell(info.get("penalty"), ".4g") if "penalty" in info else None),
         ("Pooled", _spread(info.get("pooled"))),
-        ("Anchor", f"position {model.curve.anchor}"),
-        ("Positions", spell_positions(model.curve.positions)),
+        ("Anchor", name_place(model.curve.anchor, model.places)),
+        ("Positions", spell_positions(model.curve.positions) if model.places is None else None),
+        ("Places", f"{len(model.curve.positions)}, by {', '.join(model.places.columns)}" if model.places else None),
         ("Context", ", ".join(model.encoder.columns) if model.encoder else "none"),
         ("Intervals", intervals),
         ("Seed", info.get("seed")),

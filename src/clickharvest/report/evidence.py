@@ -164,7 +164,7 @@ def gather_evidence(
     with progress("Varying the penalty"):
         moves = penalty_moves(model, interventions) if same else ()
     with progress("Planning"):
-        plan = plan_traffic(interventions, anchor=anchor, days=days)
+        plan = plan_traffic(interventions, anchor=anchor, days=days) if model.places is None else None
     propensity, clicks = _propensities_of(model, *clicked)
     known = np.isfinite(propensity)
     return Evidence(
@@ -210,6 +210,11 @@ def _chosen(propensity: Array, clicks: NDArray[np.int64]) -> Clipping | None:
 
 
 def _require_columns(source: ClickLog | Interventions, model: Propensities) -> None:
+    if source.places != model.places:
+        raise InputError(
+            "the log shows other places than the model knows: give the log that the model was fitted on, with the same "
+            "--place columns"
+        )
     found = tuple(source.contexts) if isinstance(source, Interventions) else source.context
     needed = () if model.encoder is None else model.encoder.columns
     if missing := [column for column in needed if column not in found]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
 
 Word = Literal["trustworthy", "with care", "cannot tell"]
 
@@ -161,6 +162,8 @@ def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
         needed = {"trust bias"}
     elif not grounds.realised:
         needed.discard("drift with position")
+    if model.places is not None:  # neither is told of places, which have no order
+        needed -= {"drift with position", "clicks above"}
     unseen, advice, times = [], [], 0.0
     for name, (what, how) in UNSEEN.items():
         if name not in needed:
@@ -189,6 +192,9 @@ def _blindness(finding: Finding, model: Propensities) -> float:
     if finding.p_value is None or not isinstance(finding.value, int | float):
         return float("inf")
     depth = math.log(max(model.curve.positions) / model.curve.anchor) or 1.0
+    if model.places is not None:
+        log_p = model.curve.relative(model.params, typical_context(model))
+        depth = float(np.abs(log_p).max()) or 1.0
     size, matters = {
         "clicks above": (abs(math.log(max(finding.value, 1e-300))), MATTERS_ABOVE),
         "trust bias": (abs(finding.value), MATTERS_TRUST / depth),

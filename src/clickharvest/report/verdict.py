@@ -23,11 +23,12 @@ from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import FEW, SPAN
+from clickharvest.places import name_place, name_places
 from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
 from clickharvest.report.standing import ROUGH, Standing, State, standings
 from clickharvest.report.values import column_values
-from clickharvest.words import count, spell_positions
+from clickharvest.words import count
 
 NORMAL = 1.96
 """Standard errors to either side of the estimate in a 95 % interval."""
@@ -87,11 +88,13 @@ def judge(model: Propensities, grounds: Grounds | None = None, *, level: float =
         return Verdict(first.word, first.why, first.advice, tuple(others))
     made = [finding for finding in (*(grounds.findings or ()), *grounds.checks) if finding.status != "blocking"]
     span = max(own.factor for row in standings(model, level=level) for own in row)
+    what = "position" if model.places is None else "place"
     return Verdict(
         "trustworthy",
-        f"Every position is known to {100 * (span**0.5 - 1):.0f} % or better, and none of the {len(made)} checks "
+        f"Every {what} is known to {100 * (span**0.5 - 1):.0f} % or better, and none of the {len(made)} checks "
         "speaks against it.",
-        f"Use it for weights at {_named(model.curve.positions)}, and look again when the pages or the rankers change.",
+        f"Use it for weights at {name_places(model.curve.positions, model.places)}, and look again when the pages or "
+        "the rankers change.",
     )
 
 
@@ -161,6 +164,10 @@ def _of_fit(model: Propensities) -> Iterator[Reason]:
 
 def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     """Yield what is unknown, rests on few queries, or is known roughly, position by position."""
+
+    def _named(positions: Sequence[int]) -> str:
+        return name_places(positions, model.places)
+
     anchor, found = int(model.curve.anchor), standings(model, level=level)[0]
     held: dict[State, list[int]] = {s: [own.position for own in found if own.state == s] for s in get_args(State)}
     usable = sorted([anchor, *held["rough"], *held["good"]])
@@ -183,7 +190,7 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     if held["unlinked"]:
         yield Reason(
             word,
-            f"Nothing in the log compares {_named(held['unlinked'])} with position {anchor}.",
+            f"Nothing in the log compares {_named(held['unlinked'])} with {name_place(anchor, model.places)}.",
             f"{use}, and {_swap(model, held['unlinked'][0])}.",
         )
     for note in sorted({str(own.note) for own in found if own.state == "unsupported"}):
@@ -228,23 +235,19 @@ def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
             if (own := [each for each in row if each.state == state and _is_worse(state, typical[each.position])])
         ]
         if worse:
-            yield _worse(worse, told)
+            yield _worse(worse, told, model)
 
 
 def _is_worse(state: State, other: State) -> bool:
     return get_args(State).index(state) < get_args(State).index(other)
 
 
-def _worse(worse: Sequence[tuple[str, Sequence[Standing]]], told: str) -> Reason:
+def _worse(worse: Sequence[tuple[str, Sequence[Standing]]], told: str, model: Propensities) -> Reason:
     name, own = max(worse, key=lambda each: len(each[1]))
-    where = _named([each.position for each in own])
+    where = name_places([each.position for each in own], model.places)
     what = told.format(where=where, factor=max(each.factor for each in own), note=own[0].note)
     more = f", and {len(worse) - 1} more kinds of queries are like that" if len(worse) > 1 else ""
     return Reason("with care", f"For {name}, {what}{more}.", f"Collect more {name}, or use the curve for others alone.")
-
-
-def _named(positions: Sequence[int]) -> str:
-    return f"position{'s' if len(positions) > 1 else ''} {spell_positions(positions)}"
 
 
 def _swap(model: Propensities, k: int) -> str:
@@ -254,7 +257,10 @@ def _swap(model: Propensities, k: int) -> str:
     dispersion = max(1.0, told) if isinstance(told, int | float) else 1.0
     # The standard error of log p_k / p_anchor is about 2 / √clicks where both places are shown equally often.
     clicks = dispersion * (4 * NORMAL / np.log(ROUGH)) ** 2
+    where = f"ranks {model.curve.anchor} and {k}"
+    if model.places is not None:
+        where = f"{model.places.name(model.curve.anchor)} and {model.places.name(k)}"
     return (
-        f"swap the results at ranks {model.curve.anchor} and {k} at random on part of the traffic, for two weeks or "
+        f"swap the results at {where} at random on part of the traffic, for two weeks or "
         f"until they have about {count(float(np.ceil(clicks / 10) * 10), 'click')}"
     )

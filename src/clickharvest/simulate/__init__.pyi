@@ -11,6 +11,9 @@ from .corpus import Corpus as Corpus
 from .corpus import synthetic_corpus as synthetic_corpus
 from .examination import EXAMINATIONS as EXAMINATIONS
 from .examination import Examination as Examination
+from .layouts import LAYOUTS as LAYOUTS
+from .layouts import PlaceTruth as PlaceTruth
+from .layouts import simulate_places as simulate_places
 from .letor import read_letor as read_letor
 from .names import BROWSING_MODELS as BROWSING_MODELS
 from .names import CLICK_MODELS as CLICK_MODELS

@@ -94,6 +94,10 @@ function drawLegend(svg, series, width) {
   return y + 12;
 }
 
+/* How a position is written: its number, or the values of its place; and which points a line may join. */
+let placeLabel = (k) => k,
+  placeGroup = () => "";
+
 /* Lines with bands over positions. series: [{name, points: [{k, p, lower, upper}], colour, dash}].
    options: {log, xTitle, yTitle, ticks: labels of x by value, missing: values of x without an estimate, percent, title}. */
 function lineChart(width, series, options) {
@@ -128,10 +132,12 @@ function lineChart(width, series, options) {
     svg.append(label(left - 8, y(tick) + 4, text, { class: "tick", "text-anchor": "end" }));
   }
   let last = -Infinity;
+  const written = options.ticks || placeLabel;
+  const room = Math.max(24, ...xs.slice(0, 40).map((k) => 7 * Array.from(String(written(k))).length));
   for (const k of xs) {
-    if (x(k) - last < 24) continue;
+    if (x(k) - last < room) continue;
     last = x(k);
-    const text = missing.has(k) ? `${k} ✗` : options.ticks ? options.ticks(k) : k;
+    const text = missing.has(k) ? `${written(k)} ✗` : written(k);
     svg.append(
       label(x(k), bottom + 18, text, { class: missing.has(k) ? "tick bad" : "tick", "text-anchor": "middle" }),
     );
@@ -152,22 +158,27 @@ function lineChart(width, series, options) {
     const shown = one.points.filter((point) => point.p !== null),
       stroke = one.colour || colour(i);
     if (!shown.length) return;
-    const banded = shown.filter((point) => point.lower !== null && point.upper !== null);
-    if (banded.length > 1) {
+    const group = options.ticks ? () => "" : placeGroup;
+    for (const name of new Set(shown.map((d) => group(d.k)))) {
+      const own = shown.filter((d) => group(d.k) === name),
+        banded = own.filter((d) => d.lower !== null && d.upper !== null);
       const edge = [
         ...banded.map((d) => `${x(d.k)},${y(Math.min(d.upper, 1e6))}`),
-        ...banded.reverse().map((d) => `${x(d.k)},${y(d.lower)}`),
+        ...[...banded].reverse().map((d) => `${x(d.k)},${y(d.lower)}`),
       ];
-      marks.append(element("path", { d: `M${edge.join("L")}Z`, style: `fill:${stroke}`, "fill-opacity": 0.16 }));
+      if (banded.length > 1)
+        marks.append(element("path", { d: `M${edge.join("L")}Z`, style: `fill:${stroke}`, "fill-opacity": 0.16 }));
+      else if (banded.length)
+        marks.append(element("path", { d: `M${edge.join("L")}`, style: `stroke:${stroke}`, class: "line" }));
+      marks.append(
+        element("path", {
+          d: `M${own.map((d) => `${x(d.k)},${y(d.p)}`).join("L")}`,
+          style: `stroke:${stroke}`,
+          class: "line",
+          "stroke-dasharray": one.dash || "none",
+        }),
+      );
     }
-    marks.append(
-      element("path", {
-        d: `M${shown.map((d) => `${x(d.k)},${y(d.p)}`).join("L")}`,
-        style: `stroke:${stroke}`,
-        class: "line",
-        "stroke-dasharray": one.dash || "none",
-      }),
-    );
     for (const d of shown) {
       const hollow = `fill:var(--paper);stroke:${d.wide ? "var(--bad)" : stroke};stroke-width:1.75`;
       const look = { r: xs.length > 40 ? 1.5 : d.note ? 4 : 3, style: d.note ? hollow : `fill:${stroke}` };
@@ -192,7 +203,7 @@ function lineChart(width, series, options) {
         text: `${isolate(shorten(one.name, 40))}: ${number}${ends}${few}`,
       };
     });
-    return { x: x(k), title: `${options.xTitle} ${options.ticks ? options.ticks(k) : k}`, rows };
+    return { x: x(k), title: `${options.xTitle} ${isolate(written(k))}`, rows };
   };
   return { svg, hover, leave: () => guide.setAttribute("visibility", "hidden") };
 }
@@ -247,11 +258,13 @@ function columnChart(width, rows, options) {
         rx: 2,
       });
     bar.setAttribute("style", `fill:${row.marked ? "var(--bad)" : colour(0)}`);
-    bar.append(element("title", {}, `${options.xTitle} ${row.k}: ${spell(row.value)}`));
+    bar.append(element("title", {}, `${options.xTitle} ${placeLabel(row.k)}: ${spell(row.value)}`));
     svg.append(bar);
-    if (slot > 17 || i % Math.ceil(20 / slot) === 0) {
+    const text = String(placeLabel(row.k)),
+      room = Math.max(18, 7 * Array.from(text).length);
+    if (i % Math.ceil(room / slot) === 0) {
       svg.append(
-        label(round(x + slot / 2), bottom + 17, row.marked ? `${row.k} ✗` : row.k, {
+        label(round(x + slot / 2), bottom + 17, row.marked ? `${text} ✗` : text, {
           class: row.marked ? "tick bad" : "tick",
           "text-anchor": "middle",
         }),

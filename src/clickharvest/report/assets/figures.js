@@ -4,7 +4,8 @@
 function heatMap(width, diagnosis) {
   const positions = diagnosis.positions.slice(0, 60),
     n = positions.length,
-    left = 40;
+    longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
+    left = Math.max(40, 16 + 7 * Math.min(longest, 16));
   const size = Math.max(6, Math.min(44, (width - left - 6) / n)),
     top = 24,
     height = top + n * size + 40;
@@ -19,10 +20,10 @@ function heatMap(width, diagnosis) {
       kind = linked.has(k) ? "tick" : "tick bad",
       middle = (i + 0.5) * size;
     if (i % every) return;
-    svg.append(label(left - 7, round(top + middle + 4), `${k}${cross}`, { class: kind, "text-anchor": "end" }));
-    svg.append(
-      label(round(left + middle), top + n * size + 16, `${k}${cross}`, { class: kind, "text-anchor": "middle" }),
-    );
+    const text = `${placeLabel(k)}${cross}`;
+    svg.append(label(left - 7, round(top + middle + 4), text, { class: kind, "text-anchor": "end" }));
+    if (i % Math.ceil((7 * longest) / size) && longest > 4) return;
+    svg.append(label(round(left + middle), top + n * size + 16, text, { class: kind, "text-anchor": "middle" }));
   });
   for (let i = 0; i < n; i++) {
     for (let j = 0; j < i; j++)
@@ -57,7 +58,7 @@ function heatMap(width, diagnosis) {
       element(
         "title",
         {},
-        `positions ${pair.position} and ${pair.other}: ${spell(pair.effective_clicks)} effective clicks of ${pair.units} documents`,
+        `${placeLabel(pair.position)} and ${placeLabel(pair.other)}: ${spell(pair.effective_clicks)} effective clicks of ${pair.units} documents`,
       ),
     );
     svg.append(cell);
@@ -70,8 +71,63 @@ function heatMap(width, diagnosis) {
       );
   }
   svg.append(
-    label(left + n * size, top + n * size + 34, "upper position", { class: "title", "text-anchor": "end" }),
-    label(2, 13, "lower position", { class: "title" }),
+    label(left + n * size, top + n * size + 34, diagnosis.upper, { class: "title", "text-anchor": "end" }),
+    label(2, 13, diagnosis.lower, { class: "title" }),
+  );
+  return { svg };
+}
+
+/* Examination of the places of a grid of two numbers. */
+function gridMap(width, points, places) {
+  const axis = (i) => [...new Set(points.map((d) => places.grid[d.k][i]))].sort((a, b) => a - b);
+  const rows = axis(0),
+    columns = axis(1),
+    left = 54,
+    top = 30;
+  const across = Math.min(110, (width - left - 6) / columns.length),
+    down = Math.min(46, Math.max(16, across));
+  const height = top + rows.length * down + 42,
+    svg = canvas(width, height, `Examination by ${places.columns.join(" and ")}`);
+  const largest = Math.max(...points.map((d) => d.p ?? 0), 1e-12);
+  columns.forEach((value, j) => {
+    if (j % Math.ceil(22 / across)) return;
+    svg.append(
+      label(round(left + (j + 0.5) * across), top + rows.length * down + 17, value, {
+        class: "tick",
+        "text-anchor": "middle",
+      }),
+    );
+  });
+  rows.forEach((value, i) =>
+    svg.append(label(left - 8, round(top + (i + 0.5) * down + 4), value, { class: "tick", "text-anchor": "end" })),
+  );
+  for (const d of points) {
+    const [row, column] = places.grid[d.k],
+      x = left + columns.indexOf(column) * across,
+      y = top + rows.indexOf(row) * down,
+      depth = d.p === null ? 0 : 0.06 + 0.94 * Math.sqrt(d.p / largest);
+    const cell = element("rect", {
+      x: round(x + 1),
+      y: round(y + 1),
+      width: round(across - 2),
+      height: round(down - 2),
+      rx: 2,
+      ...(d.p === null ? { class: "empty" } : { style: `fill:${colour(0)}`, "fill-opacity": round(depth) }),
+    });
+    const ends = d.lower === null ? "" : ` (${spell(d.lower)} to ${spell(d.upper)})`;
+    cell.append(element("title", {}, `${places.names[d.k]}: ${d.p === null ? (d.note ?? "no estimate") : spell(d.p) + ends}`));
+    svg.append(cell);
+    if (across >= 34)
+      svg.append(
+        label(round(x + across / 2), round(y + down / 2 + 4), d.p === null ? "✗" : d.wide ? "?" : d.p.toFixed(2), {
+          class: d.p === null ? "tick bad" : depth > 0.62 ? "cell strong" : "cell",
+          "text-anchor": "middle",
+        }),
+      );
+  }
+  svg.append(
+    label(round(left + columns.length * across), height - 6, places.columns[1], { class: "title", "text-anchor": "end" }),
+    label(2, 16, places.columns[0], { class: "title" }),
   );
   return { svg };
 }
@@ -106,12 +162,13 @@ function graphChart(width, diagnosis) {
       element(
         "title",
         {},
-        `positions ${pair.position} and ${pair.other}: ${spell(pair.effective_clicks)} effective clicks${both ? "" : ", on one side only"}`,
+        `${placeLabel(pair.position)} and ${placeLabel(pair.other)}: ${spell(pair.effective_clicks)} effective clicks${both ? "" : ", on one side only"}`,
       ),
     );
     svg.append(arc);
   }
-  const every = Math.ceil(18 / slot);
+  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
+    every = Math.ceil(Math.max(18, 7 * longest) / slot);
   positions.forEach((k, i) => {
     const is = linked.has(k),
       node = element("circle", { cx: x(k), cy: base, r: Math.min(7, Math.max(3, slot / 3)), "stroke-width": 2 });
@@ -124,17 +181,17 @@ function graphChart(width, diagnosis) {
     svg.append(node);
     if (i % every === 0 || !is)
       svg.append(
-        label(x(k), base + 25, is ? k : `${k} ✗`, { class: is ? "tick" : "tick bad", "text-anchor": "middle" }),
+        label(x(k), base + 25, is ? placeLabel(k) : `${placeLabel(k)} ✗`, { class: is ? "tick" : "tick bad", "text-anchor": "middle" }),
       );
   });
-  svg.append(label(width - 2, base + 42, "position", { class: "title", "text-anchor": "end" }));
+  svg.append(label(width - 2, base + 42, diagnosis.what, { class: "title", "text-anchor": "end" }));
   return { svg };
 }
 
 /* A curve's rows: position, propensity, lower, upper, what to know of it. */
 const curveRows = (series) => [
   ["curve", "position", "propensity", "lower", "upper", "note"],
-  ...series.flatMap((one) => one.points.map((d) => [one.name, d.k, d.p, d.lower, d.upper, d.note ?? null])),
+  ...series.flatMap((one) => one.points.map((d) => [one.name, placeLabel(d.k), d.p, d.lower, d.upper, d.note ?? null])),
 ];
 
 /* Positions as people write them: 1-3, 7. */
@@ -153,12 +210,15 @@ function curveNotes(points) {
   for (const point of points) if (point.note) where.set(point.note, [...(where.get(point.note) || []), point.k]);
   return [...where].map(([note, positions]) => {
     if (positions.length === points.length) return `${note[0].toUpperCase()}${note.slice(1)}.`;
+    if (data.places) return `${positions.map((k) => data.places.names[k]).join("; ")}: ${note}.`;
     return `Position${positions.length > 1 ? "s" : ""} ${spellPositions(positions)}: ${note}.`;
   });
 }
 
 function makeFigures(data, state) {
-  const relative = `examination relative to position ${data.model.anchor}`,
+  const what = data.places ? data.places.columns.join(", ") : "position",
+    anchor = data.places ? data.places.names[data.model.anchor] : `position ${data.model.anchor}`;
+  const relative = `examination relative to ${anchor}`,
     figures = {};
   const unlinked = data.model.shown.filter((k) => !data.model.positions.includes(k));
   const curves = (id, title, series, more = {}) => {
@@ -166,13 +226,23 @@ function makeFigures(data, state) {
       const drawn = series(),
         lost = more.notes ? drawn[0].points.filter((point) => point.p === null).map((point) => point.k) : [];
       const missing = [...unlinked, ...lost];
-      return lineChart(width, drawn, { log: state.log, missing, xTitle: "position", yTitle: relative, title });
+      return lineChart(width, drawn, { log: state.log, missing, xTitle: what, yTitle: relative, title });
     };
     figures[id] = { draw, rows: () => curveRows(series()), ...more };
   };
   curves("curves", "Examination by position in the chosen context", () => state.series(), {
     notes: () => curveNotes(state.series()[0].points),
   });
+  if (data.places && data.places.grid) {
+    const points = () => state.series()[0].points;
+    figures.places = {
+      draw: (width) => gridMap(width, points(), data.places),
+      rows: () => [
+        [...data.places.columns, "propensity", "lower", "upper"],
+        ...points().map((d) => [...data.places.grid[d.k], d.p, d.lower, d.upper]),
+      ],
+    };
+  }
   if (data.columns.length) {
     curves("segments", "Examination by position and segment", () => state.segments());
     const top = data.importance.slice(0, 20);
@@ -196,18 +266,20 @@ function makeFigures(data, state) {
     }));
     const pairs = () => [
       ["position", "other", "units", "clicks", "other_clicks", "effective_clicks"],
-      ...data.diagnosis.pairs.map((d) => [d.position, d.other, d.units, d.clicks, d.other_clicks, d.effective_clicks]),
+      ...data.diagnosis.pairs.map((d) => [placeLabel(d.position), placeLabel(d.other), d.units, d.clicks, d.other_clicks, d.effective_clicks]),
     ];
-    figures.overlap = { draw: (width) => heatMap(width, data.diagnosis), rows: pairs };
-    figures.graph = { draw: (width) => graphChart(width, data.diagnosis), rows: pairs };
+    const words = data.places ? ["", ""] : ["upper position", "lower position"],
+      told = { ...data.diagnosis, what, upper: words[0], lower: words[1] };
+    figures.overlap = { draw: (width) => heatMap(width, told), rows: pairs };
+    figures.graph = { draw: (width) => graphChart(width, told), rows: pairs };
     figures.effective = {
       draw: (width) =>
         columnChart(width, bars, {
-          xTitle: "position",
+          xTitle: what,
           yTitle: "effective clicks",
           title: "Effective clicks by position",
         }),
-      rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [d.k, d.value, !d.marked])],
+      rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [placeLabel(d.k), d.value, !d.marked])],
     };
   }
   if (data.traffic) {

@@ -45,6 +45,10 @@ const state = {
     });
   },
 };
+if (data.places) {
+  placeLabel = (k) => data.places.short[k] ?? k;
+  placeGroup = (k) => data.places.group[k] ?? "";
+}
 const figures = makeFigures(data, state);
 
 /* Controls: a menu where a column has few values, a slider where it has many. */
@@ -107,7 +111,7 @@ function makeControl(index) {
 
 function choose(index, choice) {
   state.chosen[index] = choice;
-  refresh(["curves", "segments"]);
+  refresh(["curves", "places", "segments"]);
 }
 
 let waiting = null;
@@ -259,7 +263,7 @@ function setUp() {
     controls.querySelector("button").addEventListener("click", () => {
       state.chosen = data.columns.map((column) => column.typical);
       boxes.forEach((box) => box.reset());
-      refresh(["curves", "segments"]);
+      refresh(["curves", "places", "segments"]);
     });
     const menu = document.getElementById("segment");
     menu.append(
