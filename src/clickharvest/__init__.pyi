@@ -1,4 +1,5 @@
 from . import baselines as baselines
+from . import click_models as click_models
 from . import diagnosis as diagnosis
 from . import errors as errors
 from . import estimation as estimation
@@ -12,6 +13,7 @@ from . import rank as rank
 from . import report as report
 from . import simulate as simulate
 from . import weights as weights
+from .click_models import load_model as load_model
 from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import Finding as Finding
 from .diagnosis import diagnose as diagnose

@@ -14,7 +14,7 @@ LIST = f"""
 import sys
 from clickharvest.commands import choices
 found = [name for name in dir(choices) if name.endswith("_names")]
-assert len(found) == 11, found
+assert len(found) == 12, found
 for name in found:
     assert len(getattr(choices, name)()) > 0, name
 print([name for name in {HEAVY} if name in sys.modules])
@@ -38,7 +38,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
         ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'linear', 'svm', 'lightgbm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
-        ("simulate --clicks dbn", "'--clicks': 'dbn' is not one of 'pbm', 'trust', 'cascade'"),
+        ("simulate --clicks ccm", "'--clicks': 'ccm' is not one of 'pbm', 'trust', 'cascade'"),
         ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
         ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
         ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'adobe', 'algolia', 'elastic', 'ga4'"),

@@ -17,7 +17,7 @@ from clickharvest.harvesting.designs import Swap
 from clickharvest.harvesting.interventions import COLUMNS, Interventions, read_interventions
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
-from clickharvest.model.propensities import data_fingerprint
+from clickharvest.model.fingerprint import data_fingerprint
 from command_line import run
 
 

@@ -24,7 +24,8 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model import propensities as module
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
-from clickharvest.model.propensities import Propensities, data_fingerprint, load_propensities
+from clickharvest.model.fingerprint import data_fingerprint
+from clickharvest.model.propensities import Propensities, load_propensities
 from clickharvest.model.storage import read_file, write_file
 
 LOG = {"device": ["phone", "desk", "phone", None], "age": [20, 40, 30, 30], "pays": [True, False, True, False]}

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from clickharvest.errors import InputError
 from clickharvest.simulate import (
+    BROWSING_MODELS,
     CLICK_MODELS,
     ClickModel,
     Corpus,
@@ -101,14 +102,31 @@ class TestClickModels:
         assert_array_equal(counts.reshape(4, 4), [page.sum(axis=0) for page in pages])
         assert counts[1, 1, 2:].sum() == 0
 
+    @pytest.mark.parametrize("model", BROWSING_MODELS)
+    def test_examination_given_the_clicks_above_predicts_clicks(self, model: str) -> None:
+        """Among displays with the same clicks above, a result is clicked as often as it is examined and attracts."""
+        way, n = ClickModel(model, 0.3), 40_000
+        relevant = np.tile(RELEVANT[0, :1], (1, 1, 1))
+        _, clicked = way.draw(np.array([[n]]), np.ones((1, 1, 4), bool), relevant, CURVE[:1], np.random.default_rng(5))
+        assert clicked is not None
+        pages = np.broadcast_to(relevant[0], clicked.shape)
+        p = way.examination_given(np.broadcast_to(CURVE[0], clicked.shape), pages, clicked) * way.attraction(pages)
+        for k in range(1, 4):
+            above = clicked[:, :k] @ 2 ** np.arange(k)
+            for pattern in np.unique(above):
+                own = above == pattern
+                assert np.ptp(p[own, k]) < 1e-12
+                margin = 4 * np.sqrt(max(p[own, k][0] * (1 - p[own, k][0]), 1e-6) / own.sum())
+                assert clicked[own, k].mean() == pytest.approx(p[own, k][0], abs=margin)
+
     @pytest.mark.parametrize("model", CLICK_MODELS)
     def test_examination_times_attraction_is_the_click_rate(self, model: str) -> None:
         way = ClickModel(model, 0.1)
         assert_allclose(rates(model), way.examination(CURVE, RELEVANT) * way.attraction(RELEVANT), atol=0.0125)
 
     def test_nonsense_is_refused(self) -> None:
-        with pytest.raises(InputError, match="no click model 'dcm': expected one of pbm, trust, cascade"):
-            ClickModel("dcm", 0.1)
+        with pytest.raises(InputError, match="no click model 'ccm': expected one of pbm, trust, cascade"):
+            ClickModel("ccm", 0.1)
         with pytest.raises(InputError, match="noise is 2"):
             ClickModel("pbm", 2)
 
@@ -257,7 +275,7 @@ class TestProtocol:
     @pytest.mark.parametrize(
         ("wrong", "told"),
         [
-            ({"clicks": "dbn"}, "no click model 'dbn': expected one of pbm, trust, cascade"),
+            ({"clicks": "ccm"}, "no click model 'ccm': expected one of pbm, trust, cascade"),
             ({"examination": "wave"}, "no examination 'wave': expected one of power, fold, bump, plateau, grid"),
             ({"repetition": "often"}, "no repetition 'often': expected one of even, zipf, same"),
             ({"deployment": "canary"}, "no deployment 'canary': expected one of ab, consecutive"),

@@ -55,6 +55,13 @@ def curve_names() -> list[str]:
     return ["auto", *CURVES]
 
 
+def model_names() -> list[str]:
+    """Return the click models that can be fitted."""
+    from clickharvest.click_models.registry import CLICK_MODELS
+
+    return list(CLICK_MODELS)
+
+
 def objective_names() -> list[str]:
     """Return the objectives."""
     from clickharvest.estimation.objectives import OBJECTIVES

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clickharvest.commands.bounds import SEED, between, whole
-from clickharvest.commands.choices import choice, curve_names, objective_names, relevance_names, weighting_names
+from clickharvest.commands.choices import (
+    choice,
+    curve_names,
+    model_names,
+    objective_names,
+    relevance_names,
+    weighting_names,
+)
 from clickharvest.commands.harvest_options import HarvestOptions, require_clusters
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import (
@@ -29,14 +36,13 @@ from clickharvest.commands.options import (
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.telling import described, verdict_of
 from clickharvest.errors import InputError
 from clickharvest.places import find_anchor
-from clickharvest.progress import Progress
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    from clickharvest.estimation.estimators import CPBM, PBM
-    from clickharvest.estimation.fitting import Intervals
+    from clickharvest.click_models.base import ClickModel
     from clickharvest.harvesting.interventions import Interventions
 
 MODEL = "The model"
@@ -66,6 +72,16 @@ class TrackerName(StrEnum):
 class FitOptions:
     """Which model to fit, and how."""
 
+    click_model: Annotated[
+        str,
+        choice(
+            "--model",
+            model_names,
+            help="How clicks come about: by examination and relevance; browsing: the last click above counts, too; "
+            "reading: and what was skipped above; affine: trust in what stands high, too.",
+            panel=MODEL,
+        ),
+    ] = "examination"
     objective: Annotated[str, choice("--objective", objective_names, help="What the fit maximises.", panel=MODEL)] = (
         "clickshare"
     )
@@ -139,33 +155,30 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
 
-    def estimator(self, with_context: bool, anchor: int, progress: Progress) -> PBM | CPBM:
-        """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
-        from clickharvest.estimation.estimators import CPBM, PBM
+    def model(self) -> ClickModel:
+        """Return the click model with the options that it takes, but for the anchor, which a harvest must tell first.
 
-        intervals = None if self.intervals is IntervalName.none else cast("Intervals", self.intervals.value)
-        if not with_context and self.curve != "power":
-            if self.curve not in ("auto", "constant"):
-                raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
-            if self.shape is not None:
-                raise InputError(f"--shape {self.shape}: the constant curve has no shape; name context and a curve")
-            return PBM(
-                objective=self.objective, anchor=anchor, weighting=self.weighting, intervals=intervals,
-                replicates=self.bootstrap, seed=self.seed, progress=progress,
-            )  # fmt: skip
-        return CPBM(
-            curve=self.curve, shape=self.curve_shape, objective=self.objective, anchor=anchor,
-            penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance,
-            weighting=self.weighting, intervals=intervals, replicates=self.bootstrap, seed=self.seed,
-            progress=progress,
-        )  # fmt: skip
+        Raises:
+            InputError: an option is given that the model does not take.
+        """
+        from clickharvest.click_models.registry import CLICK_MODELS
 
-    @property
-    def needs_unclicked(self) -> bool:
-        """Whether units without a click say something to the objective."""
-        from clickharvest.estimation.objectives import OBJECTIVES
-
-        return OBJECTIVES.find(self.objective).against_shown
+        kind: type[ClickModel] = CLICK_MODELS.find(self.click_model)
+        taken = kind.options()
+        flags = {"bootstrap": "replicates"}
+        for field in fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and flags.get(field.name, field.name) not in (*taken, "click_model", "log_to"):
+                raise InputError(f"--{field.name}: the model {self.click_model} has no such option; leave it out")
+        given: dict[str, Any] = {
+            **{name: getattr(self, name) for name in ("objective", "curve", "penalty", "relevance", "weighting")},
+            "shape": self.curve_shape,
+            "intervals": None if self.intervals is IntervalName.none else self.intervals.value,
+            "replicates": self.bootstrap,
+            "seed": self.seed,
+            "progress": show_progress,
+        }
+        return kind(**{name: value for name, value in given.items() if name in taken})
 
     @property
     def curve_shape(self) -> dict[str, int] | None:
@@ -203,7 +216,6 @@ def fit(
       clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
     """
     from clickharvest.estimation.devices import require_device
-    from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
     from clickharvest.harvesting.thinning import thin
 
@@ -213,62 +225,69 @@ def fit(
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
+    chosen = model.model()
     if is_interventions(log.source):
+        if chosen.needs_page:
+            raise InputError(
+                f"--model {chosen.name} needs the log itself, to see the clicks above every result: interventions do "
+                "not tell them"
+            )
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
         interventions = thin(interventions, max_clicks)
-        interventions = interventions if model.needs_unclicked else interventions.clicked()
+        interventions = interventions if chosen.needs_unclicked else interventions.clicked()
     else:
-        interventions = harvest(
-            log.read(show_progress), **units.arguments(log), cluster=cluster,
-            clicked_only=not model.needs_unclicked, max_clicks=max_clicks,
-        )  # fmt: skip
+        interventions = chosen.harvest(
+            log.read(show_progress), **units.arguments(log), cluster=cluster, max_clicks=max_clicks
+        )
     thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
-    own = find_anchor(anchor, interventions.places)
-    _fit(interventions, model, output, own, as_json, thinned if interventions.thinned_from else {})
+    chosen = replace(chosen, anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
+    _fit(interventions, chosen, output, as_json, thinned if interventions.thinned_from else {}, model.log_to)
 
 
 def _fit(
     interventions: Interventions,
-    options: FitOptions,
+    model: ClickModel,
     output: Path,
-    anchor: int,
     as_json: bool,
     thinned: dict[str, int],
+    log_to: TrackerName | None,
 ) -> None:
     """Fit, save the model, and print what it found."""
     from clickharvest.commands.terminal import finding_line, screen
-    from clickharvest.estimation.model_checks import check_model
-    from clickharvest.model.summary import describe_model
-    from clickharvest.report.tracking import log_to_mlflow
-    from clickharvest.report.verdict import judge
 
-    with_context = bool(interventions.contexts) and options.curve != "constant"
-    model = options.estimator(with_context, anchor, show_progress).fit(interventions)
-    found = model.propensities_
-    propensities = replace(
+    found: Any = model.fit(interventions)
+    fitted = replace(
         found,
         info=dict(found.info) | thinned,
         provenance=found.provenance and found.provenance.with_command(sys.argv[1:]),
     )
-    propensities.save(output)  # before the checks: nothing that befalls them shall cost the fit
-    with show_progress("Checking the model"):
-        findings = check_model(interventions, anchor=anchor, seed=options.seed)
-    checks = [asdict(finding) for finding in findings]
-    propensities = replace(propensities, info=dict(propensities.info) | {"checks": checks})
-    propensities.save(output)
-    run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
-    verdict = judge(propensities)
+    fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
+    findings = model.check(interventions)
+    if findings:
+        fitted = replace(fitted, info=dict(fitted.info) | {"checks": [asdict(finding) for finding in findings]})
+        fitted.save(output)
+    run = {} if log_to is None else {"mlflow_run": _track(fitted, output)}
     if as_json:
-        told = describe_model(propensities) | {"verdict": verdict.to_dict()}
-        tell(json.dumps({"file": str(output), **run} | told, indent=2))
+        tell(json.dumps({"file": str(output), **run} | described(fitted), indent=2))
         return
     console = screen()
-    console.print(str(propensities))
-    console.print("\nDoes the model fit?")
+    console.print(str(fitted))
+    if findings:
+        console.print("\nDoes the model fit?")
     for finding in findings:
         console.print(finding_line(finding))
-    console.print(f"\nVerdict: {verdict}")
+    if (verdict := verdict_of(fitted)) is not None:
+        console.print(f"\nVerdict: {verdict}")
     console.print(f"\nSaved: {output}")
     for tracked in run.values():
         console.print(f"Logged to MLflow: run {tracked}")
+
+
+def _track(fitted: Any, output: Path) -> str:
+    from clickharvest.model.propensities import Propensities
+    from clickharvest.report.tracking import log_to_mlflow
+
+    if not isinstance(fitted, Propensities):
+        raise InputError(f"--log-to: only models of examination can be tracked; the model is saved at {output}")
+    return log_to_mlflow(fitted, output)

@@ -53,18 +53,21 @@ def propensities(
     Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
     model's anchor. Where supported is false the data of the model do not speak of that context at that position: there
     is no interval, and no number either if nothing links the position. --json says why, as note. Places have their own
-    columns, such as row and column, beside position, which is their number.
+    columns, such as row and column, beside position, which is their number; a browsing model has a row for every
+    position and last_click above it, 0 for none, a reading model for every place.
 
     Example:
 
       clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
+    from clickharvest.click_models.loading import load_model
     from clickharvest.model.cautions import few_queries, gaps
     from clickharvest.model.prediction import TELLS_NOTHING
     from clickharvest.model.propensities import load_propensities
     from clickharvest.model.support import WOULD_HELP
 
-    loaded = load_propensities(model)
+    fitted = load_model(model)
+    loaded = getattr(fitted, "listed", None) or load_propensities(model)
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise InputError(f"propensities are written as {' or '.join(ENDINGS)}: -o {output} ends in neither")
     if contexts is None and loaded.encoder is not None:

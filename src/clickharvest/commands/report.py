@@ -29,6 +29,7 @@ from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
+    from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.propensities import Propensities
     from clickharvest.report.evidence import Evidence
 
@@ -70,8 +71,10 @@ def report(
 
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
+    from clickharvest.click_models.loading import load_model
     from clickharvest.commands.terminal import screen
     from clickharvest.estimation.devices import require_device
+    from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.propensities import load_propensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge
@@ -83,6 +86,10 @@ def report(
     refuse_overwriting(output, [model, *log.sources, units.rankings])
     if log.source:
         require_device()
+    fitted = load_model(model)
+    if isinstance(fitted, BrowsingPropensities):
+        _report_browsing(fitted, model, log, output, title, level, as_json)
+        return
     loaded = load_propensities(model)
     if log.context is None and loaded.encoder is not None:
         log = replace(log, context=list(loaded.encoder.columns))
@@ -108,6 +115,38 @@ def report(
     tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
     if not log.source:
         tell("It says nothing about the log: add --log LOG to tell what the log identifies.")
+
+
+def _report_browsing(
+    fitted: BrowsingPropensities,
+    model: Path,
+    log: ReportLogOptions,
+    output: Path,
+    title: str | None,
+    level: float,
+    as_json: bool,
+) -> None:
+    """Write the page of a browsing model; of a log it tells whether clicks above change clicks below."""
+    from clickharvest.diagnosis.cascade import clicks_above
+    from clickharvest.report.browsing import TITLE, write_browsing_report
+
+    findings = clicks_above(log.read(show_progress)) if log.source else []
+    own = replace(log, source=log.source or "clicks.parquet")
+    today = date.today()
+    size = write_browsing_report(
+        output,
+        fitted,
+        findings,
+        title=title or TITLE,
+        level=level,
+        name=model.name,
+        made=f"{today.day} {today:%B %Y}",
+        weigh=rerun_commands(str(model), own, HarvestOptions(), str(output))["weigh"],
+    )
+    if as_json:
+        tell(json.dumps({"file": str(output), "bytes": size, "log": log.source or None}))
+        return
+    tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
 
 
 def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, output: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import textwrap
 
 from clickharvest.commands.options import JsonFlag, ModelPath
 from clickharvest.commands.output import tell
+from clickharvest.commands.telling import described, verdict_of
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -16,13 +17,13 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
 
       clickharvest show model.safetensors
     """
-    from clickharvest.model.propensities import load_propensities
-    from clickharvest.model.summary import WIDTH, describe_model, origin
-    from clickharvest.report.verdict import judge
+    from clickharvest.click_models.loading import load_model
+    from clickharvest.model.summary import WIDTH, origin
 
-    loaded = load_propensities(model)
-    verdict = judge(loaded)
+    loaded = load_model(model)
     if as_json:
-        tell(json.dumps(describe_model(loaded) | {"verdict": verdict.to_dict()}, indent=2))
+        tell(json.dumps(described(loaded), indent=2))
         return
-    tell(f"{loaded}\n\n{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n{origin(loaded)}")
+    verdict = verdict_of(loaded)
+    judged = "" if verdict is None else f"{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n"
+    tell(f"{loaded}\n\n{judged}{origin(loaded)}")

@@ -28,6 +28,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_folder
+from clickharvest.simulate.names import BROWSING_MODELS
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ def _check_size(given: Mapping[str, Any]) -> None:
     sweeps = given.get("sweeps", 1.0)
     if "training_queries" in given:
         sweeps = given["training_queries"] / given.get("queries", USUAL_QUERIES)
-    shown = max(sweeps, 1) if "rows" in given or given.get("clicks") == "cascade" else 1
+    shown = max(sweeps, 1) if "rows" in given or given.get("clicks") in BROWSING_MODELS else 1
     pages = given.get("pages", given.get("queries", USUAL_QUERIES) * shown * rankers)
     if (rows := pages * given.get("positions", USUAL_POSITIONS)) > MOST_ROWS:
         raise InputError(f"the log would have {rows:,.0f} rows, more than {MOST_ROWS:,}: simulate less")
@@ -298,8 +299,8 @@ def _protocol(given: dict[str, Any], output: Path) -> _Made:
     contexts = dict(zip(simulation.context, simulation.test_contexts.T, strict=True))
     shares = ",".join(f"{name}={share:.6g}" for name, share in simulation.traffic.items())
     truth = f"{TRUTH}: the true examination of {len(simulation.test):,} other contexts, 1 at position 1."
-    if simulation.click_model.name == "cascade":
-        truth += " In a cascade it depends on the results above: the mean over the rankers' pages."
+    if simulation.click_model.browses:
+        truth += " Where users browse it depends on the results above: the mean over the rankers' pages."
     settings = _effective(simulate_protocol, given) | {
         "corpus": path,
         "queries": len(simulation.train),

@@ -15,7 +15,8 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
-    from clickharvest.model.propensities import Propensities
+    from clickharvest.click_models.base import FittedModel
+    from clickharvest.places import Places
     from clickharvest.weights import Clip
 
 WEIGHTS = "The weights"
@@ -93,10 +94,10 @@ def weigh(
 
       clickharvest weigh clicks.parquet model.safetensors --ranker arm --policy-aware -o weighted.parquet
     """
+    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.sources import file_format
-    from clickharvest.model.propensities import load_propensities
-    from clickharvest.weights import weigh_to_parquet
 
     if output is None:
         raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
@@ -104,20 +105,20 @@ def weigh(
         raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
     refuse_overwriting(output, [*log.sources, model])
     clip = weights.least_propensity
-    propensities = load_propensities(model)
-    log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
-    clicks = log.read(show_progress)
+    fitted = load_model(model)
+    read = replace(log, context=context_of(log, fitted), place=place_of(log, fitted))
+    clicks = read.read(show_progress)
     how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
-    report = weigh_to_parquet(clicks, propensities, output, clip=clip, **how)
+    report = CLICK_MODELS[fitted.kind].weigh(clicks, fitted, output, clip=clip, **how)
     if as_json:
         tell(json.dumps({"file": str(output), **report.to_dict()}))
     else:
         screen().print(f"{report}\nSaved: {output}")
 
 
-def context_of(log: LogOptions, propensities: Propensities) -> list[str]:
+def context_of(log: LogOptions, model: FittedModel) -> list[str]:
     """Return the model's context columns, which the user need not name again."""
-    needed = [] if propensities.encoder is None else list(propensities.encoder.columns)
+    needed = list(model.context)
     if log.context_columns and set(log.context_columns) != set(needed):
         raise InputError(
             f"--context {','.join(log.context_columns)}: the model depends on {', '.join(needed) or 'no context'}; "
@@ -126,6 +127,7 @@ def context_of(log: LogOptions, propensities: Propensities) -> list[str]:
     return needed
 
 
-def place_of(log: LogOptions, propensities: Propensities) -> list[str] | None:
+def place_of(log: LogOptions, model: FittedModel) -> list[str] | None:
     """Return the columns that make the model's places, which the user need not name again."""
-    return log.place if log.place_columns or propensities.places is None else list(propensities.places.columns)
+    places: Places | None = getattr(model, "places", None)
+    return log.place if log.place_columns or places is None else list(places.columns)

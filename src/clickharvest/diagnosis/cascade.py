@@ -106,6 +106,7 @@ def _finding(score: float, variance: float, weight: float, squares: float, produ
     how = "as when users leave once served" if ratio < 1 else "as when good results make users read on"
     sentence = (
         f"The same result at the same position is clicked {told}, {how}: examination depends on the results above, and "
-        "the curve is an average over them. Do not use its weights for pages of very different quality."
+        "the curve is an average over them. Do not use its weights for pages of very different quality; fit --model "
+        "browsing and --model reading, which follow the clicks above, are worth trying."
     )
     return Finding(name, status, sentence, ratio, p_value)

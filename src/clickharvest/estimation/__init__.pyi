@@ -1,3 +1,6 @@
+from .browsing import Browsing as Browsing
+from .browsing import HeldOutGain as HeldOutGain
+from .browsing import compare_with_ranks as compare_with_ranks
 from .comparison import Gain as Gain
 from .comparison import ModelComparison as ModelComparison
 from .comparison import compare_models as compare_models

@@ -23,7 +23,8 @@ from scipy.stats import t as student
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
-from clickharvest.model.propensities import Propensities, fitted_fingerprints
+from clickharvest.model.fingerprint import fitted_fingerprints
+from clickharvest.model.propensities import Propensities
 from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]

@@ -29,8 +29,9 @@ from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, flatten_params, unflatten_params
+from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.propensities import DrawsKind, Propensities, data_fingerprint
+from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.places import Anchor

@@ -32,6 +32,7 @@ from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.place_prior import FREE, SHARED, PlacePrior
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.model.curves import Constant, Curve, Linear
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ LARGEST = 2_000
 
 
 Spread = Mapping[str, float | None]
-"""The prior's standard deviations by the names of `Precision` or `PlacePrior`, None where nothing could tell one."""
+"""The prior's standard deviations by the names of the prior, None where nothing could tell one."""
 
 
 class Precision:
@@ -128,7 +129,7 @@ class Precision:
         return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
 
 
-Prior = Precision | PlacePrior
+Prior = Precision | PlacePrior | StatePrior
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,7 @@ class Pooled:
 
     def refit(self, weights: Array) -> Pooled:
         """Return the fit with queries weighted, [queries]; their clicks choose the variances again."""
-        return _settle(_newton(replace(self, shares=self.shares.weighted(weights))), AGAIN)
+        return settle(_newton(replace(self, shares=self.shares.weighted(weights))), AGAIN)
 
 
 def can_pool(curve: Curve, sample: Sample) -> bool:
@@ -205,8 +206,8 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
     shares = linear_shares(curve, sample)
     prior = make_prior(curve, sample, shares)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
-    begun = _start(curve, shares, prior.matrix(np.exp(log_spread)))
-    return _settle(replace(begun, prior=prior, log_spread=log_spread), ROUNDS)
+    begun = start(-curve.log_distance(), shares, prior.matrix(np.exp(log_spread)))
+    return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
@@ -220,7 +221,7 @@ def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     shares = linear_shares(curve, sample)
     diagonal = np.full((shares.n_blocks, shares.width), penalty + FREE)
     diagonal[: shares.n_positions - 1, 0] = FREE
-    return _start(curve, shares, np.diag(diagonal.ravel()))
+    return start(-curve.log_distance(), shares, np.diag(diagonal.ravel()))
 
 
 def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.0) -> Pooled:
@@ -235,7 +236,8 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
     shares = linear_shares(curve, sample)
     prior = make_prior(curve, sample, shares)
     tau = np.array([spread.get(name) or BOUNDS[0] for name in prior.names])
-    return replace(_start(curve, shares, factor * prior.matrix(tau)), prior=prior, log_spread=np.log(tau))
+    begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
+    return replace(begun, prior=prior, log_spread=np.log(tau))
 
 
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:
@@ -254,16 +256,22 @@ def curve_order(curve: Curve, shares: LinearShares) -> Integers:
     return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
 
 
-def _start(curve: Curve, shares: LinearShares, precision: Array) -> Pooled:
-    """Return the fit that starts from p_k = anchor / k in every context."""
+def start(log_p: Array, shares: LinearShares, precision: Array) -> Pooled:
+    """Return the fit with a given precision that starts from one curve in every context.
+
+    Args:
+        log_p: that curve at the positions but the anchor, [K − 1]: such as p_k = anchor / k.
+        shares: the cells to fit to.
+        precision: Λ, [size, size].
+    """
     theta = np.zeros((shares.n_blocks, shares.width))
-    theta[: shares.n_positions - 1, 0] = -curve.log_distance()
+    theta[: shares.n_positions - 1, 0] = log_p
     begin = theta.ravel()
     at = shares.shares(begin)
     return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, np.empty(0), Status.converged))
 
 
-def _settle(found: Pooled, rounds: int) -> Pooled:
+def settle(found: Pooled, rounds: int = ROUNDS) -> Pooled:
     """Return the fit whose variances have most evidence: quadratics in turns until they settle."""
     prior = found.prior
     if prior is None or not prior.learned.any():

@@ -1,3 +1,4 @@
+from .browsing import browsing_log as browsing_log
 from .click_log import ClickLog as ClickLog
 from .click_log import LogFacts as LogFacts
 from .doubting import Doubt as Doubt

@@ -1,3 +1,5 @@
+from .browsing import BrowsingPropensities as BrowsingPropensities
+from .browsing import StatePropensities as StatePropensities
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder
@@ -15,13 +17,14 @@ from .curves import make_curve as make_curve
 from .curves import unflatten_params as unflatten_params
 from .differences import Differences as Differences
 from .differences import find_differences as find_differences
+from .fingerprint import data_fingerprint as data_fingerprint
 from .onnx import export_onnx as export_onnx
 from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities
-from .propensities import data_fingerprint as data_fingerprint
 from .propensities import load_propensities as load_propensities
 from .provenance import Provenance as Provenance
 from .provenance import record_provenance as record_provenance
+from .reading import ReadingPropensities as ReadingPropensities
 from .support import ColumnSupport as ColumnSupport
 from .support import Doubt as Doubt
 from .support import Support as Support

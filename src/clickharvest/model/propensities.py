@@ -8,14 +8,12 @@ neither JAX nor an engine is installed. What a file holds and how damage shows i
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,13 +25,10 @@ from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
-from clickharvest.model.summary import summarise, typical_context
+from clickharvest.model.summary import describe_model, summarise, typical_context
 from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
 from clickharvest.places import Places, name_place
 from clickharvest.words import clean_text, first_line
-
-if TYPE_CHECKING:
-    from clickharvest.harvesting.interventions import Interventions
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
@@ -110,6 +105,18 @@ class Propensities:
 
     def __str__(self) -> str:
         return summarise(self)
+
+    kind: ClassVar[str] = "examination"
+    """The click model it is of."""
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """The context columns that the model depends on."""
+        return () if self.encoder is None else self.encoder.columns
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the model says of itself, as JSON holds it."""
+        return describe_model(self)
 
     @property
     def unsupported(self) -> tuple[int, ...]:
@@ -244,10 +251,13 @@ class Propensities:
         return margins
 
     def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all; the same model gives the same bytes.
+        """Write to one safetensors file, whole or not at all; the same model gives the same bytes, see `storage`."""
+        write_file(Path(path), *self.to_file())
 
-        Tensors: `params/NAME`, float64, and `draws`, float32, where there are any. Everything else is JSON in the
-        metadata, see `storage`.
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a file holds, as `from_file` reads it: a header, which is JSON, and tensors.
+
+        Tensors: `params/NAME`, float64, and `draws`, float32, where there are any.
         """
         tensors: dict[str, NDArray[Any]] = {f"params/{name}": value for name, value in self.params.items()}
         if self.draws is not None:
@@ -267,7 +277,7 @@ class Propensities:
             header["support"] = self.support.to_dict()
         if self.places is not None:
             header["places"] = self.places.to_dict()
-        write_file(Path(path), header, tensors)
+        return header, tensors
 
 
 def load_propensities(path: str | Path) -> Propensities:
@@ -279,16 +289,26 @@ def load_propensities(path: str | Path) -> Propensities:
         InputError: the file is not such a model, is damaged, or was written by a later version.
     """
     header, tensors = read_file(Path(path))
+    if (kind := header.get("model")) is not None:
+        raise InputError(
+            f"{path} holds a click model of the kind {clean_text(str(kind), 40)!r}, which is no examination "
+            "propensities: use it with show and weigh, or fit with --model examination"
+        )
     try:
-        loaded = _from_header(header, tensors)
-        check_info(loaded.info)
-        with np.errstate(all="ignore"):
-            log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
-        check_numbers(log_p, loaded.draws)
+        return from_file(header, tensors)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from error
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
+
+
+def from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
+    """Return the propensities of a file's header and tensors, checked; whatever it raises, the file is not sound."""
+    loaded = _from_header(header, tensors)
+    check_info(loaded.info)
+    with np.errstate(all="ignore"):
+        log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
+    check_numbers(log_p, loaded.draws)
     return loaded
 
 
@@ -322,61 +342,6 @@ def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
         expected = np.dtype(np.float32 if name == "draws" else np.float64)
         if array.dtype != expected:
             raise InputError(f"its tensor {clean_text(name)!r} holds {array.dtype}; expected {expected}")
-
-
-def data_fingerprint(interventions: Interventions) -> str:
-    """Return a SHA-256 of all columns, the same however rows are ordered, units numbered and clicks clustered.
-
-    Example:
-        >>> from clickharvest.harvesting.interventions import Interventions
-        >>> interventions = Interventions(
-        ...     unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]),
-        ...     exposure=np.ones(2), clicks=np.array([1, 0]), impressions=np.ones(2, dtype=int))
-        >>> data_fingerprint(interventions) == data_fingerprint(interventions.take(np.array([1, 0])))
-        True
-    """
-    interventions = interventions.undivided()
-    own = {name: getattr(interventions, name) for name in ("query", "position", "exposure", "clicks", "impressions")}
-    columns = [*own.items(), *sorted(interventions.contexts.items())]
-    digest = hashlib.sha256(json.dumps([name for name, _ in columns]).encode())
-    digest.update(f"{interventions.exposure_kind} {interventions.unit_kind}".encode())
-    if interventions.places is not None:
-        digest.update(json.dumps(interventions.places.to_dict()).encode())
-    codes = [_codes(column, digest) for _, column in columns]
-    row = np.zeros(len(interventions), dtype=np.uint64)
-    for code in codes:
-        row = _mix(row ^ code)
-    _, number = np.unique(interventions.unit, return_inverse=True)
-    unit = np.zeros(number.max(initial=-1) + 1, dtype=np.uint64)
-    np.add.at(unit, number, row)  # a sum does not depend on the order of a unit's rows
-    order = np.lexsort((row, unit[number]))
-    for column in (unit[number], *codes):
-        digest.update(column[order].tobytes())
-    return digest.hexdigest()
-
-
-def fitted_fingerprints(interventions: Interventions) -> set[str]:
-    """Return the fingerprints that a model fitted on the interventions may have: of all units, or of the clicked."""
-    return {data_fingerprint(interventions), data_fingerprint(interventions.clicked())}
-
-
-def _codes(column: NDArray[Any], digest: Any) -> NDArray[np.uint64]:
-    """Return numbers by their bits, anything else by the rank of its text; the texts go into the digest."""
-    if column.dtype.kind in "biuf":
-        numbers = column.astype(np.float64)
-        return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
-    texts = [str(value) for value in column.tolist()]
-    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
-    digest.update(json.dumps(list(rank)).encode())
-    return np.array([rank[text] for text in texts], dtype=np.uint64)
-
-
-def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scatter 64-bit numbers evenly (the finaliser of SplitMix64)."""
-    bits = (bits + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
 
 
 def _distinct_rows(x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

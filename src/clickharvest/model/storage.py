@@ -4,6 +4,7 @@ Nothing in such a file can run. The metadata hold one key, `clickharvest` (safet
 equal models shall give equal bytes): a JSON object with, beside what the model tells of itself,
 
 - `format`: the version of the format;
+- `model`: the click model, where it is not that of examination (`clickharvest.click_models`);
 - `sha256`: SHA-256 over the other keys, sorted, and over all tensors, their names, types, shapes and bytes.
 
 The digest shows accidents: a flipped bit, a copy that broke off, an edit by hand. It is no signature: whoever writes a
@@ -26,8 +27,10 @@ from clickharvest.errors import InputError, OlderFileWarning
 from clickharvest.files import atomic_path
 from clickharvest.words import first_line
 
-FORMAT = 2
-"""Version of the file format; a file of a later one is refused."""
+FORMAT = 3
+"""Latest version of the file format; a file of a later one is refused."""
+EXAMINATION = 2
+"""The format of files that name no click model: those of examination propensities, which older versions read too."""
 WITHOUT_DIGEST = 1
 """The format before files had a digest and told where they come from."""
 KEY = "clickharvest"
@@ -48,7 +51,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    whole = {"format": FORMAT} | dict(header)
+    whole = {"format": FORMAT if "model" in header else EXAMINATION} | dict(header)
     text = json.dumps(whole | {"sha256": digest(whole, tensors)})
     with atomic_path(path) as partial:
         try:

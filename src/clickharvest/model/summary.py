@@ -29,7 +29,16 @@ MOST_WORDS = 4_000
 UNTOLD = "The model does not tell where it comes from: an older version wrote its file, or it was put together by hand."
 
 
-class _Model(Protocol):
+class _Told(Protocol):
+    """What any model tells of where it comes from."""
+
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Provenance | None: ...
+
+
+class _Model(_Told, Protocol):
     """What a summary needs of `Propensities`, whose `str` it is."""
 
     @property
@@ -46,10 +55,6 @@ class _Model(Protocol):
     def draws(self) -> NDArray[np.float32] | None: ...
     @property
     def draws_kind(self) -> str | None: ...
-    @property
-    def info(self) -> Mapping[str, Any]: ...
-    @property
-    def provenance(self) -> Provenance | None: ...
     @property
     def support(self) -> Support | None: ...
     @property
@@ -88,7 +93,7 @@ def summarise(model: _Model) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def origin(model: _Model) -> str:
+def origin(model: _Told) -> str:
     """Return what a model tells of where it comes from, as `clickharvest show` prints it below the summary.
 
     A command stands on one line, however long, so that it can be copied.

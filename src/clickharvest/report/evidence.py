@@ -24,7 +24,8 @@ from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import ExposureKind, Interventions, UnitKind
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.days import days_of
-from clickharvest.model.propensities import Propensities, fitted_fingerprints
+from clickharvest.model.fingerprint import fitted_fingerprints
+from clickharvest.model.propensities import Propensities
 from clickharvest.planning.scaling import Plan
 from clickharvest.progress import Progress, silent
 from clickharvest.report.reasons import Grounds

@@ -15,6 +15,7 @@ from .layouts import LAYOUTS as LAYOUTS
 from .layouts import PlaceTruth as PlaceTruth
 from .layouts import simulate_places as simulate_places
 from .letor import read_letor as read_letor
+from .names import BROWSING_MODELS as BROWSING_MODELS
 from .names import CLICK_MODELS as CLICK_MODELS
 from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol

@@ -1,15 +1,15 @@
-"""How simulated users click on what they examine: as the position-based model says, or in two ways that break it.
+"""How simulated users click on what they examine: as the position-based model says, or in ways that break it.
 
 | name | Pr(examined) at position k | Pr(click \\| examined), relevant | not relevant |
 |---|---|---|---|
 | `pbm` | p_k(x) | 1 | noise |
 | `trust` | p_k(x) | .9 + .1/k | noise + (.65 − noise)/k |
-| `cascade` | p_k(x) · .5^{relevant results above k} | 1 | noise |
+| `cascade`, `ubm`, `dcm`, `dbn` | depends on the clicks above, see `browsing` | 1 | noise |
 
 `trust` is the model of Agarwal et al. (WWW 2019): users believe what stands high, so that a click depends on the
-position even when the result is examined. In `cascade` users read downwards, as far as min_{j≤k} p_j(x) says if
-nothing holds them, and half of those who click on a relevant result are satisfied and leave: whether a position is
-examined then depends on the results above it.
+position even when the result is examined. Of the others `cascade`, for example: users read downwards, as far as
+min_{j≤k} p_j(x) says if nothing holds them, and half of those who click on a relevant result are satisfied and leave:
+a position is examined with p_k(x) · .5^{relevant results above k}.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.simulate.names import CLICK_MODELS
+from clickharvest.simulate.browsing import draw_pages, examined, examined_given
+from clickharvest.simulate.names import BROWSING_MODELS, CLICK_MODELS
 
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""
 LEAST_TRUST = 0.9
 """With `trust`, the probability of a click on a relevant result that is examined far down."""
-SATISFIED = 0.5
-"""With `cascade`, the share of clicks on relevant results after which users leave."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,11 @@ class ClickModel:
         if not 0 <= self.noise <= 1:
             raise InputError(f"noise is {self.noise}: expected a probability of clicks, 0 to 1")
 
+    @property
+    def browses(self) -> bool:
+        """Whether examination depends on the clicks above."""
+        return self.name in BROWSING_MODELS
+
     def attraction(self, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return Pr(click | examined) of results that are relevant or not, [..., K]."""
         if self.name != "trust":
@@ -65,11 +69,17 @@ class ClickModel:
 
     def examination(self, curve: NDArray[np.float64], relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return Pr(examined) on pages with these results, [..., n, K], where p_k(x) is `curve`, [n, K]."""
-        if self.name != "cascade":
+        if not self.browses:
             return np.broadcast_to(curve, relevant.shape)
-        stay = np.where(relevant, 1 - SATISFIED, 1.0)
-        stayed = np.cumprod(stay, axis=-1) / stay
-        return np.asarray(np.minimum.accumulate(curve, axis=-1) * stayed)
+        return examined(self.name, curve, relevant, self.attraction(relevant))
+
+    def examination_given(
+        self, curve: NDArray[np.float64], relevant: NDArray[np.bool_], clicked: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return Pr(examined | the clicks above) of n pages, [n, K], where p_k(x) is `curve`, [n, K]."""
+        if not self.browses:
+            return curve
+        return examined_given(self.name, curve, relevant, self.attraction(relevant), clicked)
 
     def draw(
         self,
@@ -90,25 +100,17 @@ class ClickModel:
 
         Returns:
             Clicks, [R, n, K]; and whether each display was clicked at each position, in the order of rankers and
-            queries, [displays, K], where the displays of a page are more than their number of clicks: in a cascade.
+            queries, [displays, K], where the displays of a page are more than their number of clicks: where users
+            browse.
         """
         attraction = self.attraction(relevant)
-        if self.name != "cascade":
+        if not self.browses:
             return random.binomial(np.where(shown, served[:, :, None], 0), curve * attraction), None
         pages, positions = served.size, shown.shape[2]
         page = np.repeat(np.arange(pages), served.ravel())
         attraction = np.where(shown, attraction, 0.0).reshape(pages, positions)
-        depth = np.minimum.accumulate(curve, axis=1)
-        ratio = depth[:, 1:] / np.maximum(depth[:, :-1], np.finfo(float).tiny)
-        reads_on = np.tile(ratio, (len(served), 1))
-        satisfying = SATISFIED * relevant.reshape(pages, positions)
-        clicked = np.zeros((len(page), positions), bool)
-        reading = random.random(len(page)) < np.tile(depth[:, 0], len(served))[page]
-        for k in range(positions):
-            clicked[:, k] = reading & (random.random(len(page)) < attraction[page, k])
-            reading &= ~(clicked[:, k] & (random.random(len(page)) < satisfying[page, k]))
-            if k + 1 < positions:
-                reading &= random.random(len(page)) < reads_on[page, k]
+        of_pages = np.tile(curve, (len(served), 1))
+        clicked = draw_pages(self.name, of_pages, relevant.reshape(pages, positions), attraction, page, random)
         counts = [np.bincount(page[clicked[:, k]], minlength=pages) for k in range(positions)]
         return np.stack(counts, axis=1).reshape(shown.shape).astype(np.int64), clicked
 

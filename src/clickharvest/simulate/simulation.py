@@ -33,8 +33,8 @@ class Simulation:
         test: other queries, to measure errors on.
         train_contexts: [n, 10].
         test_contexts: [m, 10].
-        examination: the truth, contexts [·, 10] → p_k(x) [·, K]; in a cascade, how far users read where no result
-            makes them leave.
+        examination: the truth, contexts [·, 10] → p_k(x) [·, K]; where users browse, what `simulate.browsing` makes of
+            it depends on the clicks above.
         traffic: share of the traffic of each ranker.
         shown: document of each ranker, query and position, −1 for none, [R, n, K].
         served: how often each ranker served each query, [R, n].
@@ -43,7 +43,7 @@ class Simulation:
         click_model: how users click.
         consecutive: whether the rankers were deployed one after the other, in their order, instead of side by side.
         clicked: whether each display was clicked at each position, in the order of rankers and queries,
-            [displays, K], where the counts do not tell all that matters: in a cascade.
+            [displays, K], where the counts do not tell all that matters: where users browse.
     """
 
     train: Corpus
@@ -74,14 +74,14 @@ class Simulation:
     def test_examination(self) -> NDArray[np.float64]:
         """The true p_k(x) of the test contexts, [m, K].
 
-        In a cascade this is the probability that position k is examined on the pages of the test query, averaged over
-        the rankers by their traffic: it depends on the results, and no p_k(x) equals it.
+        Where users browse this is the probability that position k is examined on the pages of the test query, averaged
+        over the rankers by their traffic: it depends on the results, and no p_k(x) equals it.
         """
         return self._marginal(self.test, self.test_contexts)
 
     def _marginal(self, corpus: Corpus, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
         curve = self.examination(contexts)
-        if self.click_model.name != "cascade":
+        if not self.click_model.browses:
             return curve
         shown = self.rank(corpus, curve.shape[1])
         examined = self.click_model.examination(curve, corpus.relevant[shown] & (shown >= 0))
@@ -109,7 +109,7 @@ class Simulation:
         time = {"time": cells[0] + 1} if self.consecutive else {}
         return self._table(cells, {**counts, **time, **self._context_columns(cells[1])})
 
-    def rows(self, *, seed: int = 0) -> pa.Table:
+    def rows(self, *, seed: int = 0, truth: bool = False) -> pa.Table:
         """Return the same log with one row per display and position, in the order of time.
 
         Columns `query, doc, ranker, position, click, page, time, x1 … x10`. Pages are numbered as they came, which
@@ -117,6 +117,8 @@ class Simulation:
 
         Args:
             seed: seed of the order of pages, and of which of a page's displays had the clicks that were counted.
+            truth: add `examination`, the probability with which each row's result was examined given the clicks above
+                it on its page.
         """
         random = np.random.default_rng([seed, 3])
         rankers, queries, positions = self.shown.shape
@@ -135,6 +137,11 @@ class Simulation:
             "page": page,
             "time": page,
         }
+        if truth:
+            here = self.shown.reshape(-1, positions)[cell]
+            curve = self.examination(self.train_contexts)[cell % queries]
+            relevant = self.train.relevant[here] & (here >= 0)
+            columns["examination"] = self.click_model.examination_given(curve, relevant, clicked[order])[page, place]
         return self._table((ranker, query, place), {**columns, **self._context_columns(query)})
 
     @cached_property

@@ -1,0 +1,348 @@
+"""How far are browsing models from the truth, impression by impression, and do their intervals hold?
+
+    PYTHONPATH=src python3 benchmarks/browsing.py --jobs 2 --logs 20
+    .venv/bin/python benchmarks/browsing.py --cells "ubm;cascade" --logs 5 --json some.json
+    .venv/bin/python benchmarks/browsing.py --report --yandex ../shared/data/yandex_sessions.parquet
+
+Logs of known truth (`simulate --clicks …`) are fitted with `--model examination`, `--model browsing` and, the first few
+of each cell, `--model reading`, as a user would. The truth of an impression is the probability that its result was
+examined *given the clicks above on its page and the results that stand there* (`simulate.browsing.examined_given`).
+Errors are over all impressions below position 1; the truth is 0 where a result above that nobody skips was not clicked,
+so that errors relative to it need care:
+
+- `log`: mean |log p̂/p| where p > 0;
+- `rel`: mean |1 − p̂/p| where p > 0, RelError as the experiments define it;
+- `seen`: Σ |p̂ − p| / Σ p, the same over the impressions that are examined, zeros included;
+- `state`: as `log`, but p the mean over all impressions of the same state: what nothing but the last click can tell.
+
+Coverage is of log γ of linked states, where the truth is one number for each state. `held out` is the gain in log
+likelihood per click of queries held out, over the position-based model, in the log itself.
+
+Outcomes are kept in `benchmarks/data/browsing.json`, and a run goes on where an earlier one ended; `--report` writes
+the table in `benchmarks/README.md`. Exits with 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import fingerprint, machine, say, write_between_markers, write_whole
+from numpy.typing import NDArray
+
+from clickharvest.simulate import Simulation, simulate_protocol
+from clickharvest.states import number_of
+
+Array = NDArray[np.float64]
+Outcome = dict[str, Any]
+
+HERE = Path(__file__).resolve().parent
+README, KEPT = HERE / "README.md", HERE / "data" / "browsing.json"
+LOGS, TWICE, THIRD, COVERED = 20, 2.0, 0.8946 / 3, (0.93, 0.99)
+READ = 2
+"""Logs of each cell that the reading model is fitted to, too."""
+MODELS = ("examination", "browsing", "reading")
+MOODS = (0.15, 0.9)
+"""What users of two moods click of what they examine and like."""
+FIGURES = ("log", "rel", "seen", "state")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kind of logs.
+
+    Attributes:
+        clicks: the click model of the simulation.
+        examination: its true curve.
+        queries: queries, each shown `sweeps` times by both rankers.
+        sweeps: sweeps.
+        eta: how strongly examination depends on context; the models get the context where it does.
+        moods: whether some users click six times as much as others.
+        same: whether the truth is one number for each state, so that coverage can be told.
+        logs: logs at most.
+    """
+
+    clicks: str
+    examination: str = "power"
+    queries: int = 1_000
+    sweeps: float = 10.0
+    eta: float = 0.0
+    moods: bool = False
+    same: bool = False
+    logs: int = LOGS
+
+
+CELLS = {
+    "pbm": Cell("pbm", same=True, logs=100),
+    "ubm": Cell("ubm", same=True, logs=100),
+    "ubm, fold": Cell("ubm", "fold", same=True),
+    "ubm, bump": Cell("ubm", "bump", same=True),
+    "pbm, fold": Cell("pbm", "fold", same=True),
+    "pbm, bump": Cell("pbm", "bump", same=True),
+    "ubm, few clicks": Cell("ubm", queries=200, same=True, logs=100),
+    "pbm, few clicks": Cell("pbm", queries=200, same=True, logs=100),
+    "dcm": Cell("dcm"),
+    "dbn": Cell("dbn"),
+    "cascade": Cell("cascade"),
+    "pbm, moods": Cell("pbm", moods=True),
+    "ubm, context": Cell("ubm", eta=0.5, logs=3),
+    "pbm, context": Cell("pbm", eta=0.5, logs=3),
+    "cascade, 11,473 queries": Cell("cascade", queries=11_473, logs=1),
+    "cascade, as beyond-cascade": Cell("cascade", queries=11_473, eta=0.5, logs=1),
+}
+
+
+def main() -> None:
+    """Run what is missing, print the table, and judge it."""
+    options = parse_options()
+    kept = json.loads(options.json.read_text()) if options.json.exists() else {}
+    run(kept, options)
+    lines, bars = table(kept)
+    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", origin(kept)])
+    print(text)
+    if options.report and options.json == KEPT:
+        write_between_markers(README, "browsing", text)
+    sys.exit(any(bar.startswith("FAIL") for bar in bars))
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--logs", type=int, default=LOGS, help="simulated logs of each cell, at most")
+    parser.add_argument("--cells", type=lambda text: text.split(";"), default=list(CELLS), help="divided by ;")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--json", type=Path, default=KEPT, help="file to keep outcomes in, and to go on from")
+    parser.add_argument("--yandex", type=Path, help="the Yandex log: compare both models on queries held out")
+    parser.add_argument("--report", action="store_true", help="simulate nothing, write the table")
+    return parser.parse_args()
+
+
+def run(kept: dict[str, list[Outcome]], options: argparse.Namespace) -> None:
+    """Measure the logs that are missing, and keep them as they come."""
+    if options.yandex:
+        keep(kept, options.json, "yandex", [of_yandex(options.yandex)])
+    missing = [
+        (log, name)
+        for name in ([] if options.report else options.cells)
+        for log in range(min(options.logs, CELLS[name].logs))
+        if not any(one["log"] == log and (log >= READ or "reading" in one) for one in kept.get(name, []))
+    ]
+    if not missing:
+        return
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        work = {pool.submit(measure, name, log): name for log, name in sorted(missing)}
+        for done, future in enumerate(as_completed(work), 1):
+            found = future.result()
+            others = [one for one in kept.get(work[future], []) if one["log"] != found["log"]]
+            keep(kept, options.json, work[future], [*others, found])
+            say(f"{done} of {len(work)} logs, {work[future]}")
+
+
+def keep(kept: dict[str, list[Outcome]], path: Path, name: str, outcomes: list[Outcome]) -> None:
+    """Keep the outcomes of a cell."""
+    kept[name] = outcomes
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(kept))
+
+
+def simulate(cell: Cell, log: int) -> Simulation:
+    """Return a simulated log of a cell."""
+    simulation = simulate_protocol(
+        queries=cell.queries, test_queries=10, sweeps=cell.sweeps, clicks=cell.clicks, examination=cell.examination,
+        eta=cell.eta, seed=log,
+    )  # fmt: skip
+    if not cell.moods:
+        return simulation
+    random = np.random.default_rng([log, 9])
+    rankers, queries, positions = simulation.shown.shape
+    page = np.repeat(np.arange(rankers * queries), simulation.served.ravel())
+    shown = simulation.shown.reshape(-1, positions)[page]
+    likes = np.where(simulation.train.relevant[shown], 1.0, 0.1) * random.choice(MOODS, (len(page), 1))
+    curve = simulation.examination(simulation.train_contexts)[page % queries]
+    return replace(simulation, clicked=random.random(likes.shape) < curve * likes)
+
+
+def measure(name: str, log: int) -> Outcome:
+    """Simulate a log, fit both models, and compare them with the truth of every impression."""
+    from clickharvest import CPBM, PBM, harvest, read_log
+    from clickharvest.click_models.browsing import Browsing
+    from clickharvest.estimation.browsing import compare_with_ranks
+
+    cell = CELLS[name]
+    simulation = simulate(cell, log)
+    rows = simulation.rows(truth=True)
+    positions = simulation.shown.shape[2]
+    columns = ("position", "click", "examination")
+    rank, clicked, truth = (rows[column].to_numpy().reshape(-1, positions) for column in columns)
+    last = np.maximum.accumulate(np.where(clicked, rank, 0), axis=1)
+    last = np.concatenate([np.zeros_like(last[:, :1]), last[:, :-1]], axis=1)
+    number = number_of(rank, last)[:, 1:]
+    clicks = read_log(rows, context=simulation.context if cell.eta else ())
+    model, began = Browsing(seed=log), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        states = model.harvest(clicks)
+        fitted = model.fit(states)
+        seconds = time.perf_counter() - began
+        plain = (CPBM if cell.eta else PBM)(intervals=None, seed=log).fit(harvest(clicks, clicked_only=True))
+        gain = compare_with_ranks(states, seed=log)
+        read = {"reading": by_reading(clicks, positions, log)} if log < READ else {}
+    contexts = {x: rows[x].to_numpy()[::positions] for x in simulation.context} if cell.eta else None
+    by_state, by_rank = fitted.predict(contexts), plain.predict(contexts).propensity
+    page = np.arange(len(rank))[:, None] if cell.eta else np.zeros((len(rank), 1), dtype=int)
+    estimates = {"browsing": by_state.propensity[page, number - 1], "examination": by_rank[page, rank[:, 1:] - 1]}
+    estimates |= read
+    outcome: Outcome = {
+        "log": log,
+        "clicks": int(clicked.sum()),
+        "zeros": float(np.mean(truth[:, 1:] == 0)),
+        "gain": [gain.gain, gain.lower, gain.upper],
+        "seconds": seconds,
+        "covered": covered(by_state, number, truth[:, 1:]) if cell.same else None,
+        "run": [fingerprint(), machine()],
+    }
+    return outcome | {kind: errors(p, truth[:, 1:], number) for kind, p in estimates.items()}
+
+
+def by_reading(clicks: Any, positions: int, seed: int) -> Array:
+    """Return the propensities that a reading model gives to all impressions below position 1, [pages, K − 1]."""
+    from clickharvest import weigh
+    from clickharvest.click_models.reading import Reading, reading_log
+
+    model = Reading(intervals=None, seed=seed)
+    fitted = model.fit(model.harvest(clicks))
+    weighed = weigh(reading_log(clicks, fitted.base, None), fitted.places_model).table.select(
+        "page", "position", "propensity"
+    )
+    rows = clicks.engine.fetch(weighed.order_by("page", "position"), task="Weighing")
+    found: Array = rows["propensity"].to_numpy().reshape(-1, positions)[:, 1:]
+    return found
+
+
+def errors(estimate: Array, truth: Array, number: NDArray[np.int64]) -> dict[str, float]:
+    """Return the errors of impressions, by their names."""
+    there = truth > 0
+    ratio = estimate[there] / truth[there]
+    mean = np.bincount(number.ravel(), truth.ravel()) / np.maximum(np.bincount(number.ravel()), 1)
+    seen = mean[number] > 0
+    return {
+        "log": float(np.abs(np.log(ratio)).mean()),
+        "rel": float(np.abs(1 - ratio).mean()),
+        "seen": float(np.abs(estimate - truth).sum() / truth.sum()),
+        "state": float(np.abs(np.log(estimate[seen] / mean[number][seen])).mean()),
+    }
+
+
+def covered(predicted: Any, number: NDArray[np.int64], truth: Array) -> float:
+    """Return the share of linked states whose interval covers the truth, which is one number for each."""
+    states, first = np.unique(number, return_index=True)
+    target, at = truth.ravel()[first], states - 1
+    inside = (predicted.lower[0, at] <= target) & (target <= predicted.upper[0, at])
+    return float(inside[predicted.supported[0, at]].mean())
+
+
+def of_yandex(path: Path) -> Outcome:
+    """Return how much better browsing states explain held-out queries of the Yandex log."""
+    from clickharvest import read_log
+    from clickharvest.click_models.browsing import Browsing
+    from clickharvest.estimation.browsing import compare_with_ranks
+
+    states = Browsing().harvest(read_log(path, page="session"))
+    found = {}
+    for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
+        gain = compare_with_ranks(kept, folds=20)
+        found[clicks] = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
+    return {"log": 0, "gains": found, "run": [fingerprint(), machine()]}
+
+
+def without_largest(states: Any) -> Any:
+    """Return interventions without the query that has most clicks."""
+    _, query = np.unique(states.query, return_inverse=True)
+    return states.take(query != np.argmax(np.bincount(query, states.clicks)))
+
+
+def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
+    """Return the lines of the tables, and a sentence for every bar."""
+    head = " | ".join(f"{figure}: examination | browsing | reading" for figure in FIGURES)
+    lines = [
+        f"| cell | logs | clicks | truth 0 | {head} | covered | held out |",
+        "|---|--:|--:|--:|" + "--:|" * (3 * len(FIGURES) + 2),
+    ]
+    for name in (name for name in CELLS if kept.get(name)):
+        own = kept[name]
+        cells = " | ".join(mean_of(own, kind, figure) for figure in FIGURES for kind in MODELS)
+        told = [one["covered"] for one in own if one["covered"] is not None]
+        inside = f"{np.mean(told):.1%}" if told else ""
+        lines.append(
+            f"| {name} | {len(own)} | {np.mean([one['clicks'] for one in own]):,.0f} "
+            f"| {np.mean([one['zeros'] for one in own]):.0%} | {cells} | {inside} "
+            f"| {np.mean([one['gain'][0] for one in own]):+.4f} |"
+        )
+    return lines + yandex_lines(kept), bars(kept)
+
+
+def mean_of(own: list[Outcome], kind: str, figure: str) -> str:
+    """Return the mean of a figure over the logs that have it; nothing where none has."""
+    told = [one[kind][figure] for one in own if kind in one]
+    return f"{np.mean(told):.3f}" if told else ""
+
+
+def yandex_lines(kept: dict[str, list[Outcome]]) -> list[str]:
+    """Return the lines on the Yandex log."""
+    if not kept.get("yandex"):
+        return []
+    lines = ["", "| Yandex log | queries | clicks | browsing | positions | gain per click | 95 % |"]
+    lines.append("|---|--:|--:|--:|--:|--:|---|")
+    for name, (gain, lower, upper, browsing, ranks, clicks, queries) in kept["yandex"][0]["gains"].items():
+        lines.append(
+            f"| {name} | {queries} | {clicks:,} | {browsing:.4f} | {ranks:.4f} | {gain:.4f} "
+            f"| {lower:.4f} to {upper:.4f} |"
+        )
+    return lines
+
+
+def bars(kept: dict[str, list[Outcome]]) -> list[str]:
+    """Return a sentence for every bar of which there are figures."""
+
+    def typical(name: str, kind: str, figure: str) -> float:
+        return float(np.mean([one[kind][figure] for one in kept[name]]))
+
+    found = []
+    for kind in ("", ", fold", ", bump", ", few clicks", ", context"):
+        if kept.get(f"ubm{kind}") and kept.get(f"pbm{kind}"):
+            ours, theirs = typical(f"ubm{kind}", "browsing", "log"), typical(f"pbm{kind}", "examination", "log")
+            met = "PASS" if ours <= TWICE * theirs else "FAIL"
+            found.append(f"{met}: ubm{kind}: log {ours:.3f}, at most twice the PBM's error under a PBM, {theirs:.3f}")
+    for name in (name for name, cell in CELLS.items() if cell.same and kept.get(name)):
+        inside = float(np.mean([one["covered"] for one in kept[name]]))
+        met = "PASS" if COVERED[0] <= inside <= COVERED[1] else "FAIL"
+        found.append(f"{met}: {name}: intervals cover {inside:.1%}, expected {COVERED[0]:.0%} to {COVERED[1]:.0%}")
+    for kind in ("browsing", "reading") if kept.get(name := "cascade, as beyond-cascade") else ():
+        ours = typical(name, kind, "rel")
+        met = "PASS" if ours <= THIRD else "FAIL"
+        found.append(f"{met}: {name}: {kind}: rel {ours:.3f}, at most a third of beyond-cascade's .8946, {THIRD:.3f}")
+    if kept.get("yandex"):
+        gain, lower, upper, *_ = kept["yandex"][0]["gains"]["all"]
+        found.append(f"{'PASS' if lower > 0 else 'FAIL'}: yandex: gain {gain:.4f} ({lower:.4f} to {upper:.4f}) above 0")
+    return found
+
+
+def origin(kept: dict[str, list[Outcome]]) -> str:
+    """Return where outcomes come from."""
+    runs = sorted({tuple(one["run"]) for own in kept.values() for one in own})
+    return f"{'; '.join(sorted({place for _, place in runs}))}. Code: {', '.join(sorted({code for code, _ in runs}))}."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Examination: a result is clicked if it is examined, which depends on position and context, and if it is relevant.
+
+    Pr(click | unit u, position k, context x) = p_k(x) r_u
+
+What is known are the propensities p_k(x) relative to an anchor: `PBM` where there is no context, `CPBM` where there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from clickharvest.click_models.base import ClickModel
+from clickharvest.errors import InputError
+from clickharvest.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.estimation.estimators import CPBM, PBM
+    from clickharvest.estimation.fitting import Intervals
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
+    from clickharvest.weights import Clip, WeightReport
+
+
+@dataclass(frozen=True)
+class Examination(ClickModel):
+    """The position-based model, contextual where there is context; fields are those of `PBM` and `CPBM`."""
+
+    name: ClassVar[str] = "examination"
+    about: ClassVar[str] = "a result is clicked if it is examined and relevant"
+
+    objective: str = "clickshare"
+    curve: str = "auto"
+    shape: Mapping[str, int] | None = None
+    penalty: float | None = None
+    relevance: str | None = None
+    weighting: str = "paper"
+    intervals: Intervals | None = "auto"
+    replicates: int = 1_000
+    anchor: int = 1
+    seed: int = 0
+    progress: Progress = silent
+
+    @property
+    def needs_unclicked(self) -> bool:
+        """Whether units without a click say something to the objective."""
+        from clickharvest.estimation.objectives import OBJECTIVES
+
+        return OBJECTIVES.find(self.objective).against_shown
+
+    def estimator(self, with_context: bool) -> PBM | CPBM:
+        """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
+        from clickharvest.estimation.estimators import CPBM, PBM
+
+        if not with_context and self.curve != "power":
+            if self.curve not in ("auto", "constant"):
+                raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
+            if self.shape is not None:
+                told = ",".join(f"{name}={value}" for name, value in self.shape.items())
+                raise InputError(f"--shape {told}: the constant curve has no shape; name context and a curve")
+            return PBM(
+                objective=self.objective, anchor=self.anchor, weighting=self.weighting, intervals=self.intervals,
+                replicates=self.replicates, seed=self.seed, progress=self.progress,
+            )  # fmt: skip
+        return CPBM(
+            curve=self.curve, shape=self.shape, objective=self.objective, anchor=self.anchor,
+            penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance,
+            weighting=self.weighting, intervals=self.intervals, replicates=self.replicates, seed=self.seed,
+            progress=self.progress,
+        )  # fmt: skip
+
+    def fit(self, interventions: Interventions) -> Propensities:
+        """Return the propensities."""
+        with_context = bool(interventions.contexts) and self.curve != "constant"
+        return self.estimator(with_context).fit(interventions).propensities_
+
+    def check(self, interventions: Interventions) -> Sequence[Finding]:
+        """Return the four checks of `check_model`."""
+        from clickharvest.estimation.model_checks import check_model
+
+        with self.progress("Checking the model"):
+            return check_model(interventions, anchor=self.anchor, seed=self.seed)
+
+    @classmethod
+    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:
+        """Return the propensities of a file."""
+        from clickharvest.model.propensities import from_file
+
+        return from_file(header, tensors)
+
+    @classmethod
+    def weigh(
+        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+    ) -> WeightReport:
+        """Write a log with propensities and inverse-propensity weights, see `weights.weigh_to_parquet`."""
+        from clickharvest.weights import weigh_to_parquet
+
+        return weigh_to_parquet(log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware)

@@ -1,0 +1,199 @@
+"""Reading: as browsing, and what stands above and was not clicked counts, too: whoever skips what all click has left.
+
+Users who read from the top and leave once served (a cascade) examine a result the less, the more attractive the results
+above it are that they did *not* click, and the more the one satisfied them that they clicked last. Two steps:
+
+1. a browsing model gives every impression the propensity γ of its state, and with it every document of a query an
+   attraction r̂ = (C + c) / (E + 1), E = Σ γ over its impressions, c the mean attraction; pages fall into two halves, and
+   those of one use what the other half has told;
+2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
+   results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places
+   give their propensities, pooled towards each of the four (`estimation.place_prior`).
+
+A place is known before its result is looked at, as a browsing state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from clickharvest.click_models.base import ClickModel
+from clickharvest.click_models.browsing import Browsing
+from clickharvest.errors import InputError
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.reading import COLUMNS, ReadingPropensities
+from clickharvest.progress import Progress, silent
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.browsing import BrowsingPropensities
+    from clickharvest.weights import Clip, WeightReport
+
+SKIPPED = (0.85, 0.6, 0.3, 0.1)
+"""Probabilities to skip all results since the last click that divide the steps 0 (hardly anything was skipped) to 4."""
+SERVED = (0.25, 0.55, 0.8)
+"""Attractions of the last click that divide the steps 1 to 4; 0 is for no click above."""
+PROPENSITY = "_clickharvest_propensity"
+"""The column of the propensity of a row's browsing state."""
+MOST = 0.97
+"""Largest attraction: nothing is certain to be clicked."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadInterventions(Interventions):
+    """Interventions whose places were made with a browsing model, which is kept with them."""
+
+    base: BrowsingPropensities | None = None
+
+
+@dataclass(frozen=True)
+class Reading(ClickModel):
+    """Browsing, where also what was skipped above counts."""
+
+    name: ClassVar[str] = "reading"
+    about: ClassVar[str] = "as browsing, and what was skipped above counts, too"
+    needs_page: ClassVar[bool] = True
+
+    intervals: Any = "auto"
+    anchor: int = 1
+    seed: int = 0
+    progress: Progress = silent
+
+    @property
+    def needs_unclicked(self) -> bool:
+        """Units without a click say nothing to click shares."""
+        return False
+
+    def harvest(self, log: ClickLog, **how: Any) -> ReadInterventions:
+        """Fit a browsing model to a log, and return its interventions by place; `how` as for `Browsing`."""
+        lowest = how.get("max_position")
+        browsing = Browsing(intervals=None, anchor=1, seed=self.seed, progress=self.progress)
+        base = browsing.fit(browsing.harvest(log, **how))
+        found = ClickModel.harvest(self, reading_log(log, base, lowest), **(how | {"max_position": None}))
+        return ReadInterventions(**{one.name: getattr(found, one.name) for one in fields(found)}, base=base)
+
+    def fit(self, interventions: Interventions) -> ReadingPropensities:
+        """Return the propensities of places."""
+        from clickharvest.click_models.examination import Examination
+
+        if not isinstance(interventions, ReadInterventions) or interventions.base is None:
+            raise InputError("a reading model is fitted to what its own harvest gives: harvest the log with it")
+        if self.anchor != 1:
+            raise InputError(f"--anchor {self.anchor}: a reading model is relative to the top of the page, position 1")
+        curve = "linear" if interventions.contexts else "auto"
+        model = Examination(curve=curve, intervals=self.intervals, seed=self.seed, progress=self.progress)
+        found = model.fit(interventions)
+        return ReadingPropensities(
+            interventions.base, replace(found, info={}, provenance=None), found.info, found.provenance
+        )
+
+    @classmethod
+    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> ReadingPropensities:
+        """Return the propensities of a file."""
+        return ReadingPropensities.from_file(header, tensors)
+
+    @classmethod
+    def weigh(
+        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+    ) -> WeightReport:
+        """Write a log with the propensity of every row's own place; attractions are those of this log."""
+        from clickharvest.weights import weigh_to_parquet
+
+        places = reading_log(log, fitted.base, None)
+        return weigh_to_parquet(
+            places, fitted.places_model, path, clip=clip, normalise=normalise, policy_aware=policy_aware
+        )
+
+
+def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -> ClickLog:
+    """Return the log whose positions are numbers of places: rank, distance, what was skipped, and last click.
+
+    Args:
+        log: the log.
+        base: the browsing model that gives documents their attraction.
+        lowest: leave out what was shown lower; None leaves out nothing.
+    """
+    import ibis
+
+    from clickharvest.logs.hashing import is_drawn
+    from clickharvest.logs.placing import NUMBER, number_places
+
+    rows = _with_propensity(log, base)
+    if lowest is not None:
+        shown = rows.source.filter(rows.columns["position"] <= lowest)
+        rows = _moved(rows, shown)
+    columns, engine = rows.columns, log.engine
+    own = {name: rows.source[name] for name in rows.source.columns}
+    drawn = is_drawn(columns["page"].cast("string"), 0.5)
+    t = rows.source.select(
+        **own, _q=columns["query"], _d=columns["doc"], _page=columns["page"], _half=drawn,
+        _k=columns["position"].cast("int64"), _c=columns["clicks"].cast("float64"),
+    )  # fmt: skip
+    docs = t.group_by("_q", "_d").agg(
+        **{f"_c_{half}": t._c.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
+        **{f"_e_{half}": t[PROPENSITY].sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
+    )
+    total = engine.fetch(t.agg(c=t._c.sum(), e=t[PROPENSITY].sum()), task="Attractions").to_pylist()[0]
+    mean = total["c"] / total["e"]
+    rate = {half: ibis.least((docs[f"_c_{half}"] + mean) / (docs[f"_e_{half}"] + 1), MOST) for half in (True, False)}
+    docs = docs.select("_q", "_d", _r_True=rate[True], _r_False=rate[False])
+    t = t.inner_join(docs, ["_q", "_d"])
+    t = t.mutate(_r=t._half.ifelse(t._r_False, t._r_True))
+    above = ibis.window(group_by="_page", order_by="_k", preceding=(None, 1))
+    upto = ibis.window(group_by="_page", order_by="_k", preceding=(None, 0))
+    t = t.mutate(_passed=(1 - t._r).ln().sum().over(upto))
+    clicked = t._c == 1
+    # Sums fall, so that the least of clicked rows is that of the last click; ranks rise, and attractions are below 1.
+    since = clicked.ifelse(t._passed, ibis.null("float64")).min().over(above).coalesce(0.0)
+    mark = clicked.ifelse(t._k + t._r, ibis.null("float64")).max().over(above).coalesce(0.0)
+    t = t.mutate(_skip=(t._passed - (1 - t._r).ln() - since).exp(), _mark=mark, _last=mark.floor().cast("int64"))
+    attracted = t._mark - t._last
+    served = sum(((attracted >= edge).cast("int64") for edge in SERVED), ibis.literal(1, "int64"))
+    places = {
+        COLUMNS[0]: t._k,
+        COLUMNS[1]: (t._last > 0).ifelse(t._k - t._last, 0),
+        # Rounding must not make a step of nothing skipped.
+        COLUMNS[2]: sum(((t._skip < edge - 1e-9).cast("int64") for edge in SKIPPED), ibis.literal(0, "int64")),
+        COLUMNS[3]: (t._last > 0).ifelse(served, 0),
+    }
+    hidden = {f"_clickharvest_{name}": value.cast("int64") for name, value in places.items()}
+    kept = engine.materialise(t.select(*(name for name in own if name != PROPENSITY), **hidden), task="Reading pages")
+    numbered, table = number_places(kept, list(hidden), engine)
+    assert table is not None
+    plain = numbered.select(*(name for name in numbered.columns if name not in hidden))
+    found = _moved(rows, plain)
+    return replace(
+        found,
+        columns=found.columns | {"position": plain[NUMBER]},
+        places=replace(table, columns=COLUMNS),
+        roles=rows.roles | {"position": NUMBER},
+    )
+
+
+def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
+    """Return the log with the propensity of every row's browsing state as a further column, kept inside the engine."""
+    from clickharvest.logs.browsing import browsing_log
+    from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
+
+    states = browsing_log(log, named=True)
+    assert states.places is not None
+    propensities = base.reaching(int(states.places.labels[-1][0]))
+    context = model_context(states, propensities)
+    values = cell_values(states, context)
+    cells = count_cells(states, values)
+    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    scored = score_cells(states, propensities, cells["position"].to_numpy(), contexts)
+    joined = join_cells(states, values, cells, {PROPENSITY: scored.propensity})
+    kept = joined.select(*(states.source[name] for name in log.source.columns), joined[PROPENSITY])
+    return replace(_moved(log, log.engine.materialise(kept, task="Reading pages")), is_text=False)
+
+
+def _moved(log: ClickLog, source: ir.Table) -> ClickLog:
+    """Return the log with another table that has its columns, and more."""
+    columns = {name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in log.columns.items()}
+    return replace(log, source=source, columns=columns)

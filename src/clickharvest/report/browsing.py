@@ -1,0 +1,112 @@
+"""The page of a browsing model: a table of positions and last clicks, shaded, and what to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest import __version__
+from clickharvest.diagnosis.findings import Finding
+from clickharvest.errors import InputError
+from clickharvest.files import atomic_path
+from clickharvest.model.browsing import UNLINKED, BrowsingPropensities
+from clickharvest.model.browsing_summary import spell_effects
+from clickharvest.model.prediction import Prediction
+from clickharvest.model.summary import spell_counts, typical_context
+from clickharvest.states import number_of
+
+TITLE = "What does a click above change?"
+DEEPEST = 0.75
+"""Shade of the largest propensity."""
+
+
+def write_browsing_report(
+    path: str | Path,
+    model: BrowsingPropensities,
+    findings: Sequence[Finding] = (),
+    *,
+    title: str = TITLE,
+    level: float = 0.95,
+    name: str = "model.safetensors",
+    made: str = "",
+    weigh: str = "clickharvest weigh clicks.parquet model.safetensors --page page --clip auto -o weighted.parquet",
+) -> int:
+    """Write the page of a browsing model, whole or not at all, and return its size in bytes.
+
+    Args:
+        path: the file to write.
+        model: the model.
+        findings: what a log adds, beside the model's own checks.
+        title: the page's title.
+        level: level of the intervals.
+        name: the model's file name.
+        made: when the page was made.
+        weigh: the command that makes weights.
+
+    Raises:
+        InputError: the file cannot be written, or the level is not between 0 and 1.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
+    assets = files("clickharvest.report").joinpath("assets")
+    template, style = (assets.joinpath(part).read_text(encoding="utf-8") for part in ("browsing.html", "style.css"))
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    view = browsing_view(model, findings, level=level) | {"title": title, "name": name, "made": made, "weigh": weigh}
+    page = environment.from_string(template).render(**view, version=__version__, style=style).encode("utf-8", "replace")
+    with atomic_path(Path(path)) as partial:
+        partial.write_bytes(page)
+    return len(page)
+
+
+def browsing_view(model: BrowsingPropensities, findings: Sequence[Finding], *, level: float) -> dict[str, Any]:
+    """Return the texts and the table of the page."""
+    states = model.states
+    predicted = states.predict_encoded(typical_context(states), level=level)
+    largest = max(float(np.nanmax(predicted.propensity)), 1.0)
+    notes = predicted.notes()[0]
+    rows = [
+        {
+            "position": rank,
+            "cells": [_cell(predicted, notes, n, largest) for n in number_of(rank, np.arange(rank)).tolist()],
+        }
+        for rank in range(1, model.ranks + 1)
+    ]
+    kept = model.info.get("checks")
+    checks = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
+    told = {"fitted on": ", ".join(spell_counts(model.info)), "context": ", ".join(model.context) or "none"}
+    origin = [] if model.provenance is None else model.provenance.rows()
+    return {
+        "effects": spell_effects(model.info),
+        "anchor": model.anchor,
+        "typical": "" if states.encoder is None else ", in a typical context",
+        "columns": list(range(1, model.ranks)),
+        "rows": rows,
+        "leaning": UNLINKED if states.leaning else "",
+        "percent": f"{100 * level:.4g} %",
+        "findings": [
+            {"status": str(one["status"]), "name": str(one["name"]), "sentence": str(one["sentence"])}
+            for one in [*checks, *(asdict(finding) for finding in findings)]
+            if {"status", "name", "sentence"} <= one.keys()
+        ],
+        "settings": [*told.items(), *origin],
+    }
+
+
+def _cell(predicted: Prediction, notes: NDArray[np.object_], number: int, largest: float) -> dict[str, Any]:
+    state = number - 1
+    value = float(predicted.propensity[0, state])
+    low, high = float(predicted.lower[0, state]), float(predicted.upper[0, state])
+    note = notes[state] or ""
+    interval = f"{low:.3g} to {high:.3g}" if np.isfinite(low) and np.isfinite(high) else "no interval"
+    supported = bool(predicted.supported[0, state])
+    text = "?" if predicted.cannot_tell[0, state] else f"{value:.2f}{'' if supported else '*'}"
+    shade = round(100 * DEEPEST * value / largest, 1) if np.isfinite(value) else 0.0
+    return {"text": text, "note": f"{interval}{f'; {note}' if note else ''}", "shade": shade}

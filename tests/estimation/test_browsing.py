@@ -1,0 +1,181 @@
+"""The browsing model against known truths, and where it must come out as the position-based one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+
+from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.estimation.browsing import (
+    Browsing,
+    HeldOutGain,
+    compare_with_ranks,
+    is_it_worth_it,
+    pool_states,
+    state_sample,
+)
+from clickharvest.estimation.estimators import PBM
+from clickharvest.harvesting.collecting import harvest
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.logs.browsing import browsing_log
+from clickharvest.logs.reading import read_log
+from clickharvest.model.curves import Constant, Linear
+from clickharvest.states import number_of, states_of
+
+RANKS = 4
+GAMMA = {(1, 0): 1.0, (2, 0): 0.5, (2, 1): 0.8, (3, 0): 0.4, (3, 1): 0.2, (3, 2): 0.9, (4, 0): 0.3, (4, 1): 0.1}
+GAMMA |= {(4, 2): 0.35, (4, 3): 0.7}
+"""A truth that follows no law."""
+
+
+def simulated(pages: int, *, seed: int = 0, queries: int = 60, gamma: Any = GAMMA, context: bool = False) -> pa.Table:
+    """A log of four documents a query, in random order, whose users browse; phones look half as often below a click."""
+    random = np.random.default_rng(seed)
+    query = random.integers(queries, size=pages)
+    order = np.argsort(random.random((pages, RANKS)), axis=1)
+    relevance = random.uniform(0.1, 0.7, (queries, RANKS))
+    phone = random.random(pages) < 0.5
+    clicked, last = np.zeros((pages, RANKS), bool), np.zeros(pages, int)
+    for k in range(1, RANKS + 1):
+        p = np.array([gamma[k, j] for j in range(k)])[last] * np.where(phone & (last > 0) & context, 0.5, 1.0)
+        clicked[:, k - 1] = random.random(pages) < p * relevance[query, order[:, k - 1]]
+        last[clicked[:, k - 1]] = k
+    columns = {
+        "page": np.repeat(np.arange(pages), RANKS), "query": np.repeat(query, RANKS), "doc": order.ravel(),
+        "position": np.tile(np.arange(1, RANKS + 1), pages), "click": clicked.ravel().astype(int),
+    }  # fmt: skip
+    return pa.table(columns | {"device": np.repeat(np.where(phone, "phone", "desk"), RANKS)})
+
+
+def harvested(log: pa.Table, **options: Any) -> Interventions:
+    return harvest(browsing_log(read_log(log, **options)), clicked_only=True)
+
+
+@pytest.fixture(scope="module")
+def interventions() -> Interventions:
+    return harvested(simulated(40_000))
+
+
+def test_a_truth_without_a_law_is_found(interventions: Interventions) -> None:
+    model = Browsing().fit(interventions).propensities_
+    predicted = model.predict()
+    rank, last = states_of(predicted.positions)
+    truth = np.array([GAMMA[int(k), int(j)] for k, j in zip(rank, last, strict=True)])
+    log_error = np.log(predicted.propensity[0] / truth)
+    sd = (np.log(predicted.upper[0] / predicted.lower[0]) / 3.92)[1:]
+    assert np.abs(log_error).max() < 0.2
+    assert np.abs(log_error[1:] / sd).max() < 4
+    assert (np.abs(log_error[1:]) < 1.96 * sd).mean() >= 0.75
+    assert predicted.supported.all()
+    below = model.info["click_above"]["next"]
+    assert below["lower"] > 1.3  # .8 / .5, .9 / .4 and .7 / .3
+    assert model.propensity_of([3, 9], [2, 5]) == pytest.approx(predicted.propensity[0, [5, 9]])
+
+
+def test_without_clicks_above_it_is_the_position_based_model() -> None:
+    """Every page shows one result."""
+    log = simulated(8_000, seed=1)
+    alone = log.set_column(0, "page", pa.array(np.arange(log.num_rows)))
+    ours = Browsing().fit(harvested(alone)).propensities_
+    theirs = PBM().fit(harvest(read_log(alone), clicked_only=True)).propensities_.predict()
+    none = number_of(np.arange(1, RANKS + 1), 0) - 1
+    predicted = ours.predict()
+    assert_allclose(predicted.propensity[0, none], theirs.propensity[0], rtol=2e-3)
+    assert_allclose(predicted.lower[0, none], theirs.lower[0], rtol=5e-3)
+    assert ours.info["click_above"] == {"next": None, "further": None}
+    assert set(ours.states.leaning) == set(range(1, 11)) - set(none + 1)
+    assert not predicted.supported[0, ours.states.leaning[0] - 1]
+    assert np.isnan(predicted.lower[0, ours.states.leaning[0] - 1])
+    assert "lean on those without a click" in " ".join(str(ours).split())
+
+
+def test_context_changes_looking_below_a_click() -> None:
+    model = Browsing().fit(harvested(simulated(40_000, seed=2, context=True), context=["device"])).propensities_
+    predicted = model.predict({"device": ["desk", "phone"]}).propensity
+    _, last = states_of(model.states.curve.positions)
+    ratio = predicted[1] / predicted[0]
+    assert_allclose(ratio[last > 0], 0.5, rtol=0.25)
+    assert_allclose(ratio[last == 0], 1, rtol=0.15)
+    with pytest.raises(InputError, match="depends on context"):
+        model.predict()
+
+
+@pytest.mark.parametrize("curve", [Constant, Linear])
+def test_the_slope_of_the_evidence_is_that_of_differences(curve: Any) -> None:
+    context = ["device"] if curve is Linear else []
+    sample, _, _ = state_sample(harvested(simulated(4_000, seed=3), context=context), 1)
+    fit = pool_states(curve(sample.positions, 1, sample.x.shape[1]), sample)
+    assert fit.prior is not None
+    linear = fit.information @ fit.theta + fit.score
+    at = np.log([0.3, 0.2, 0.4, 0.1, 0.2, 0.05])
+    _, slope = fit.prior.evidence(at, fit.information, linear)
+    for i in np.flatnonzero(fit.prior.learned):
+        step = 1e-5 * (np.arange(6) == i)
+        up, down = (fit.prior.evidence(at + sign * step, fit.information, linear)[0] for sign in (1, -1))
+        assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-4)
+
+
+def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:
+    gain = compare_with_ranks(interventions)
+    assert gain.lower > 0
+    assert is_it_worth_it(gain).status == "ok"
+    flat = {(k, j): 1 / k for k, j in GAMMA}
+    none = compare_with_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
+    assert none.lower < 0.001
+    assert abs(none.gain) < 0.005
+    assert (
+        "positions alone explain clicks better" in is_it_worth_it(HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9)).sentence
+    )
+    assert is_it_worth_it(HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)).status == "note"
+
+
+def test_one_query_has_no_error_bars_and_nothing_to_hold_out() -> None:
+    one = harvested(simulated(2_000, seed=5, queries=1))
+    with pytest.warns(match="there are none to give with fewer than 3"):
+        model = Browsing().fit(one).propensities_
+    assert np.isnan(model.predict().lower).all()
+    with pytest.raises(InputError, match="expected 3 or more to hold some"):
+        compare_with_ranks(one)
+
+
+def test_pages_with_a_click_on_everything_or_on_nothing() -> None:
+    """The last click is right above, or there is none, where nothing but the top was clicked ever."""
+    log = simulated(3_000, seed=6)
+    all_of_it = np.repeat(np.arange(3_000) % 2, RANKS)
+    model = Browsing().fit(harvested(log.set_column(log.column_names.index("click"), "click", pa.array(all_of_it))))
+    predicted = model.propensities_.predict()
+    met = number_of(np.arange(2, RANKS + 1), np.arange(1, RANKS)) - 1
+    assert_allclose(predicted.propensity[0, met], 2, rtol=0.1)
+    assert set(model.propensities_.states.leaning) == set(range(2, 11)) - set(met + 1)
+
+
+def test_a_state_that_one_query_links_has_an_interval_that_knows_it() -> None:
+    """Only query 0 was ever clicked at 4 below a click at 1; its users look there thrice as often as others would."""
+    whole = harvested(simulated(12_000, seed=7))
+    state = int(number_of(4, 1))
+    kept = whole.take((whole.position != state) | (whole.query == 0))
+    predicted = Browsing().fit(kept).propensities_.predict()
+    everyone = Browsing().fit(whole).propensities_.predict()
+    width, usual = (np.log(p.upper[0, state - 1] / p.lower[0, state - 1]) for p in (predicted, everyone))
+    assert width > 1.5 * usual
+
+
+def test_nothing_linked_is_said_so() -> None:
+    rows = {"page": [1, 1, 2, 2], "query": ["q"] * 4, "doc": ["a", "b", "b", "a"], "position": [1, 2, 1, 2]}
+    with pytest.raises(NotIdentifiedError, match="no browsing state is linked to position 1 with no click above"):
+        Browsing().fit(harvested(pa.table(rows | {"click": [1, 0, 0, 0]})))
+
+
+def test_nonsense_is_refused(interventions: Interventions) -> None:
+    with pytest.raises(InputError, match="no intervals 'bootstrap' of a browsing model"):
+        Browsing(intervals="bootstrap").fit(interventions)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = Browsing(intervals=None).fit(interventions).propensities_
+    with pytest.raises(InputError, match="a last click is at or below its result"):
+        model.propensity_of([2], [2])

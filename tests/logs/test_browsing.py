@@ -1,0 +1,108 @@
+"""The state of every row, from the clicks above it on its page, inside the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest.errors import InputError
+from clickharvest.logs.browsing import browsing_log, deepest
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.engines import SparkEngine
+from clickharvest.logs.reading import read_log
+from clickharvest.logs.tallies import write_tally
+from clickharvest.simulate import simulate_ab_log
+from clickharvest.states import number_of
+
+PAGES = {
+    "page": ["p", "p", "p", "p", "r", "r", "r"],
+    "query": ["q"] * 4 + ["s"] * 3,
+    "doc": list("abcd") + list("xyz"),
+    "position": [1, 2, 3, 5, 2, 4, 9],
+    "click": [0, 1, 1, 0, 1, 0, 0],
+}
+"""Two pages; ranks may leave gaps, and need not start at 1."""
+STATES = [(1, 0), (2, 0), (3, 2), (5, 3), (2, 0), (4, 2), (9, 2)]
+
+
+def states(log: ClickLog) -> dict[str, int]:
+    rows = log.engine.fetch(log.table.select("doc", "position"), task="").to_pylist()
+    return {row["doc"]: row["position"] for row in rows}
+
+
+def shuffled(columns: dict[str, list[Any]]) -> pa.Table:
+    table = pa.table(columns)
+    return table.take(pa.array(np.random.default_rng(3).permutation(table.num_rows)))
+
+
+EXPECTED = dict(zip(PAGES["doc"], (int(number_of(*state)) for state in STATES), strict=True))
+
+
+def test_states_by_hand_whatever_the_order_of_rows() -> None:
+    assert states(browsing_log(read_log(shuffled(PAGES)))) == EXPECTED
+
+
+def test_a_log_of_text_counted_from_zero(tmp_path: Path) -> None:
+    table = shuffled(PAGES | {"position": [k - 1 for k in PAGES["position"]], "click": list("nyynynn")})
+    csv.write_csv(table, tmp_path / "log.csv")
+    assert states(browsing_log(read_log(tmp_path / "log.csv", position_base=0))) == EXPECTED
+
+
+def test_a_named_log_tells_its_states() -> None:
+    log = browsing_log(read_log(shuffled(PAGES)), named=True)
+    assert log.places is not None
+    assert log.places.labels[EXPECTED["d"] - 1] == (5, 3)
+    assert deepest(read_log(shuffled(PAGES))) == 9
+
+
+def test_thinning_takes_whole_pages() -> None:
+    log = read_log(simulate_ab_log(pages=300, queries=40, seed=2)[0])
+    whole, part = (
+        {(row["page"], row["doc"]): row["position"] for row in own.engine.fetch(own.table, task="").to_pylist()}
+        for own in (browsing_log(log), browsing_log(log.thinned(0.3)))
+    )
+    assert 0 < len(part) < len(whole)
+    assert part == {row: whole[row] for row in part}
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+def test_spark_gives_the_same_states(tmp_path: Path, spark_engine: SparkEngine) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(shuffled(PAGES), path)
+    assert states(browsing_log(read_log(str(path), engine=spark_engine))) == EXPECTED
+
+
+REFUSED = {
+    "no page": (
+        {name: column for name, column in PAGES.items() if name != "page"},
+        "needs the page that each row stood on.*--page COLUMN",
+    ),
+    "counts": (
+        {n: c for n, c in PAGES.items() if n != "click"} | {"clicks": [1] * 7, "impressions": [2] * 7},
+        "one row per impression with a page column, found counts",
+    ),
+    "session": (PAGES | {"page": ["p"] * 7}, "1 of 1 pages show results of several queries, as a session does"),
+    "shared": (PAGES | {"position": [1, 2, 2, 3, 2, 4, 9]}, "1 of 2 pages show several results at one position"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_logs_that_do_not_tell_what_is_above_are_refused(why: str) -> None:
+    columns, message = REFUSED[why]
+    with pytest.raises(InputError, match=message):
+        browsing_log(read_log(pa.table(columns)))
+
+
+def test_places_and_tallies_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="leave out --place position,page"):
+        browsing_log(read_log(pa.table(PAGES), place=["position", "page"]))
+    write_tally(read_log(pa.table(PAGES)), tmp_path / "tally.parquet")
+    with pytest.raises(InputError, match="a tally has counted them away"):
+        browsing_log(read_log(tmp_path / "tally.parquet"))
