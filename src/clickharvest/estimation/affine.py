@@ -73,8 +73,8 @@ class AffineClicks(Parameterised):
         """
         if interventions.contexts:
             raise InputError(
-                f"the model affine knows no context, found {', '.join(interventions.contexts)}: leave --context out, or "
-                "fit the log of each context by itself"
+                f"the model affine knows no context, found {', '.join(interventions.contexts)}: leave --context out, "
+                "or fit the log of each context by itself"
             )
         if interventions.cluster_kind != QUERY:
             raise InputError(

@@ -5,10 +5,10 @@ line whatever its ends are. Its counts have the likelihood
 
     L_u = Σ_g π_g(z_u) Π_k q_k(r_g)^{C_uk} (1 − q_k(r_g))^{n_uk − C_uk},     log π_g(z) = const + Σ_j Q_j(r_g) B_j · z,
 
-over a grid of relevances r_g. z_u are features of the unit's displays (`UnitCounts.features`), Q_j Legendre polynomials:
-the first two depend on z, so that both the mean and the spread of relevance may differ between units that stand high
-and units that stand low, and the further ones give the distribution a shape. It is smooth and has few parameters (as
-Efron's g-modelling, Biometrika 2016), so that error bars by query are those of an ordinary likelihood.
+over a grid of relevances r_g. z_u are features of the unit's displays (`UnitCounts.features`), Q_j are Legendre
+polynomials: the first two depend on z, so that both the mean and the spread of relevance may differ between units that
+stand high and units that stand low, and the further ones give the distribution a shape. It is smooth and has few
+parameters (as Efron's g-modelling, Biometrika 2016), so that error bars by query are those of an ordinary likelihood.
 
 The ends of r are not identified, but what is needed is: a_k = (q_k(1) − q_k(0)) / (q_1(1) − q_1(0)) and
 b_k = q_k(0) − a_k q_1(0). A little penalty, on B and on logits far from where the search starts, picks one of the
