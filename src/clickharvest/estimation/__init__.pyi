@@ -1,3 +1,4 @@
+from .affine import AffineClicks as AffineClicks
 from .comparison import Gain as Gain
 from .comparison import ModelComparison as ModelComparison
 from .comparison import compare_models as compare_models

@@ -18,7 +18,7 @@ from clickharvest.estimation.sample import supported_positions
 from clickharvest.estimation.unit_counts import UnitCounts, count_units
 from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import QUERY, Interventions
-from clickharvest.model.affine import AffineModel, Array
+from clickharvest.model.affine import LARGEST, AffineModel, Array
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
@@ -92,13 +92,14 @@ class AffineClicks(Parameterised):
         if mixture.relevance_spread(found.theta) < LEAST_SPREAD:
             raise NotIdentifiedError(_alike(counts))
         a, b = mixture.affine(found.theta)
+        covariance = self._covariance(mixture, found.theta)
         rates = counts.rates()
-        self.affine_ = AffineModel(
+        model = AffineModel(
             anchor=self.anchor,
             positions=counts.positions,
-            slope=a,
-            offset=b,
-            covariance=self._covariance(mixture, found.theta),
+            slope=np.clip(a, -LARGEST, LARGEST),
+            offset=np.clip(b, -LARGEST, LARGEST),
+            covariance=covariance,
             shown=tuple(int(k) for k in np.unique(interventions.position)),
             info={
                 "estimator": type(self).__name__,
@@ -113,6 +114,12 @@ class AffineClicks(Parameterised):
             },
             provenance=record_provenance(type(self).__name__, {"anchor": self.anchor, "intervals": self.intervals}),
         )
+        if np.count_nonzero(model.predict().supported) < 2:
+            raise NotIdentifiedError(
+                f"what was shown at position {self.anchor} does not differ enough in relevance: slopes relative to it "
+                "span a factor of ten or more; try another --anchor, or fit --model examination"
+            )
+        self.affine_ = model
         return self
 
     def _covariance(self, mixture: Mixture, theta: Array) -> Array | None:
@@ -127,7 +134,7 @@ class AffineClicks(Parameterised):
             )
             return None
         with self.progress("Error bars") as update:
-            return mixture.covariance(theta, update)
+            return np.clip(mixture.covariance(theta, update), -LARGEST, LARGEST)
 
 
 def _require_variation(counts: UnitCounts) -> None:

@@ -50,7 +50,9 @@ NUDGE = 1e-4
 ENOUGH = 20_000
 """Units of which the curvature is taken, where there are more."""
 HEAVY = 500
-"""Queries, those that tell most, that are left out one at a time for error bars; others weigh too little to matter."""
+"""Queries, those that tell most, whose pull on the fit is allowed for; the others' is too little to matter."""
+LEAST_LEFT = 0.01
+"""Share of what is known that other queries tell, at least, where one query tells nearly all."""
 
 
 class Fitted(NamedTuple):
@@ -109,8 +111,9 @@ class Mixture:
         low, high = np.quantile(rate[best], [0.01, 0.99])
         low, high = low - 0.1 * (high - low), high + 0.1 * (high - low) + 0.01
         theta = np.zeros(self.n_params)
-        theta[: self.n_positions] = logit(np.clip(a * low + b, 1e-3, 0.95))
-        theta[self.n_positions : 2 * self.n_positions] = logit(np.clip(a * high + b, 2e-3, 0.995))
+        usual = np.clip(self.times @ self.clicks / np.maximum(self.times @ self.shown, 1.0), 1e-3, 0.98)
+        theta[: self.n_positions] = logit(np.clip(a * low + b, usual / 10, usual))
+        theta[self.n_positions : 2 * self.n_positions] = logit(np.clip(a * high + b, usual, 1 - (1 - usual) / 10))
         return theta
 
     def fit(self, theta: Array, update: Update) -> Fitted:
@@ -131,27 +134,25 @@ class Mixture:
     def covariance(self, theta: Array, update: Update) -> Array:
         """Return the covariance of a and b, clustered by query, [2 K, 2 K].
 
-        It is the jackknife's: H⁻¹ Σ_q s̃_q s̃_qᵀ H⁻¹, s̃_q = (I − H_q H⁻¹)⁻¹ s_q with the score s_q of a query and its
-        information H_q, so that a query that decides alone gets its due.
+        It is H⁻¹ Σ_q s̃_q s̃_qᵀ H⁻¹ with the scores s_q of queries, each made as large as it would be had the query not
+        pulled the fit its way: s̃_q = H^½ (I − H^-½ H_q H^-½)^-½ H^-½ s_q with its information H_q (known as CR2). Only
+        where a query tells much does that matter.
         """
-        curvature = self._curvature(theta, update)
-        values, vectors = np.linalg.eigh(curvature)
-        inverse = (vectors / np.maximum(values, values.max() * 1e-12)) @ vectors.T
-        _, scores = self._evaluate(theta)
+        values, vectors = np.linalg.eigh(self._curvature(theta, update))
+        root = (vectors / np.sqrt(np.maximum(values, PENALTY))) @ vectors.T
+        scores = self._evaluate(theta)[1] @ root
         by_query = np.column_stack(
             [np.bincount(self.query, column[self.like], self.n_queries) for column in np.ascontiguousarray(scores.T)]
         )
-        leverage = np.bincount(self.query, ((scores @ inverse) * scores).sum(axis=1)[self.like], self.n_queries)
-        heavy = np.argsort(-leverage)[:HEAVY]
+        leverage = np.bincount(self.query, (scores**2).sum(axis=1)[self.like], self.n_queries)
         order = np.argsort(self.query, kind="stable")
         bounds = np.searchsorted(self.query[order], np.arange(self.n_queries + 1))
-        identity = np.eye(self.n_params)
-        for query in heavy:
+        for query in np.argsort(-leverage)[:HEAVY]:
             own = scores[self.like[order[bounds[query] : bounds[query + 1]]]]
-            kept = identity - own.T @ own @ inverse
-            by_query[query] = np.linalg.lstsq(kept, by_query[query], rcond=None)[0]
-        jacobian = self._jacobian(theta) @ inverse
-        return np.asarray(jacobian @ (by_query.T @ by_query) @ jacobian.T * (self.n_queries - 1) / self.n_queries)
+            shares, axes = np.linalg.eigh(own.T @ own)
+            by_query[query] = axes @ ((axes.T @ by_query[query]) / np.sqrt(np.maximum(1 - shares, LEAST_LEFT)))
+        whole = self._jacobian(theta) @ root @ by_query.T
+        return np.asarray(whole @ whole.T)
 
     def relevance_spread(self, theta: Array) -> float:
         """Return the standard deviation of the units' click probability at the anchor, as the mixture tells it."""

@@ -1,3 +1,5 @@
+from .affine import AffineModel as AffineModel
+from .affine import AffinePrediction as AffinePrediction
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder

@@ -166,7 +166,7 @@ class AffineModel:
         if floor is not None and isinstance(rate, int | float) and rate > 0:
             told.append(
                 f"Of 100 clicks at position {self.anchor}, at least {100 * min(floor / rate, 1.0):.0f} come whatever "
-                "the result is (95 % confidence): lower down, where such clicks would show, there are too few."
+                "the result is (95 % confidence)."
                 if floor > 0
                 else f"Nothing says that clicks at position {self.anchor} come whatever the result is."
             )
