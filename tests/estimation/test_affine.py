@@ -98,7 +98,7 @@ def test_the_score_is_the_derivative_of_the_likelihood(trusting: tuple[Intervent
     for i in range(len(theta)):
         step = np.zeros(len(theta))
         step[i] = 1e-5
-        slope = (mixture._value(theta + step) - mixture._value(theta - step)) / 2e-5
+        slope = (mixture._evaluate(theta + step)[0] - mixture._evaluate(theta - step)[0]) / 2e-5
         assert gradient[i] == pytest.approx(slope, rel=1e-4, abs=1e-3)
 
 

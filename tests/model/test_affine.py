@@ -25,7 +25,7 @@ def model(**changes: Any) -> AffineModel:
         "offset": np.array([0.0, -0.1, -0.05]),
         "covariance": COVARIANCE,
         "shown": (1, 2, 3, 7),
-        "info": {"queries": 100, "anchor_rate": 0.6, "units": 50, "clicks": 900},
+        "info": {"effective_queries": 1e6, "anchor_rate": 0.6, "units": 50, "clicks": 900},
     }
     return AffineModel(**own | changes)
 

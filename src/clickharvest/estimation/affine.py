@@ -92,7 +92,7 @@ class AffineClicks(Parameterised):
         if mixture.relevance_spread(found.theta) < LEAST_SPREAD:
             raise NotIdentifiedError(_alike(counts))
         a, b = mixture.affine(found.theta)
-        covariance = self._covariance(mixture, found.theta)
+        covariance, rests_on = self._covariance(mixture, found.theta)
         rates = counts.rates()
         model = AffineModel(
             anchor=self.anchor,
@@ -108,6 +108,7 @@ class AffineClicks(Parameterised):
                 "units": len(counts),
                 "clicks": int(counts.clicks.sum()),
                 "queries": counts.n_queries,
+                "effective_queries": rests_on,
                 "anchor_rate": float(rates[counts.positions.index(self.anchor)]),
                 "relevance_spread": mixture.relevance_spread(found.theta),
                 "data": data_fingerprint(interventions),
@@ -122,9 +123,9 @@ class AffineClicks(Parameterised):
         self.affine_ = model
         return self
 
-    def _covariance(self, mixture: Mixture, theta: Array) -> Array | None:
+    def _covariance(self, mixture: Mixture, theta: Array) -> tuple[Array | None, float | None]:
         if not self.intervals:
-            return None
+            return None, None
         if mixture.n_queries < FEWEST:
             told = count(mixture.n_queries, "query", "queries")
             warnings.warn(
@@ -132,9 +133,10 @@ class AffineClicks(Parameterised):
                 HarvestWarning,
                 stacklevel=3,
             )
-            return None
+            return None, None
         with self.progress("Error bars") as update:
-            return np.clip(mixture.covariance(theta, update), -LARGEST, LARGEST)
+            covariance, rests_on = mixture.covariance(theta, update)
+        return np.clip(covariance, -LARGEST, LARGEST), rests_on
 
 
 def _require_variation(counts: UnitCounts) -> None:

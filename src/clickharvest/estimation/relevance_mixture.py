@@ -49,10 +49,8 @@ NUDGE = 1e-4
 """How far parameters are moved to see how the gradient changes."""
 ENOUGH = 20_000
 """Units of which the curvature is taken, where there are more."""
-HEAVY = 500
-"""Queries, those that tell most, whose pull on the fit is allowed for; the others' is too little to matter."""
 LEAST_LEFT = 0.01
-"""Share of what is known that other queries tell, at least, where one query tells nearly all."""
+"""Share of what is known that the other queries tell, at least, where one tells nearly all."""
 
 
 class Fitted(NamedTuple):
@@ -131,28 +129,28 @@ class Mixture:
         a = (high - low) / (high - low)[self.anchor]
         return a, low - a * low[self.anchor]
 
-    def covariance(self, theta: Array, update: Update) -> Array:
-        """Return the covariance of a and b, clustered by query, [2 K, 2 K].
+    def covariance(self, theta: Array, update: Update) -> tuple[Array, float]:
+        """Return the covariance of a and b, clustered by query, [2 K, 2 K], and on how many queries it rests.
 
-        It is H⁻¹ Σ_q s̃_q s̃_qᵀ H⁻¹ with the scores s_q of queries, each made as large as it would be had the query not
-        pulled the fit its way: s̃_q = H^½ (I − H^-½ H_q H^-½)^-½ H^-½ s_q with its information H_q (known as CR2). Only
-        where a query tells much does that matter.
+        It is H⁻¹ Σ_q t_q t_qᵀ H⁻¹ with the scores s_q of queries, t_q = s_q / √(1 − w_q): a query that has a share w_q of
+        all that is known pulls the fit its way, which makes its score small. It rests on 1 / Σ w_q² queries.
         """
         values, vectors = np.linalg.eigh(self._curvature(theta, update))
         root = (vectors / np.sqrt(np.maximum(values, PENALTY))) @ vectors.T
         scores = self._evaluate(theta)[1] @ root
-        by_query = np.column_stack(
-            [np.bincount(self.query, column[self.like], self.n_queries) for column in np.ascontiguousarray(scores.T)]
+        told = np.bincount(self.query, (scores**2).sum(axis=1)[self.like], self.n_queries)
+        share = told / told.sum()
+        by_query = (
+            np.column_stack(
+                [
+                    np.bincount(self.query, column[self.like], self.n_queries)
+                    for column in np.ascontiguousarray(scores.T)
+                ]
+            )
+            / np.sqrt(np.maximum(1 - share, LEAST_LEFT))[:, None]
         )
-        leverage = np.bincount(self.query, (scores**2).sum(axis=1)[self.like], self.n_queries)
-        order = np.argsort(self.query, kind="stable")
-        bounds = np.searchsorted(self.query[order], np.arange(self.n_queries + 1))
-        for query in np.argsort(-leverage)[:HEAVY]:
-            own = scores[self.like[order[bounds[query] : bounds[query + 1]]]]
-            shares, axes = np.linalg.eigh(own.T @ own)
-            by_query[query] = axes @ ((axes.T @ by_query[query]) / np.sqrt(np.maximum(1 - shares, LEAST_LEFT)))
         whole = self._jacobian(theta) @ root @ by_query.T
-        return np.asarray(whole @ whole.T)
+        return whole @ whole.T, 1 / float(share @ share)
 
     def relevance_spread(self, theta: Array) -> float:
         """Return the standard deviation of the units' click probability at the anchor, as the mixture tells it."""
@@ -200,7 +198,8 @@ class Mixture:
         low, high = expit(theta[: self.n_positions]), expit(theta[self.n_positions : 2 * self.n_positions])
         middle = (low + high) / 2
         needed = np.sqrt(1.5 * (self.shown @ ((high - low) ** 2 / (middle * (1 - middle)))))
-        self.share = np.minimum(1.0, FINEST / np.maximum(needed, 1.0)) ** 2
+        share = np.minimum(1.0, FINEST / np.maximum(needed, 1.0))[:, None] ** 2
+        self.hits, self.misses = share * self.clicks, share * (self.shown - self.clicks)
         steps = np.ceil(np.log2(np.clip(needed, COARSEST, FINEST) / COARSEST)).astype(int)
         self.groups = [
             _Group(np.flatnonzero(steps == step), *_grid(COARSEST * 2 ** int(step))) for step in np.unique(steps)
@@ -216,24 +215,17 @@ class Mixture:
             scale = np.diag(np.diag(information) + 1e-6)
             while True:
                 step = np.linalg.solve(information + damping * scale, gradient)
-                if self._value(theta + step) >= value - 1e-9:
+                gained, there = self._evaluate(theta + step)
+                if gained >= value - 1e-9:
                     break
                 damping = max(damping * 4, 1e-6)
                 if damping > 1e8:
                     return Fitted(theta, value, Status.stalled)
-            damping, theta = max(damping / 5, 1e-8), theta + step
-            value, scores = self._evaluate(theta)
+            damping, theta, value, scores = max(damping / 5, 1e-8), theta + step, gained, there
             update(step_number / STEPS)
             if gradient @ step < SMALL:
                 return Fitted(theta, value, Status.converged)
         return Fitted(theta, value, Status.out_of_iterations)
-
-    def _value(self, theta: Array) -> float:
-        value = -0.5 * PENALTY * float(((theta - self.centre) ** 2).sum())
-        for group in self.groups:
-            for rows in _parts(group):
-                value += float(self.times[rows] @ self._posterior(theta, group, rows)[0])
-        return value
 
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
         """Return the penalised log likelihood, and the score of every distinct unit, [D, 2 K + n]."""
@@ -245,8 +237,7 @@ class Mixture:
             for rows in _parts(group):
                 told, posterior, prior = self._posterior(theta, group, rows)
                 value += float(self.times[rows] @ told)
-                share = self.share[rows, None]
-                hits, misses = share * self.clicks[rows], share * (self.shown[rows] - self.clicks[rows])
+                hits, misses = self.hits[rows], self.misses[rows]
                 own = np.empty((len(rows), self.n_params))
                 for i, (end, weight) in enumerate(((low, 1 - group.grid), (high, group.grid))):
                     up, down = posterior @ (weight / q).T, posterior @ (weight / (1 - q)).T
@@ -261,9 +252,7 @@ class Mixture:
         """Return log L_u, and the posterior and prior weights of the grid, [n], [n, G], [n, G]."""
         low, high = expit(theta[: self.n_positions]), expit(theta[self.n_positions : 2 * self.n_positions])
         q = _line(low, high, group.grid)
-        share = self.share[rows, None]
-        hits, misses = share * self.clicks[rows], share * (self.shown[rows] - self.clicks[rows])
-        likelihood = hits @ np.log(q) + misses @ np.log1p(-q)
+        likelihood = self.hits[rows] @ np.log(q) + self.misses[rows] @ np.log1p(-q)
         prior = self._mixing(theta, self.features[rows], group.polynomials)
         largest = likelihood.max(axis=1, keepdims=True)
         posterior = prior * np.exp(likelihood - largest)

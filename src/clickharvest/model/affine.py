@@ -77,8 +77,8 @@ class AffineModel:
         offset: b_k, [K].
         covariance: of all slopes, then all offsets, clustered by query, [2 K, 2 K]; None without error bars.
         shown: every position of the data, ascending.
-        info: whatever else a reader may ask for; `anchor_rate` is clicks per display at the anchor, `queries` how many
-            queries it rests on.
+        info: whatever else a reader may ask for; `anchor_rate` is clicks per display at the anchor,
+            `effective_queries` on how many queries the error bars rest.
         provenance: where it comes from.
 
     Example:
@@ -199,10 +199,13 @@ class AffineModel:
         }  # fmt: skip
 
     def predict(self, *, level: float = 0.95) -> AffinePrediction:
-        """Return slopes and offsets of every position shown with intervals: a · exp(± z sd / a) and b ± z sd."""
+        """Return slopes and offsets of every position shown with intervals: a · exp(± z sd / a) and b ± z sd.
+
+        z is the quantile of Student's t with as many degrees of freedom as effective queries, less one.
+        """
         if not 0 < level < 1:
             raise InputError(f"the level of an interval is {level}; expected a number between 0 and 1, such as 0.95")
-        z, k = -NormalDist().inv_cdf((1 - level) / 2), len(self.positions)
+        z, k = self._quantile((1 - level) / 2), len(self.positions)
         sd = np.full(2 * k, np.nan) if self.covariance is None else np.sqrt(np.diag(self.covariance))
         with np.errstate(all="ignore"):
             ratio = np.where(self.slope > 0, np.exp(np.minimum(z * sd[:k] / self.slope, 700.0)), np.nan)
@@ -223,14 +226,14 @@ class AffineModel:
     def offset_test(self) -> tuple[float, float] | None:
         """Return the statistic and the p-value of "all offsets are 0"; None without error bars.
 
-        It is Hotelling's: bᵀ V⁻¹ b over the m positions but the anchor, as F with m and Q − m degrees of freedom for Q
-        queries.
+        It is Hotelling's: bᵀ V⁻¹ b over the m positions but the anchor, as F with m and Q − m degrees of freedom, where
+        Q are the effective queries; None too where these are too few.
         """
         from scipy.special import fdtrc  # scoring needs NumPy alone
 
         others = np.flatnonzero(np.array(self.positions) != self.anchor)
-        queries, m = self.info.get("queries"), len(others)
-        if self.covariance is None or not isinstance(queries, int) or queries <= m:
+        queries, m = self.info.get("effective_queries"), len(others)
+        if self.covariance is None or not isinstance(queries, int | float) or queries <= m + 1:
             return None
         rows = len(self.positions) + others
         statistic = float(
@@ -250,7 +253,7 @@ class AffineModel:
         others = np.flatnonzero((np.array(self.positions) != self.anchor) & fine)
         if self.covariance is None or not len(others):
             return None
-        z, k = -NormalDist().inv_cdf(0.05 / len(others)), len(self.positions)
+        z, k = self._quantile(0.05 / len(others)), len(self.positions)
         best = 0.0
         for i in others:
             a, b = self.slope[i], self.offset[i]
@@ -258,6 +261,14 @@ class AffineModel:
             own = self.covariance[np.ix_([i, k + i], [i, k + i])]
             best = max(best, float(-b / a - z * np.sqrt(max(gradient @ own @ gradient, 0.0))))
         return min(best, 1.0)
+
+    def _quantile(self, tail: float) -> float:
+        """Return the upper quantile of Student's t, by its expansion around the normal's (Cornish and Fisher)."""
+        z, rests_on = -NormalDist().inv_cdf(tail), self.info.get("effective_queries")
+        if not isinstance(rests_on, int | float):
+            return z
+        n = max(rests_on - 1, 2.0)
+        return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
 
     def correct(self, clicks: ArrayLike, position: ArrayLike, impressions: ArrayLike = 1.0) -> Array:
         """Return (C − n b_k) / a_k: what as many displays would have been clicked at the anchor, in expectation, [n].
