@@ -86,6 +86,9 @@ def weigh(
     context columns are those of the model. A position without an estimate gets that of the last one above that has it;
     propensity_supported is false there, and where the data of the model do not speak of the context.
 
+    With a model of fit --model affine the columns are click_slope, click_offset, corrected_click, which is
+    (click - offset) / slope and given on rows without a click too, and correction_supported.
+
     Examples:
 
       clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet

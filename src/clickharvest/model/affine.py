@@ -150,6 +150,8 @@ class AffineModel:
         """Return what was found, in words."""
         told = []
         test = self.offset_test()
+        if test is None and self.covariance is not None:
+            told.append("Too few queries to test whether offsets are needed: look at their intervals.")
         if test is not None:
             p = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
             if test[1] < SIGN:
