@@ -50,10 +50,11 @@ def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
     return values
 
 
-def count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
-    """Return the rows and clicks of every cell, counted inside the engine."""
-    rows = log.source.select(**values, clicks=log.columns["clicks"])
-    cells = rows.group_by(*values).agg(rows=rows.count(), clicks=rows.clicks.sum().cast("int64"))
+def count_cells(log: ClickLog, values: dict[str, ir.Value], **counts: ir.Value) -> pa.Table:
+    """Return the rows and clicks of every cell, and the sums of other counts, counted inside the engine."""
+    counts = {"clicks": log.columns["clicks"], **counts}
+    rows = log.source.select(**values, **counts)
+    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum().cast("int64") for name in counts})
     counted = log.engine.fetch(cells, task="Counting contexts")
     if counted["position"].null_count:
         raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -27,6 +27,7 @@ from clickharvest.commands.options import (
     parse_words,
     with_options,
 )
+from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
@@ -185,6 +186,7 @@ def fit(
     log: LogOptions,
     units: HarvestOptions,
     model: FitOptions,
+    outcome: OutcomeOption = None,
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
     anchor: AnchorOption = 1,
@@ -193,7 +195,8 @@ def fit(
 ) -> None:
     """Estimate how examination falls with position, and with the context.
 
-    Reads a click log, or a file of interventions, and writes a model file.
+    Reads a click log, or a file of interventions, and writes a model file. With --outcome the model is of what comes of
+    a click, such as a purchase, by position: weigh takes it as --after-click.
 
     Examples:
 
@@ -212,7 +215,16 @@ def fit(
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
-    if is_interventions(log.source):
+    told: dict[str, Any] = {}
+    if outcome is not None:
+        if units.design(log.base) is not None:
+            raise InputError(f"--outcome {outcome}: results are exposed after the click by clicks, not by a design")
+        _, after = read_with_outcomes(log, outcome)
+        interventions = harvest_outcomes(
+            after, units, anchor, cluster=cluster, clicked_only=not model.needs_unclicked, max_clicks=max_clicks
+        )
+        told = outcome_info(after)
+    elif is_interventions(log.source):
         interventions = read_interventions(log.source, unit=units.unit_kind)
         require_clusters(interventions, cluster, log.source)
         interventions = thin(interventions, max_clicks)
@@ -222,8 +234,9 @@ def fit(
             log.read(show_progress), **units.arguments(log), cluster=cluster,
             clicked_only=not model.needs_unclicked, max_clicks=max_clicks,
         )  # fmt: skip
-    thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
-    _fit(interventions, model, output, anchor, as_json, thinned if interventions.thinned_from else {})
+    if interventions.thinned_from:
+        told |= {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
+    _fit(interventions, model, output, anchor, as_json, told)
 
 
 def _fit(
@@ -232,11 +245,12 @@ def _fit(
     output: Path,
     anchor: int,
     as_json: bool,
-    thinned: dict[str, int],
+    told: dict[str, Any],
 ) -> None:
     """Fit, save the model, and print what it found."""
     from clickharvest.commands.terminal import finding_line, screen
     from clickharvest.estimation.model_checks import check_model
+    from clickharvest.estimation.outcome_checks import check_outcome
     from clickharvest.model.summary import describe_model
     from clickharvest.report.tracking import log_to_mlflow
     from clickharvest.report.verdict import judge
@@ -246,20 +260,23 @@ def _fit(
     found = model.propensities_
     propensities = replace(
         found,
-        info=dict(found.info) | thinned,
+        info=dict(found.info) | told,
         provenance=found.provenance and found.provenance.with_command(sys.argv[1:]),
     )
     propensities.save(output)  # before the checks: nothing that befalls them shall cost the fit
     with show_progress("Checking the model"):
-        findings = check_model(interventions, anchor=anchor, seed=options.seed)
+        if "outcome" in told:
+            findings = check_outcome(interventions, anchor=anchor, outcome=told["outcome"])
+        else:
+            findings = check_model(interventions, anchor=anchor, seed=options.seed)
     checks = [asdict(finding) for finding in findings]
     propensities = replace(propensities, info=dict(propensities.info) | {"checks": checks})
     propensities.save(output)
     run = {} if options.log_to is None else {"mlflow_run": log_to_mlflow(propensities, output)}
     verdict = judge(propensities)
     if as_json:
-        told = describe_model(propensities) | {"verdict": verdict.to_dict()}
-        tell(json.dumps({"file": str(output), **run} | told, indent=2))
+        described = describe_model(propensities) | {"verdict": verdict.to_dict()}
+        tell(json.dumps({"file": str(output), **run} | described, indent=2))
         return
     console = screen()
     console.print(str(propensities))

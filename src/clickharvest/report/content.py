@@ -16,7 +16,7 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
-from clickharvest.model.cautions import gaps
+from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
 from clickharvest.report.answer import headlines, lead, movement
@@ -71,6 +71,8 @@ def make_content(
         "bands": _bands(model, packed, level),
         "anchor": int(model.curve.anchor),
         "gaps": gaps(model),
+        "outcome": outcome_of(model),
+        "after_click": after_click(model),
         "findings": [_finding(f) for f in evidence.diagnosis.findings] if evidence else None,
         "checks": [_finding(f) for f in (evidence.checks if evidence else kept_checks(model))],
         "positions": _positions(evidence) if evidence else None,
@@ -91,7 +93,7 @@ def make_content(
         "settings": _settings(model, evidence, level),
         "made_by": model.provenance and model.provenance.command_line,
         "again": commands.get("report"),
-        "weigh": commands.get("weigh", f"clickharvest weigh {log} {shlex.quote(name)} --clip auto -o weighted.parquet"),
+        "weigh": commands.get("weigh", _weigh_command(model, log, name)),
     }
     data = {
         "model": packed,
@@ -105,6 +107,15 @@ def make_content(
         "sensitivity": _sensitivity(model, evidence, level) if evidence else None,
     }
     return view, data
+
+
+def _weigh_command(model: Propensities, log: str, name: str) -> str:
+    """Return the command that weighs a log by the model."""
+    rest = "--clip auto -o weighted.parquet"
+    if (outcome := outcome_of(model)) is None:
+        return f"clickharvest weigh {log} {shlex.quote(name)} {rest}"
+    after = f"--outcome {shlex.quote(outcome)} --after-click {shlex.quote(name)}"
+    return f"clickharvest weigh {log} model.safetensors {after} {rest}"
 
 
 def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
