@@ -69,7 +69,7 @@ def position_matters(interventions: Interventions, *, anchor: int = 1, outcome: 
         return Finding(name, "note", f"Too few {what} to test whether {outcome} after a click depends on the position.")
     information = cells.information(columns, shares)
     whole = apart.sum(axis=0)
-    single: Array = np.linalg.inv(information + np.eye(len(power)) / TYPICAL**2)
+    single: Array = np.linalg.inv(information + np.eye(len(power)) / TYPICAL**2).astype(np.float64)
     p_value, _ = smallest_p(whole, apart, (np.outer(power, power), single))
     value = float(power @ whole / (power @ information @ power))
     told, status = f"power of k {value:+.2f}, {spell_p(p_value)}", sign_of(p_value)
