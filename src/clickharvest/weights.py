@@ -43,6 +43,18 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.outcomes import AfterClick
 
+__all__ = [
+    "OutcomeReport",
+    "WeightReport",
+    "Weights",
+    "choose_clip",
+    "effective_sample_size",
+    "ips_weights",
+    "vanishing_clip",
+    "weigh",
+    "weigh_to_parquet",
+]
+
 Clip = float | Literal["auto"] | None
 
 COLUMNS = ("propensity", "ips_weight", "propensity_supported")

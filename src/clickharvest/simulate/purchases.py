@@ -26,7 +26,7 @@ def add_purchases(log: pa.Table, *, steepness: float = 0.0, eagerness: float = 1
         >>> from clickharvest.simulate import simulate_ab_log
         >>> log = add_purchases(simulate_ab_log(pages=100)[0])
         >>> sum(log["click"].to_pylist()), sum(log["purchase"].to_pylist())
-        (168, 62)
+        (157, 38)
     """
     import pyarrow as pa
 
