@@ -30,6 +30,7 @@ from clickharvest.commands.options import (
 from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
 from clickharvest.words import clean_text
@@ -204,6 +205,7 @@ def fit(
 
       clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
     """
+    keep_to_one_thread()
     from clickharvest.estimation.devices import require_device
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import is_interventions, read_interventions

@@ -25,6 +25,7 @@ from clickharvest.commands.options import (
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def report(
 
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
+    keep_to_one_thread()
     from clickharvest.commands.terminal import screen
     from clickharvest.estimation.devices import require_device
     from clickharvest.model.cautions import outcome_of

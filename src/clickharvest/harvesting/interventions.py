@@ -332,12 +332,21 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
-        plain: NDArray[Any] = column.to_numpy()
-        return plain
+        return _numbers(column)
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
-    codes: NDArray[np.int32] = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-    return texts[codes]
+    codes = coded.indices.fill_null(len(texts) - 1) if coded.null_count else coded.indices
+    return texts[_numbers(pa.chunked_array([codes]))]
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column as an array; Arrow's own way would import pandas, which takes as long as a small fit."""
+    import pyarrow as pa
+
+    plain = pa.types.is_integer(column.type) or pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+    if not plain or column.null_count or not column.num_chunks:
+        return np.asarray(column.to_numpy())
+    return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:
