@@ -254,9 +254,10 @@ def _information_of_cells(cell: Integers, share: Array, clicks: Array, n_cells: 
         n_cells: the number of cells.
     """
     expected = share * clicks[:, None]
-    whole = np.diag(np.bincount(cell.ravel(), expected.ravel(), n_cells))
+    whole: Array = np.diag(np.bincount(cell.ravel(), expected.ravel(), n_cells)).astype(np.float64)
     pairs, products = cell[:, :, None] * n_cells + cell[:, None], expected[:, :, None] * share[:, None]
-    return whole - np.bincount(pairs.ravel(), products.ravel(), n_cells**2).reshape(n_cells, n_cells)
+    whole -= np.bincount(pairs.ravel(), products.ravel(), n_cells**2).reshape(n_cells, n_cells)
+    return whole
 
 
 def ridge_of(curve: Curve) -> Array | None:

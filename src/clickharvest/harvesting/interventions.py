@@ -336,7 +336,8 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
     codes = coded.indices.fill_null(len(texts) - 1) if coded.null_count else coded.indices
-    return texts[_numbers(pa.chunked_array([codes]))]
+    found: NDArray[Any] = texts[_numbers(pa.chunked_array([codes]))]
+    return found
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
