@@ -32,9 +32,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import Scored, cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.scoring import Scored, cell_contexts, cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.weight_report import OutcomeReport, WeightReport
 
 if TYPE_CHECKING:
@@ -142,12 +143,12 @@ def weigh(
     _check_names(log)
     values = cell_values(log, context)
     cells = count_cells(log, values, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
-    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
-    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    position, clicks, rows = (as_array(cells[name]) for name in ("position", "clicks", "rows"))
+    contexts = cell_contexts(cells, context)
     scored = score_cells(propensities, position, contexts)
-    p, own, why = scored.propensity, scored.own, scored.why
+    p, own = scored.propensity, scored.own
     # A cell counts once: its position comes first.
-    doubted = own & (why != "")
+    doubted = own & (scored.doubt > 0)
     threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
     _require_finite(weight)
@@ -165,12 +166,12 @@ def weigh(
         unsupported_positions=tuple(np.unique(position[~own]).tolist()),
         unsupported_context_rows=int(rows[doubted].sum()),
         unsupported_context_clicks=int(clicks[doubted].sum()),
-        unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
+        unsupported_contexts=_count_doubts(scored, rows),
     )
-    results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
+    results = dict(zip(COLUMNS, (p, weight / scale, scored.supported), strict=True))
     if after is not None:
         found = None if curve is None else score_cells(curve, position, contexts)
-        number = cells["outcomes"].to_numpy()
+        number = as_array(cells["outcomes"])
         more, told = _outcome_weights(after, number, scored, found, clip, normalise)
         results, report = results | more, replace(report, outcome=told)
     joined = join_cells(log, values, cells, results)
@@ -312,9 +313,9 @@ def _outcome_weights(
     after: AfterClick, outcomes: NDArray[np.int64], clicked: Scored, found: Scored | None, clip: Clip, normalise: bool
 ) -> tuple[dict[str, NDArray[Any]], OutcomeReport]:
     """Return the columns of outcomes, cell by cell, and what to tell of them."""
-    p, supported = clicked.propensity, clicked.own & (clicked.why == "")
+    p, supported = clicked.propensity, clicked.supported
     if found is not None:
-        p, supported = p * found.propensity, supported & found.own & (found.why == "")
+        p, supported = p * found.propensity, supported & found.supported
     threshold = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
     _require_finite(weight)
@@ -332,6 +333,14 @@ def _outcome_weights(
         unsupported=int(outcomes[~supported].sum()),
     )
     return dict(zip(OUTCOME_COLUMNS, (p, weight / scale, supported), strict=True)), report
+
+
+def _count_doubts(scored: Scored, rows: NDArray[np.int64]) -> dict[str, int]:
+    """Return the rows of each doubt about the context of a cell, by its words."""
+    found = {
+        why: int(rows[scored.own & (scored.doubt == number)].sum()) for number, why in enumerate(scored.reasons, 1)
+    }
+    return {why: found[why] for why in sorted(found) if found[why]}
 
 
 def _require_finite(weight: NDArray[np.float64]) -> None:

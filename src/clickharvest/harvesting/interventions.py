@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import SHARED, atomic_path
-from clickharvest.harvesting.numbering import distinct, numbered
+from clickharvest.harvesting.numbering import as_array, distinct, numbered
 from clickharvest.words import count, first_line
 
 if TYPE_CHECKING:
@@ -332,22 +332,12 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
-        return _numbers(column)
+        return as_array(column)
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
     codes = coded.indices.fill_null(len(texts) - 1) if coded.null_count else coded.indices
-    found: NDArray[Any] = texts[_numbers(pa.chunked_array([codes]))]
+    found: NDArray[Any] = texts[as_array(pa.chunked_array([codes]))]
     return found
-
-
-def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column as an array; Arrow's own way would import pandas, which takes as long as a small fit."""
-    import pyarrow as pa
-
-    plain = pa.types.is_integer(column.type) or pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
-    if not plain or column.null_count or not column.num_chunks:
-        return np.asarray(column.to_numpy())
-    return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:
