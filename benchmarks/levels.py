@@ -112,6 +112,27 @@ def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> 
     return World(kind, told, (test,), measure, engine=False)
 
 
+def of_purchases(told: str, *, kind: str = "null", context: bool = False, pages: int, **settings: Any) -> World:
+    """Return a world of logs with purchases after clicks."""
+    test = "outcome and position"
+
+    def measure(seed: int) -> PValues:
+        from clickharvest import harvest, read_log
+        from clickharvest.errors import NotIdentifiedError
+        from clickharvest.estimation.outcome_checks import position_matters
+        from clickharvest.logs import after_click
+        from clickharvest.simulate import add_purchases, simulate_ab_log
+
+        table = add_purchases(simulate_ab_log(pages=pages, seed=seed)[0], seed=seed, **settings)
+        log = read_log(table, context=["device"] if context else [], engine=_engine(), validate=False)
+        try:
+            return {test: position_matters(harvest(after_click(log, "purchase").log, clicked_only=True)).p_value}
+        except NotIdentifiedError:
+            return {test: None}
+
+    return World(kind, told, (test,), measure, engine=True)
+
+
 WORLDS = {
     "trust": of_queries("curves of queries differ in steepness, exp N(0, .5²)", "trust bias", spread=0.5),
     "trust, large": of_queries(
@@ -188,6 +209,18 @@ WORLDS = {
     ),
     "drift, common": of_log(
         "all documents are clicked more and more", "common drift", kind="alternative", each=1, common=0.2
+    ),
+    "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
+    "purchases, eager": of_purchases(
+        "the same, but users of a page buy six times as much as others", pages=3_000, eagerness=6.0
+    ),
+    "purchases, few": of_purchases("the same, 300 pages: about 150 purchases, a third of them in one query", pages=300),
+    "purchases, device": of_purchases("the same, units by device", pages=3_000, context=True),
+    "purchases, seen": of_purchases(
+        "a click leads to a purchase k^-.2 times as often, 3,000 pages", kind="alternative", pages=3_000, steepness=0.2
+    ),
+    "purchases, plain": of_purchases(
+        "a click leads to a purchase k^-.4 times as often, 3,000 pages", kind="alternative", pages=3_000, steepness=0.4
     ),
 }  # fmt: skip
 

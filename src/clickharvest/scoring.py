@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.propensities import Propensities
 
 if TYPE_CHECKING:
@@ -66,14 +67,26 @@ def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
     return values
 
 
-def count_cells(log: ClickLog, values: dict[str, ir.Value]) -> pa.Table:
-    """Return the rows and clicks of every cell, counted inside the engine."""
-    rows = log.source.select(**values, clicks=log.columns["clicks"])
-    cells = rows.group_by(*values).agg(rows=rows.count(), clicks=rows.clicks.sum().cast("int64"))
+def count_cells(log: ClickLog, values: dict[str, ir.Value], **counts: ir.Value) -> pa.Table:
+    """Return the rows and clicks of every cell, and the sums of other counts, counted inside the engine."""
+    counts = {"clicks": log.columns["clicks"], **counts}
+    rows = log.source.select(**values, **counts)
+    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum().cast("int64") for name in counts})
     counted = log.engine.fetch(cells, task="Counting contexts")
     if counted["position"].null_count:
         raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
     return counted
+
+
+def cell_contexts(cells: pa.Table, context: tuple[str, ...]) -> dict[str, Any]:
+    """Return the contexts of cells by their names: numbers without gaps as arrays, all else as Arrow has it."""
+    import pyarrow as pa
+
+    columns = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    return {
+        name: as_array(column) if pa.types.is_floating(column.type) and not column.null_count else column
+        for name, column in columns.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +96,22 @@ class Scored:
     Attributes:
         propensity: of its own position, or of the one it borrows from, [n].
         own: whether it is that of its own position, [n].
-        why: what speaks against it, in words; empty where nothing does, [n].
+        doubt: number of what speaks against it in `reasons`, from 1; 0 where nothing does, [n].
+        reasons: that in words.
         log_sd: standard deviation of its logarithm, 0 where the model tells none, [n].
     """
 
     propensity: NDArray[np.float64]
     own: NDArray[np.bool_]
-    why: NDArray[np.object_]
+    doubt: NDArray[np.int16]
+    reasons: tuple[str, ...]
     log_sd: NDArray[np.float64]
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Whether nothing speaks against it, and it is not borrowed, [n]."""
+        found: NDArray[np.bool_] = self.own & (self.doubt == 0)
+        return found
 
 
 def score_cells(
@@ -113,7 +134,7 @@ def score_cells(
         column, position = lender[position - 1], numbers[position - 1]
     shown = np.searchsorted(propensities.shown, known)[column]
     p, log_sd = np.empty(len(position)), np.zeros(len(position))
-    why = np.full(len(position), "", dtype=object)
+    doubts, reasons = np.zeros(len(position), dtype=np.int16), dict[str, int]()
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
         x, lacking = np.zeros((len(position[part]), 0)), None
@@ -125,8 +146,9 @@ def score_cells(
             log_sd[part] = np.take_along_axis(propensities.log_sd(x), column[part, None], axis=1)[:, 0]
         for doubt in reversed(propensities.doubts(x, lacking)):
             where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
-            why[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = doubt.why
-    return Scored(p, known[column] == position, why, log_sd)
+            number = reasons.setdefault(doubt.why, len(reasons) + 1)
+            doubts[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = number
+    return Scored(p, known[column] == position, doubts, tuple(reasons), log_sd)
 
 
 def _lenders(propensities: Propensities, log: ClickLog, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,12 +15,16 @@ Where rankers of the log show different documents, weights are *policy-aware* on
 pages of query q that showed document d, and n_q all its pages,
 
     policy_propensity = ρ_qd = E_qd / n_q      ips_weight = 1 / max(ρ_qd, clip)
+
+What comes of a click, such as a purchase, needs the click first and may depend on the position once more: with s_k(x)
+of a model of the outcome after the click (`clickharvest.logs.outcomes`), or s = 1 where the user says so,
+
+    outcome_propensity = p_k(x) s_k(x)      outcome_weight = 1 / max(p_k(x) s_k(x), clip)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,104 +32,51 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.harvesting.numbering import as_array
+from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, own_columns, score_cells
-from clickharvest.words import count, spell_positions
+from clickharvest.scoring import (
+    Scored,
+    cell_contexts,
+    cell_values,
+    count_cells,
+    join_cells,
+    model_context,
+    own_columns,
+    score_cells,
+)
+from clickharvest.weight_report import OutcomeReport, WeightReport
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.outcomes import AfterClick
+
+__all__ = [
+    "OutcomeReport",
+    "WeightReport",
+    "Weights",
+    "choose_clip",
+    "effective_sample_size",
+    "ips_weights",
+    "vanishing_clip",
+    "weigh",
+    "weigh_to_parquet",
+]
 
 Clip = float | Literal["auto"] | None
 
 COLUMNS = ("propensity", "ips_weight", "propensity_supported")
 """The columns that weighing adds to those of a log."""
+OUTCOME_COLUMNS = ("outcome_propensity", "outcome_weight", "outcome_supported")
+"""The columns that weighing adds for what came of clicks, where it is named."""
+SAME: Literal["same"] = "same"
+"""Says that what comes of a click does not depend on the position."""
 POLICY = "policy_propensity"
 """The column that policy-aware weighing adds beside the propensity."""
 KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
-
-
-@dataclass(frozen=True)
-class WeightReport:
-    """What weighing did to a log.
-
-    Attributes:
-        rows: rows of the log.
-        clicks: clicks in them.
-        clip: least propensity that a weight is made of; None where nothing is clipped.
-        clipped_clicks: clicks whose propensity is below it.
-        effective_clicks: effective sample size (Σw)² / Σw² over the clicks: as many clicks of equal weight would
-            tell as much.
-        largest_weight: the largest weight of a row.
-        scale: what the weights were divided by: their mean over the clicks where normalised, otherwise 1.
-        unsupported_rows: rows at positions without an estimate, which borrowed that of another position.
-        unsupported_clicks: clicks in those rows.
-        unsupported_positions: those positions.
-        unsupported_context_rows: rows whose position has an estimate, but whose context the data of the model do not
-            speak of there (`model.support`): their number is what the curve makes of other contexts.
-        unsupported_context_clicks: clicks in those rows.
-        unsupported_contexts: why, and how many of those rows each.
-        unsupported_places: what those positions stand for, in words, where they are numbers of places.
-    """
-
-    rows: int
-    clicks: int
-    clip: float | None
-    clipped_clicks: int
-    effective_clicks: float
-    largest_weight: float
-    scale: float
-    unsupported_rows: int
-    unsupported_clicks: int
-    unsupported_positions: tuple[int, ...]
-    unsupported_context_rows: int = 0
-    unsupported_context_clicks: int = 0
-    unsupported_contexts: Mapping[str, int] = field(default_factory=dict)
-    unsupported_places: str = ""
-
-    @property
-    def clip_share(self) -> float:
-        """Share of the clicks that were clipped."""
-        return self.clipped_clicks / self.clicks if self.clicks else 0.0
-
-    @property
-    def effective_share(self) -> float:
-        """Effective sample size as a share of the clicks."""
-        return self.effective_clicks / self.clicks if self.clicks else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON holds it."""
-        shares = {"clip_share": self.clip_share, "effective_share": self.effective_share}
-        return asdict(self) | {"unsupported_positions": list(self.unsupported_positions)} | shares
-
-    def __str__(self) -> str:
-        clipped = "No weight is clipped."
-        if self.clip is not None:
-            clipped = (
-                f"Clipped at propensity {self.clip:.4g}: {count(self.clipped_clicks, 'click')} ({self.clip_share:.1%})."
-            )
-        lines = [
-            f"Weighed {count(self.clicks, 'click')} in {count(self.rows, 'row')}; "
-            f"the largest weight is {self.largest_weight:.4g}.",
-            f"They tell as much as {count(self.effective_clicks, 'click')} of equal weight "
-            f"({self.effective_share:.1%}).",
-            clipped,
-        ]
-        if self.unsupported_rows:
-            where = f"position{'s' if len(self.unsupported_positions) > 1 else ''}"
-            what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
-            told = self.unsupported_places or f"{where} {spell_positions(self.unsupported_positions)}"
-            other = (
-                "supported place that is most like it" if self.unsupported_places else "last supported position above"
-            )
-            lines.append(f"No estimate at {told} ({what}): the one of the {other} is used instead.")
-        if self.unsupported_context_rows:
-            what = f"rows: {self.unsupported_context_rows:,}, clicks: {self.unsupported_context_clicks:,}"
-            lines.append(f"Contexts that are not supported ({what}): the number is what the curve makes of others.")
-            lines += [f"  {why}: {count(rows, 'row')}" for why, rows in self.unsupported_contexts.items()]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +101,8 @@ def weigh(
     clip: Clip = None,
     normalise: bool = False,
     policy_aware: bool = False,
+    outcome: str | None = None,
+    after_click: Propensities | Literal["same"] | None = None,
 ) -> Weights:
     """Add propensities and inverse-propensity weights to the rows of a log.
 
@@ -167,9 +120,13 @@ def weigh(
         normalise: divide the weights by their mean over the clicks, so that they sum to the number of clicks.
         policy_aware: make the weights of ρ, and add it as the column `policy_propensity`: right where rankers of the
             log show different documents (see `logs.pages`).
+        outcome: column of what came of clicks, such as purchases: adds `outcome_propensity`, `outcome_weight` and
+            `outcome_supported`, made like those of clicks.
+        after_click: the model of the outcome after the click, or `"same"` where it does not depend on the position.
 
     Raises:
-        InputError: context columns are missing or of another kind than in training, or names clash.
+        InputError: context columns are missing or of another kind than in training, names clash, or models are of
+            something else than what they are given for.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
@@ -189,23 +146,23 @@ def weigh(
     """
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
-    context = model_context(log, propensities)
+    require_examination(propensities)
+    curve = _curve_after_click(outcome, after_click, policy_aware)
+    after = None if outcome is None else _outcomes(log, outcome)
+    models = [propensities] if curve is None else [propensities, curve]
+    context = tuple(dict.fromkeys(name for model in models for name in model_context(log, model)))
     _check_names(log)
     values = cell_values(log, context)
-    cells = count_cells(log, values)
-    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
-    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
+    cells = count_cells(log, values, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
+    position, clicks, rows = (as_array(cells[name]) for name in ("position", "clicks", "rows"))
+    contexts = cell_contexts(cells, context)
     scored = score_cells(log, propensities, position, contexts)
-    p, own, why = scored.propensity, scored.own, scored.why
+    p, own = scored.propensity, scored.own
     # A cell counts once: its position comes first.
-    doubted = own & (why != "")
+    doubted = own & (scored.doubt > 0)
     threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
     weight = ips_weights(p, threshold)
-    if not np.isfinite(weight).all():
-        raise InputError(
-            f"{np.count_nonzero(~np.isfinite(weight)):,} cells of context and position have a propensity of 0, so "
-            "that weights are infinite: clip them, such as with clip=0.01 (--clip 0.01)"
-        )
+    _require_finite(weight)
     scale = float(np.average(weight, weights=clicks)) if normalise and clicks.any() else 1.0
     report = WeightReport(
         rows=int(rows.sum()),
@@ -221,11 +178,16 @@ def weigh(
         unsupported_context_rows=int(rows[doubted].sum()),
         unsupported_context_clicks=int(clicks[doubted].sum()),
         unsupported_places="" if log.places is None else log.places.spell(np.unique(position[~own]).tolist()),
-        unsupported_contexts={told: int(rows[own & (why == told)].sum()) for told in sorted(set(why[doubted]))},
+        unsupported_contexts=_count_doubts(scored, rows),
     )
-    results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
+    results = dict(zip(COLUMNS, (p, weight / scale, scored.supported), strict=True))
+    if after is not None:
+        found = None if curve is None else score_cells(log, curve, position, contexts)
+        number = as_array(cells["outcomes"])
+        more, told = _outcome_weights(after, number, scored, found, clip, normalise)
+        results, report = results | more, replace(report, outcome=told)
     joined = join_cells(log, values, cells, results)
-    table = joined.select(**own_columns(log), **{name: joined[name] for name in COLUMNS})
+    table = joined.select(**own_columns(log), **{name: joined[name] for name in results})
     return _by_policy(log, table, report, normalise) if policy_aware else Weights(table, report)
 
 
@@ -237,13 +199,18 @@ def weigh_to_parquet(
     clip: Clip = None,
     normalise: bool = False,
     policy_aware: bool = False,
+    outcome: str | None = None,
+    after_click: Propensities | Literal["same"] | None = None,
 ) -> WeightReport:
     """Weigh a log straight into a Parquet file, however large, and return the report.
 
     Arguments are those of `weigh`; the file's metadata hold the report.
     """
     with log.engine.output(Path(path)) as partial:
-        weights = weigh(log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware)
+        weights = weigh(
+            log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware, outcome=outcome,
+            after_click=after_click,
+        )  # fmt: skip
         metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
         table = weights.table if log.places is None else weights.table.drop(log.roles["position"])
         log.engine.write_parquet(table, partial, metadata=metadata, task="Weighing")
@@ -327,8 +294,78 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
     return None if first == 0 else float(tau[first])
 
 
+def _curve_after_click(
+    outcome: str | None, after_click: Propensities | str | None, policy_aware: bool
+) -> Propensities | None:
+    """Return the model of what comes of a click; None where there is none to be asked for."""
+    if outcome is None:
+        if after_click is not None:
+            raise InputError("what comes of a click is given, but not its column: name it with --outcome COLUMN")
+        return None
+    if policy_aware:
+        raise InputError("policy-aware weights are those of clicks: leave out --outcome or --policy-aware")
+    if isinstance(after_click, Propensities):
+        if outcome_of(after_click) is None:
+            raise InputError("the model after the click is one of examination: fit one with --outcome")
+        return after_click
+    if after_click == SAME:
+        return None
+    raise InputError(
+        f"--outcome {outcome} may depend on the position once more: give the model of fit --outcome as --after-click "
+        f"MODEL, or say that it does not with --after-click {SAME}, where check --outcome sees no sign of it"
+    )
+
+
+def _outcomes(log: ClickLog, outcome: str) -> AfterClick:
+    from clickharvest.logs.outcomes import after_click
+
+    return after_click(log, outcome)
+
+
+def _outcome_weights(
+    after: AfterClick, outcomes: NDArray[np.int64], clicked: Scored, found: Scored | None, clip: Clip, normalise: bool
+) -> tuple[dict[str, NDArray[Any]], OutcomeReport]:
+    """Return the columns of outcomes, cell by cell, and what to tell of them."""
+    p, supported = clicked.propensity, clicked.supported
+    if found is not None:
+        p, supported = p * found.propensity, supported & found.supported
+    threshold = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
+    weight = ips_weights(p, threshold)
+    _require_finite(weight)
+    scale = float(np.average(weight, weights=outcomes)) if normalise and outcomes.any() else 1.0
+    report = OutcomeReport(
+        column=after.column,
+        after_click=found is not None,
+        outcomes=int(outcomes.sum()),
+        left_out=after.without_click + after.beyond_clicks,
+        clip=threshold,
+        clipped=0 if threshold is None else int(outcomes[p < threshold].sum()),
+        effective=effective_sample_size(weight, outcomes),
+        largest_weight=float((weight / scale).max()),
+        scale=scale,
+        unsupported=int(outcomes[~supported].sum()),
+    )
+    return dict(zip(OUTCOME_COLUMNS, (p, weight / scale, supported), strict=True)), report
+
+
+def _count_doubts(scored: Scored, rows: NDArray[np.int64]) -> dict[str, int]:
+    """Return the rows of each doubt about the context of a cell, by its words."""
+    found = {
+        why: int(rows[scored.own & (scored.doubt == number)].sum()) for number, why in enumerate(scored.reasons, 1)
+    }
+    return {why: found[why] for why in sorted(found) if found[why]}
+
+
+def _require_finite(weight: NDArray[np.float64]) -> None:
+    if not np.isfinite(weight).all():
+        raise InputError(
+            f"{np.count_nonzero(~np.isfinite(weight)):,} cells of context and position have a propensity of 0, so "
+            "that weights are infinite: clip them, such as with clip=0.01 (--clip 0.01)"
+        )
+
+
 def _check_names(log: ClickLog) -> None:
-    added = (*COLUMNS, POLICY)
+    added = (*COLUMNS, POLICY, *OUTCOME_COLUMNS)
     if clash := [name for name in log.source.columns if name.lower() in added]:
         raise InputError(
             f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(added)}): "

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clickharvest.commands.app import assemble
+from clickharvest.commands.threads import LIMITS, keep_to_one_thread
 from places import SRC
 
 HEAVY = ("ibis", "duckdb", "pyarrow", "jax", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
@@ -48,6 +49,32 @@ def test_a_check_loads_neither_scipy_nor_jax_nor_pandas(tmp_path: Path) -> None:
     ended = run_python("-c", LOADED, "check", "log.csv", folder=tmp_path)
     assert ended.returncode == 0
     assert not {"scipy", "jax", "pandas", "sklearn", "altair"} & set(ended.stderr.split())
+
+
+def test_a_fit_loads_neither_jax_nor_pandas_and_keeps_to_one_thread(tmp_path: Path) -> None:
+    """Arrow makes arrays with pandas, if asked to; JAX is for other objectives. Each takes as long as a small fit."""
+    rows = ["query,doc,position,click,device"]
+    shown = [(i, doc, position) for i in range(9) for doc in "xyz" for position in (1, 2)]
+    rows += [f"q{i},{doc},{position},{(i + position) % 3 % 2},{'ab'[i % 2]}" for i, doc, position in shown]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    words = ("fit", "log.csv", "--context", "device", "-o", "model.safetensors")
+    told = LOADED.replace("sys.exit", "import os; print(os.environ['OPENBLAS_NUM_THREADS'], file=sys.stderr)\nsys.exit")
+    ended = run_python("-c", told, *words, folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    loaded, threads = ended.stderr.strip().splitlines()[-2:]
+    assert not {"jax", "pandas", "sklearn", "altair"} & set(loaded.split())
+    assert threads == "1"
+
+
+def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    keep_to_one_thread()
+    assert not {"OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} & os.environ.keys()
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    keep_to_one_thread()
+    assert [os.environ.get(name) for name in LIMITS] == ["1", "1", None]
 
 
 def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def test_auto_finds_the_truth_and_says_how(interventions: Interventions) -> None
     assert [row for row in table if row["chosen"]] == [max(table, key=lambda row: row["score"])]
     assert next(row for row in table if row["chosen"])["curve"]["name"] != "constant"
     assert "Selected by cross-validation" in str(model)
+    # Two devices have one shape: a second says nothing.
+    assert {row["curve"].get("rank") for row in table} == {None, 1}
 
 
 @pytest.mark.parametrize("curve", ["power", "linear", "lowrank", "mlp", "position", "recurrent"])

@@ -118,6 +118,22 @@ def test_the_information_of_some_units_stands_for_all(monkeypatch: pytest.Monkey
     assert engine.information(flat, rough=False) == pytest.approx(whole)
 
 
+@pytest.mark.parametrize("name", ["constant", "power", "mlp"])
+def test_information_by_pairs_of_cells_is_that_by_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = simulated_sample(queries=60, features=2)
+    random = np.random.default_rng(5)
+    sample = replace(sample, x=sample.x[:4], context=random.integers(4, size=60)[sample.unit])
+    fit = Fit(make_curve(name, sample.positions, 1, 2, **CURVES[name]), ClickShare(sample), sample)
+    assert isinstance(fit._engine, Uncompiled)
+    flat = fit.starts(1, 0)[0] + 0.3 * random.normal(size=fit._engine.size)
+    weights = random.poisson(1.0, sample.n_clusters) * 1.0
+    by_cells = fit._engine.information(flat, weights)
+    monkeypatch.setattr("clickharvest.estimation.uncompiled.FEW_CELLS", 0)
+    by_rows = fit._engine.information(flat, weights)
+    assert np.abs(by_rows).max() > 1
+    np.testing.assert_allclose(by_cells, by_rows, atol=1e-10 * np.abs(by_rows).max())
+
+
 def test_a_curve_that_numpy_cannot_follow_is_compiled() -> None:
     assert ridge_of(curve_of("odd")) is None
     sample = simulated_sample(queries=5, features=2)

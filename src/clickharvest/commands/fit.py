@@ -34,9 +34,11 @@ from clickharvest.commands.options import (
     parse_words,
     with_options,
 )
+from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described, verdict_of
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 from clickharvest.places import find_anchor
 from clickharvest.words import clean_text
@@ -199,6 +201,7 @@ def fit(
     log: LogOptions,
     units: HarvestOptions,
     model: FitOptions,
+    outcome: OutcomeOption = None,
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
     anchor: AnchorOption = "1",
@@ -207,7 +210,8 @@ def fit(
 ) -> None:
     """Estimate how examination falls with position, and with the context.
 
-    Reads a click log, or a file of interventions, and writes a model file.
+    Reads a click log, or a file of interventions, and writes a model file. With --outcome the model is of what comes of
+    a click, such as a purchase, by position: weigh takes it as --after-click.
 
     Examples:
 
@@ -215,6 +219,7 @@ def fit(
 
       clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
     """
+    keep_to_one_thread()
     from clickharvest.estimation.devices import require_device
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
     from clickharvest.harvesting.thinning import thin
@@ -226,7 +231,23 @@ def fit(
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
     chosen = model.model()
-    if is_interventions(log.source):
+    told: dict[str, Any] = {}
+    if outcome is not None:
+        if units.design(log.base) is not None:
+            raise InputError(f"--outcome {outcome}: results are exposed after the click by clicks, not by a design")
+        if chosen.name != "examination":
+            raise InputError(f"--outcome {outcome}: what comes of a click has a curve of its own: --model examination")
+        _, after = read_with_outcomes(log, outcome)
+        interventions = harvest_outcomes(
+            after,
+            units,
+            find_anchor(anchor, after.log.places),
+            cluster=cluster,
+            clicked_only=not chosen.needs_unclicked,
+            max_clicks=max_clicks,
+        )
+        told = outcome_info(after)
+    elif is_interventions(log.source):
         if chosen.needs_page:
             raise InputError(
                 f"--model {chosen.name} needs the log itself, to see the clicks above every result: interventions do "
@@ -240,9 +261,10 @@ def fit(
         interventions = chosen.harvest(
             log.read(show_progress), **units.arguments(log), cluster=cluster, max_clicks=max_clicks
         )
-    thinned = {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
+    if interventions.thinned_from:
+        told |= {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
     chosen = replace(chosen, anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
-    _fit(interventions, chosen, output, as_json, thinned if interventions.thinned_from else {}, model.log_to)
+    _fit(interventions, chosen, output, as_json, told, model.log_to)
 
 
 def _fit(
@@ -250,20 +272,24 @@ def _fit(
     model: ClickModel,
     output: Path,
     as_json: bool,
-    thinned: dict[str, int],
+    told: dict[str, Any],
     log_to: TrackerName | None,
 ) -> None:
     """Fit, save the model, and print what it found."""
     from clickharvest.commands.terminal import finding_line, screen
+    from clickharvest.estimation.outcome_checks import check_outcome
 
     found: Any = model.fit(interventions)
     fitted = replace(
         found,
-        info=dict(found.info) | thinned,
+        info=dict(found.info) | told,
         provenance=found.provenance and found.provenance.with_command(sys.argv[1:]),
     )
     fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
-    findings = model.check(interventions)
+    if "outcome" in told:
+        findings = check_outcome(interventions, anchor=fitted.curve.anchor, outcome=told["outcome"])
+    else:
+        findings = list(model.check(interventions))
     if findings:
         fitted = replace(fitted, info=dict(fitted.info) | {"checks": [asdict(finding) for finding in findings]})
         fitted.save(output)

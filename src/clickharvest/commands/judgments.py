@@ -120,12 +120,14 @@ def judgments(
     """
     from clickharvest.commands.terminal import screen
     from clickharvest.judging import judge, write_judgments
+    from clickharvest.model.cautions import require_examination
     from clickharvest.model.propensities import load_propensities
 
     if output is None:
         raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
     refuse_overwriting(output, [*log.sources, model])
     propensities = load_propensities(model)
+    require_examination(propensities)
     clicks = replace(log, context=context_of(log, propensities)).read(show_progress)
     found = judge(
         clicks,

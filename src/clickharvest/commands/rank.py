@@ -331,11 +331,13 @@ def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
 
 def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
     """Return the log, read with the context columns of the model, and the model."""
+    from clickharvest.model.cautions import require_examination
     from clickharvest.model.propensities import load_propensities
 
     if model is None:
         return log.read(show_progress), None
     propensities = load_propensities(model)
+    require_examination(propensities)
     needed = () if propensities.encoder is None else propensities.encoder.columns
     return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
 

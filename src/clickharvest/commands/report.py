@@ -25,6 +25,7 @@ from clickharvest.commands.options import (
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 
@@ -71,10 +72,12 @@ def report(
 
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
+    keep_to_one_thread()
     from clickharvest.click_models.loading import load_model
     from clickharvest.commands.terminal import screen
     from clickharvest.estimation.devices import require_device
     from clickharvest.model.browsing import BrowsingPropensities
+    from clickharvest.model.cautions import outcome_of
     from clickharvest.model.propensities import load_propensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge
@@ -94,17 +97,18 @@ def report(
     if log.context is None and loaded.encoder is not None:
         log = replace(log, context=list(loaded.encoder.columns))
     log = replace(log, place=place_of(log, loaded))
+    outcome = outcome_of(loaded)
     evidence = _evidence(loaded, log, units) if log.source else None
     today = date.today()
     size = write_report(
         output,
         loaded,
         evidence,
-        title=title or TITLE,
+        title=title or (TITLE if outcome is None else f"{outcome} after a click, by position"),
         level=level,
         name=model.name,
         made=f"{today.day} {today:%B %Y}",
-        commands=rerun_commands(str(model), log, units, str(output)) if log.source else {},
+        commands=rerun_commands(str(model), log, units, str(output), outcome is None) if log.source else {},
     )
     verdict = judge(loaded, evidence.grounds if evidence else None, level=level)
     if as_json:
@@ -149,7 +153,9 @@ def _report_browsing(
     tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
 
 
-def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, output: str) -> dict[str, str]:
+def rerun_commands(
+    path: str, log: ReportLogOptions, units: HarvestOptions, output: str, of_examination: bool = True
+) -> dict[str, str]:
     """Return the commands that make the report and the weights of a model, by their names.
 
     Example:
@@ -163,13 +169,14 @@ def rerun_commands(path: str, log: ReportLogOptions, units: HarvestOptions, outp
 
     roles, harvest = _flags(log), _flags(units)
     commands = {"report": ["report", path, "--log", log.source, *roles, *harvest, "-o", output]}
-    if not is_interventions(log.source):
+    if of_examination and not is_interventions(log.source):
         commands["weigh"] = ["weigh", log.source, path, *roles, "--clip", "auto", "-o", "weighted.parquet"]
     return {name: shlex.join(["clickharvest", *words]) for name, words in commands.items()}
 
 
 def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions) -> Evidence:
     from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.logs.outcomes import after_click
     from clickharvest.report.evidence import gather_evidence
 
     name = Path(log.source).name or log.source
@@ -178,9 +185,10 @@ def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions)
             read_interventions(log.source, unit=units.unit_kind), model, name=name, progress=show_progress
         )
     options = units.arguments(log)
-    return gather_evidence(
-        log.read(show_progress), model, name=name, traffic=units.shares, progress=show_progress, **options
-    )
+    clicks = log.read(show_progress)
+    if isinstance(outcome := model.info.get("outcome"), str):
+        clicks = after_click(clicks, outcome).log
+    return gather_evidence(clicks, model, name=name, traffic=units.shares, progress=show_progress, **options)
 
 
 def _flags(options: Any) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.outcomes import OutcomeOption, warn_of_dependence
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
@@ -56,6 +58,18 @@ class WeighOptions:
         ),
     ] = False
 
+    after_click: Annotated[
+        str | None,
+        typer.Option(
+            "--after-click",
+            metavar="MODEL|same",
+            help="With --outcome: the model of fit --outcome; or 'same' to say that what comes of a click does not "
+            "depend on the position.",
+            rich_help_panel=WEIGHTS,
+            show_default=False,
+        ),
+    ] = None
+
     @property
     def least_propensity(self) -> Clip:
         """The clip, read."""
@@ -77,6 +91,7 @@ def weigh(
     log: LogOptions,
     model: ModelPath,
     weights: WeighOptions,
+    outcome: OutcomeOption = None,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -91,37 +106,54 @@ def weigh(
     With a model of fit --model affine the columns are click_slope, click_offset, corrected_click, which is
     (click - offset) / slope and given on rows without a click too, and correction_supported.
 
+    With --outcome it also adds outcome_propensity, outcome_weight and outcome_supported, for what came of clicks: the
+    propensity of the click times that of --after-click.
+
     Examples:
 
       clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet
 
       clickharvest weigh clicks.parquet model.safetensors --ranker arm --policy-aware -o weighted.parquet
+
+      clickharvest weigh clicks.parquet model.safetensors --outcome bought --after-click after.safetensors -o w.parquet
     """
     from clickharvest.click_models.loading import load_model
     from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.sources import file_format
+    from clickharvest.model.propensities import Propensities, load_propensities
+    from clickharvest.weights import SAME, weigh_to_parquet
 
     if output is None:
         raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
     if file_format(output.name) != "parquet":
         raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
-    refuse_overwriting(output, [*log.sources, model])
+    given = None if weights.after_click in (None, SAME) else Path(weights.after_click)
+    refuse_overwriting(output, [*log.sources, model, given])
     clip = weights.least_propensity
     fitted = load_model(model)
-    read = replace(log, context=context_of(log, fitted), place=place_of(log, fitted))
+    curve = SAME if weights.after_click == SAME else None if given is None else load_propensities(given)
+    needed = [fitted, curve] if isinstance(curve, Propensities) else [fitted]
+    read = replace(log, context=context_of(log, *needed), place=place_of(log, fitted))
     clicks = read.read(show_progress)
-    how = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
-    report = CLICK_MODELS[fitted.kind].weigh(clicks, fitted, output, clip=clip, **how)
+    how: dict[str, Any] = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
+    if outcome is None and curve is None:
+        report = CLICK_MODELS[fitted.kind].weigh(clicks, fitted, output, clip=clip, **how)
+    elif not isinstance(fitted, Propensities):
+        raise InputError(f"--outcome: {model} is a model of {fitted.kind}, and outcomes are weighed by examination")
+    else:
+        report = weigh_to_parquet(clicks, fitted, output, clip=clip, outcome=outcome, after_click=curve, **how)
+        if outcome is not None and curve == SAME:
+            warn_of_dependence(clicks, outcome, fitted.curve.anchor)
     if as_json:
         tell(json.dumps({"file": str(output), **report.to_dict()}))
     else:
         screen().print(f"{report}\nSaved: {output}")
 
 
-def context_of(log: LogOptions, model: FittedModel) -> list[str]:
-    """Return the model's context columns, which the user need not name again."""
-    needed = list(model.context)
+def context_of(log: LogOptions, *models: FittedModel) -> list[str]:
+    """Return the models' context columns, which the user need not name again."""
+    needed = list(dict.fromkeys(name for one in models for name in one.context))
     if log.context_columns and set(log.context_columns) != set(needed):
         raise InputError(
             f"--context {','.join(log.context_columns)}: the model depends on {', '.join(needed) or 'no context'}; "

@@ -15,6 +15,7 @@ from .objectives.allpairs import FreeAllPairs as FreeAllPairs
 from .objectives.allpairs import SquaresAllPairs as SquaresAllPairs
 from .objectives.base import Objective as Objective
 from .objectives.clickshare import ClickShare as ClickShare
+from .outcome_checks import check_outcome as check_outcome
 from .sample import Sample as Sample
 from .sample import make_sample as make_sample
 from .sample import supported_positions as supported_positions

@@ -36,7 +36,7 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "lowrank", "rank": 2},
     {"name": "mlp", "width": 8},
 )
-"""The curves that `curve="auto"` tries."""
+"""The curves that `curve="auto"` tries, see `_telling`."""
 ASIDE = 5
 """One in so many queries is kept aside to choose between alternatives of an objective."""
 
@@ -184,7 +184,7 @@ class CPBM(Estimator):
         sample = make_sample(interventions, positions, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
-        shapes = AUTO if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
+        shapes = _telling(AUTO, sample) if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
         common = {"positions": positions, "anchor": anchor, "n_features": sample.x.shape[1]}
         curves = [make_curve(**common, **shape) for shape in shapes]
         if interventions.places is not None:
@@ -307,3 +307,13 @@ class CPBM(Estimator):
 def _curve_size(fit: Fit, flat: Array) -> int:
     """Return how many of a parameter vector's first entries are the curve's."""
     return sum(np.size(values) for values in fit.params(flat)["curve"].values())
+
+
+def _telling(shapes: Sequence[dict[str, Any]], sample: Sample) -> list[dict[str, Any]]:
+    """Return the curves without those of a rank that says no more than the one below.
+
+    Contexts that differ in r directions, or r positions beside the anchor, have r shapes: two devices have one.
+    """
+    spread = sample.x - sample.x.mean(axis=0)
+    most = min(np.linalg.matrix_rank(spread.T @ spread, hermitian=True), len(sample.positions) - 1)
+    return [shape for shape in shapes if shape.get("rank", 1) <= max(1, most)]

@@ -111,8 +111,8 @@ def context_matters(
     """
     if not interventions.contexts:
         raise InputError("nothing to test: the interventions have no context columns; harvest with --context")
-    sample = _sample(interventions, anchor, kinds)
-    cells, name, spelled = _cells(sample), "context matters", ", ".join(interventions.contexts)
+    sample = model_sample(interventions, anchor, kinds)
+    cells, name, spelled = share_cells(sample), "context matters", ", ".join(interventions.contexts)
     few = cluster_nouns(sample.clustered_by)[1]
     null = _null_columns(sample, anchor)[cells.rows]
     steepness = not _affordable(sample)
@@ -175,8 +175,8 @@ def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mappin
 def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> list[Finding]:
     """Return the findings on transitivity and, if that can be tested, on heterogeneity."""
     pooled = interventions.unit_kind == "query"
-    sample = _sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
-    cells, pair = _most_clicked(*_pairs(_cells(sample), sample.position))
+    sample = model_sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
+    cells, pair = _most_clicked(*_pairs(share_cells(sample), sample.position))
     columns = _context_columns(sample, anchor, not _affordable(sample))
     null = beside(_null_columns(sample, anchor), columns)[cells.rows]
     pairs, code = np.unique(pair, axis=1, return_inverse=True)
@@ -243,8 +243,8 @@ def trust_bias(
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
-    sample = _halves(_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
-    cells, null = _cells(sample), _null_columns(sample, anchor)
+    sample = _halves(model_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
+    cells, null = share_cells(sample), _null_columns(sample, anchor)
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
     fit, distance = fit_shares(cells, null[cells.rows]), _log_distance(sample, anchor)
     z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
@@ -275,13 +275,15 @@ def trust_bias(
     return Finding(name, "warning", sentence, value, test.p_value)
 
 
-def _sample(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> Sample:
+def model_sample(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> Sample:
+    """Return what a model is fitted to: the positions that are linked, contexts encoded."""
     positions = supported_positions(interventions, anchor)
     encoder = ContextEncoder.fit(interventions.contexts, kinds=kinds) if interventions.contexts else None
     return make_sample(interventions, positions, encoder)
 
 
-def _cells(sample: Sample) -> ShareCells:
+def share_cells(sample: Sample) -> ShareCells:
+    """Return the cells of the units with clicks."""
     clicked = np.bincount(sample.unit, weights=sample.clicks)[sample.unit] > 0
     rows = np.flatnonzero(clicked & (sample.exposure > 0))
     _, unit = np.unique(sample.unit[rows], return_inverse=True)
@@ -310,13 +312,14 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
         return cells, pair
     most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
     kept = np.flatnonzero(np.isin(code, most))
-    columns = (column[kept] for column in (cells.cluster, cells.log_exposure, cells.clicks))
-    return ShareCells(cells.rows[kept], np.repeat(np.arange(len(kept) // 2), 2), *columns), pair[:, kept]
+    unit = np.repeat(np.arange(len(kept) // 2), 2)
+    some = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
+    return some, pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:
     """Return the columns of the PBM, [n, K − 1]; where contexts vary inside units, also x, how much they click."""
-    own = _by_position(np.ones((len(sample.unit), 1)), sample, anchor)
+    own = by_position(np.ones((len(sample.unit), 1)), sample, anchor)
     return beside(own, csr_array(sample.x[sample.context])) if sample.unit_kind == "query" else own
 
 
@@ -328,7 +331,7 @@ def _affordable(sample: Sample) -> bool:
 def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
     """Return the columns of W, [n, (K − 1) d], or of w alone, [n, d]."""
     x = sample.x[sample.context]
-    return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else _by_position(x, sample, anchor)
+    return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else by_position(x, sample, anchor)
 
 
 def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
@@ -350,7 +353,7 @@ def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
     return csr_array(-values[sample.context] * _log_distance(sample, anchor)[:, None])
 
 
-def _by_position(x: Array, sample: Sample, anchor: int) -> Columns:
+def by_position(x: Array, sample: Sample, anchor: int) -> Columns:
     """Return x in the columns of the row's position, the anchor's left out, [n, (K − 1) d]."""
     anchored, width = sample.positions.index(anchor), x.shape[1]
     slot = sample.position - (sample.position > anchored)

@@ -129,7 +129,10 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         steepness=steepness,
         apart=apart,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
-        design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of])),
+        # Where every unit was clicked on one side alone, nothing tells of anything.
+        design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of]))
+        if told_of.any()
+        else 1.0,
     )
 
 

@@ -188,6 +188,11 @@ def score_columns(cells: ShareCells, null: Columns, extra: Columns) -> Scores:
     return Scores(whole, own, left, np.diag(information)[size:], fit)
 
 
+def scores_by_query(cells: ShareCells, columns: Columns, shares: Array) -> Array:
+    """Return the scores of columns beside shares that nothing was fitted for, [queries, columns]."""
+    return np.asarray(_summed(_scaled(columns, cells.residual(shares)), cells.cluster).toarray())
+
+
 def _less_followed(
     cells: ShareCells, columns: Columns, size: int, shares: Array, information: Array, scores: Columns
 ) -> tuple[Integers, Array]:

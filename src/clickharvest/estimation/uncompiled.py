@@ -34,6 +34,10 @@ NUMBERS = 2_000_000
 """Numbers of derivatives that are held at once, and that a rough information rests on."""
 
 
+FEW_CELLS = 200
+"""Cells of context and position up to which information is summed for pairs of them, not for rows of derivatives."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Some units of one size; cells are told by context · K + position, less `begin`."""
@@ -122,14 +126,24 @@ class Uncompiled:
             weights: weights of the clusters; all count alike without.
             rough: whether some of the contexts and units are enough, where there are many.
         """
-        whole, seen = np.zeros((self.size, self.size)), 0.0
-        for part, own, rows, share in self._rows(flat, rough=rough):
+        n_cells = len(self.x) * self.n_positions
+        few = n_cells <= FEW_CELLS
+        whole, seen = np.zeros((n_cells, n_cells) if few else (self.size, self.size)), 0.0
+        for part, own, cell, share in self._units(flat, rough=rough):
             clicks = part.total[own] if weights is None else part.total[own] * weights[part.cluster[own]]
+            seen += clicks.sum()
+            if few:
+                whole += _information_of_cells(cell, share, clicks, n_cells)
+                continue
+            rows = self._slopes_of(flat, cell)
             rows -= np.einsum("uk,uki->ui", share, rows)[:, None]
             rows *= np.sqrt(share * clicks[:, None])[:, :, None]
             flat_rows = rows.reshape(-1, self.size)
             whole += flat_rows.T @ flat_rows
-            seen += clicks.sum()
+        if few:
+            z = self.gradients(flat, np.arange(len(self.x))).reshape(n_cells, self.size)
+            whole = z.T @ whole @ z
+            whole = (whole + whole.T) / 2
         clicks_of_all = sum(
             part.total.sum() if weights is None else part.total @ weights[part.cluster] for part in self._parts
         )
@@ -138,17 +152,17 @@ class Uncompiled:
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each cluster's log likelihood at a parameter vector, [q, n]."""
         found = np.zeros((self.n_clusters, self.size))
-        for part, own, rows, share in self._rows(flat, rough=False):
+        for part, own, cell, share in self._units(flat, rough=False):
             residual = part.clicks[own] - part.total[own, None] * share
-            of_units = np.einsum("uk,uki->ui", residual, rows)
+            of_units = np.einsum("uk,uki->ui", residual, self._slopes_of(flat, cell))
             cluster = part.cluster[own]
             order = np.argsort(cluster, kind="stable")
             starts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
             found[cluster[order][starts]] += np.add.reduceat(of_units[order], starts)
         return found
 
-    def _rows(self, flat: Array, *, rough: bool) -> Iterator[tuple[_Part, Integers, Array, Array]]:
-        """Yield some units at a time: part, which, rows z [units, k, n] and shares [units, k]."""
+    def _units(self, flat: Array, *, rough: bool) -> Iterator[tuple[_Part, Integers, Integers, Array]]:
+        """Yield some units at a time: part, which, cells of context and position, and shares, [units, k] both."""
         logits, cells = self.logits(flat).ravel(), sum(part.cell.size for part in self._parts)
         sparse = 1 + rough * (len(self.x) * self.n_positions * self.size // NUMBERS)
         every = 1 + rough * (cells * self.size // sparse // NUMBERS)
@@ -161,8 +175,12 @@ class Uncompiled:
                 z = part.log_exposure[own] + logits[cell]
                 share = np.exp(z - z.max(axis=1, keepdims=True))
                 share /= share.sum(axis=1, keepdims=True)
-                contexts, at = np.unique(cell // self.n_positions, return_inverse=True)
-                yield part, own, self.gradients(flat, contexts)[at.reshape(cell.shape), cell % self.n_positions], share
+                yield part, own, cell, share
+
+    def _slopes_of(self, flat: Array, cell: Integers) -> Array:
+        """Return the rows z of cells [units, k], [units, k, n]."""
+        contexts, at = np.unique(cell // self.n_positions, return_inverse=True)
+        return self.gradients(flat, contexts)[at.reshape(cell.shape), cell % self.n_positions]
 
     def penalty_curvature(self, flat: Array) -> Array:
         """Return the matrix of second derivatives of the penalty, [n, n]."""
@@ -224,6 +242,22 @@ class Uncompiled:
             own = np.einsum("uk,uk->u", part.clicks, z) - part.total * np.log(np.exp(z).sum(axis=1))
             found += np.bincount(part.cluster, own, self.n_clusters)
         return found
+
+
+def _information_of_cells(cell: Integers, share: Array, clicks: Array, n_cells: int) -> Array:
+    """Return M with Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) = Zᵀ M Z, Z the rows z of all cells, [cells, cells].
+
+    Args:
+        cell: cells of units, [units, k].
+        share: π, [units, k].
+        clicks: N, [units].
+        n_cells: the number of cells.
+    """
+    expected = share * clicks[:, None]
+    whole: Array = np.diag(np.bincount(cell.ravel(), expected.ravel(), n_cells)).astype(np.float64)
+    pairs, products = cell[:, :, None] * n_cells + cell[:, None], expected[:, :, None] * share[:, None]
+    whole -= np.bincount(pairs.ravel(), products.ravel(), n_cells**2).reshape(n_cells, n_cells)
+    return whole
 
 
 def ridge_of(curve: Curve) -> Array | None:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.files import SHARED, atomic_path
-from clickharvest.harvesting.numbering import distinct, numbered
+from clickharvest.harvesting.numbering import as_array, distinct, numbered
 from clickharvest.places import Places
 from clickharvest.words import count, first_line
 
@@ -345,12 +345,12 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
-        plain: NDArray[Any] = column.to_numpy()
-        return plain
+        return as_array(column)
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
-    codes: NDArray[np.int32] = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-    return texts[codes]
+    codes = coded.indices.fill_null(len(texts) - 1) if coded.null_count else coded.indices
+    found: NDArray[Any] = texts[as_array(pa.chunked_array([codes]))]
+    return found
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:

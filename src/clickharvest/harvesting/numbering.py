@@ -7,13 +7,34 @@ neighbours tells, and then nothing is sorted; otherwise only the first of every 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TABLE = 4
 """Integers are looked up in a table where it is at most so many times as long as there are rows."""
+
+
+def as_array(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column of Arrow's as an array.
+
+    Arrow's own way imports pandas, which takes as long as a small fit; numbers without gaps need nothing of it.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> as_array(pa.chunked_array([[1, 2], [3]]))
+        array([1, 2, 3])
+    """
+    import pyarrow as pa
+
+    plain = pa.types.is_integer(column.type) or pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+    if not plain or column.null_count or not column.num_chunks:
+        return np.asarray(column.to_numpy())
+    return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
 def run_starts(columns: Iterable[NDArray[Any]], rows: int) -> NDArray[np.bool_]:

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.harvesting.numbering import as_array
 from clickharvest.judging.shrinkage import Prior, shrink
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -216,9 +217,9 @@ def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
     context = model_context(log, propensities)
     values = cell_values(log, context)
     cells = count_cells(log, values)
-    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    scored = score_cells(log, propensities, cells["position"].to_numpy(), contexts, spread=True)
-    results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.own & (scored.why == "")}
+    contexts = cell_contexts(cells, context)
+    scored = score_cells(log, propensities, as_array(cells["position"]), contexts, spread=True)
+    results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.supported}
     joined = join_cells(log, values, cells, results)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
     rows = joined.select(**role, place=values["position"], p=joined._p, sd=joined._sd, known=joined._known)

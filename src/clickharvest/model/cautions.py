@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
@@ -28,6 +30,8 @@ class _Model(Protocol):
     def support(self) -> Support | None: ...
     @property
     def places(self) -> Places | None: ...
+    @property
+    def info(self) -> Mapping[str, Any]: ...
 
 
 def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
@@ -50,7 +54,38 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
 longer log or from a swap experiment that moves results there.
         Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
     """
-    return [told for told in (gaps(model), undecided(prediction), few_queries(model), unlinked_values(model)) if told]
+    told = (after_click(model), gaps(model), undecided(prediction), few_queries(model), unlinked_values(model))
+    return [sentence for sentence in told if sentence]
+
+
+def outcome_of(model: _Model) -> str | None:
+    """Return what a model is of where it tells what comes of a click (`fit --outcome`); None for examination."""
+    found = model.info.get("outcome")
+    return clean_text(found) if isinstance(found, str) else None
+
+
+def after_click(model: _Model) -> str:
+    """Return a sentence on a model of what comes of a click; nothing for one of examination."""
+    outcome = outcome_of(model)
+    if outcome is None:
+        return ""
+    return (
+        f"These are not propensities of examination: they tell how often a click leads to {outcome}, relative to a "
+        f"click at position {model.curve.anchor}. clickharvest weigh --outcome takes the model as --after-click."
+    )
+
+
+def require_examination(model: _Model) -> None:
+    """Refuse a model of what comes of a click where one of examination is needed.
+
+    Raises:
+        InputError: it is one.
+    """
+    if (outcome := outcome_of(model)) is not None:
+        raise InputError(
+            f"the model tells how often a click leads to {outcome}, not what is examined: give one that was fitted "
+            "without --outcome (weigh takes this one as --after-click)"
+        )
 
 
 def gaps(model: _Model) -> str:

@@ -83,7 +83,9 @@ def _are_numbers(value: Any) -> bool:
 
 Fits = Callable[[Any], bool]
 KNOWN: dict[str, tuple[Fits, str]] = {
-    **dict.fromkeys(("estimator", "objective", "relevance", "weighting", "status", "data"), (_is_text, "a text")),
+    **dict.fromkeys(
+        ("estimator", "objective", "relevance", "weighting", "status", "data", "outcome"), (_is_text, "a text")
+    ),
     **dict.fromkeys(("units", "clicks", "queries"), (_is_count, "a whole number")),
     **dict.fromkeys(
         ("penalty", "log_likelihood", "seed", "effective_queries", "anchor_rate"), (_is_number, "a number")

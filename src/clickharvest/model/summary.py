@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.cautions import tell_cautions
+from clickharvest.model.cautions import outcome_of, tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
@@ -85,7 +85,8 @@ def summarise(model: _Model) -> str:
     parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
     varied = _varied_contexts(model)
     predicted = model.predict_encoded(np.concatenate([typical_context(model), *(x for _, x in varied[:MOST_CONTEXTS])]))
-    where = f"Propensity relative to {name_place(model.curve.anchor, model.places)}"
+    what = "Propensity" if outcome_of(model) is None else "How often a click leads to it"
+    where = f"{what} relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
     parts += [wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
@@ -178,7 +179,9 @@ def _features(part: ContextColumn, value: Any = None) -> NDArray[np.float64]:
 
 def _title(model: _Model) -> str:
     shape = ", ".join(f"{name} {size}" for name, size in model.curve.spec.items() if name != "name")
-    text = f"Examination propensities: curve {model.curve.name}{f' ({shape})' if shape else ''}"
+    outcome = outcome_of(model)
+    what = "Examination propensities" if outcome is None else f"{outcome} after a click, by position"
+    text = f"{what}: curve {model.curve.name}{f' ({shape})' if shape else ''}"
     for key in ("objective", "relevance", "estimator"):
         if key in model.info:
             text += f", {key} {clean_text(model.info[key])}"
@@ -192,7 +195,8 @@ def spell_counts(info: Mapping[str, Any]) -> list[str]:
         >>> spell_counts({"units": 1, "queries": 2000, "clicks": "many"})
         ['1 unit', '2,000 queries']
     """
-    nouns = {"units": ("unit", "units"), "clicks": ("click", "clicks"), "queries": ("query", "queries")}
+    clicks = ("click", "clicks") if "outcome" not in info else ("click that led to it", "clicks that led to it")
+    nouns = {"units": ("unit", "units"), "clicks": clicks, "queries": ("query", "queries")}
     told = [count(info[key], *noun) for key, noun in nouns.items() if isinstance(info.get(key), int)]
     if (by := clustered_by(info)) and isinstance(info.get("clusters"), int):
         told.append(count(info["clusters"], *cluster_nouns(by)))

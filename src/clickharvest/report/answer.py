@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import CANNOT_TELL
@@ -73,7 +74,9 @@ def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) 
     where = f", for a typical query ({typical_query(columns)})" if columns else ""
     known = "" if model.draws is None else f", with {100 * level:g} % intervals"
     anchor = name_place(model.curve.anchor, model.places)
-    return f"How likely a result is to be looked at, compared with one at {anchor}{where}{known}:"
+    outcome = outcome_of(model)
+    what = "a result is to be looked at" if outcome is None else f"a click is to lead to {outcome}"
+    return f"How likely {what}, compared with one at {anchor}{where}{known}:"
 
 
 def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:

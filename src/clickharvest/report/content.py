@@ -16,7 +16,7 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
-from clickharvest.model.cautions import gaps
+from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
 from clickharvest.places import name_place, spell_label
@@ -74,6 +74,8 @@ def make_content(
         "what": "position" if model.places is None else "place",
         "grid": _places(model)["grid"] if model.places is not None else None,
         "gaps": gaps(model),
+        "outcome": outcome_of(model),
+        "after_click": after_click(model),
         "findings": [_finding(f) for f in evidence.diagnosis.findings] if evidence else None,
         "checks": [_finding(f) for f in (evidence.checks if evidence else kept_checks(model))],
         "positions": _positions(evidence) if evidence else None,
@@ -94,7 +96,7 @@ def make_content(
         "settings": _settings(model, evidence, level),
         "made_by": model.provenance and model.provenance.command_line,
         "again": commands.get("report"),
-        "weigh": commands.get("weigh", f"clickharvest weigh {log} {shlex.quote(name)} --clip auto -o weighted.parquet"),
+        "weigh": commands.get("weigh", _weigh_command(model, log, name)),
     }
     data = {
         "model": packed,
@@ -128,6 +130,15 @@ def _places(model: Propensities) -> dict[str, Any]:
         "group": {k: ", ".join(map(str, places.labels[k - 1][: len(numeric) - numeric[-1]])) for k in known},
         "grid": {str(k): list(places.labels[k - 1]) for k in model.shown} if grid else None,
     }
+
+
+def _weigh_command(model: Propensities, log: str, name: str) -> str:
+    """Return the command that weighs a log by the model."""
+    rest = "--clip auto -o weighted.parquet"
+    if (outcome := outcome_of(model)) is None:
+        return f"clickharvest weigh {log} {shlex.quote(name)} {rest}"
+    after = f"--outcome {shlex.quote(outcome)} --after-click {shlex.quote(name)}"
+    return f"clickharvest weigh {log} model.safetensors {after} {rest}"
 
 
 def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:

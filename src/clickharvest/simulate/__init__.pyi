@@ -19,6 +19,7 @@ from .names import BROWSING_MODELS as BROWSING_MODELS
 from .names import CLICK_MODELS as CLICK_MODELS
 from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol
+from .purchases import add_purchases as add_purchases
 from .rankers import training_queries as training_queries
 from .simulation import Simulation as Simulation
 from .trust import AffineTruth as AffineTruth
