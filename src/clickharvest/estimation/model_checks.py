@@ -309,8 +309,9 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
         return cells, pair
     most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
     kept = np.flatnonzero(np.isin(code, most))
-    columns = (column[kept] for column in (cells.cluster, cells.log_exposure, cells.clicks))
-    return ShareCells(cells.rows[kept], np.repeat(np.arange(len(kept) // 2), 2), *columns), pair[:, kept]
+    unit = np.repeat(np.arange(len(kept) // 2), 2)
+    chosen = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
+    return chosen, pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:
