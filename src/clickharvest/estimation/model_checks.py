@@ -313,8 +313,8 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
     most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
     kept = np.flatnonzero(np.isin(code, most))
     unit = np.repeat(np.arange(len(kept) // 2), 2)
-    some = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
-    return some, pair[:, kept]
+    chosen = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
+    return chosen, pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:
