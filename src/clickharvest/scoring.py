@@ -164,3 +164,15 @@ def join_cells(
     scored = ibis.memtable(pa.table(columns))
     conditions = [value == scored[name] for name, (value, _) in keys.items()]
     return log.source.left_join(scored, conditions, rname="{name}_of_cell")
+
+
+def own_columns(log: ClickLog) -> dict[str, ir.Value]:
+    """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
+    from clickharvest.logs.click_log import number
+
+    columns = {name: log.source[name] for name in log.source.columns}
+    for role in ("position", "original", "click", "clicks", "impressions"):
+        name = log.roles.get(role)
+        if name is not None and columns[name].type().is_string():
+            columns[name] = number(columns[name], words=role == "click").cast("int64")
+    return columns

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, own_columns, score_cells
 from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def weigh(
     )
     results = dict(zip(COLUMNS, (p, weight / scale, own & ~doubted), strict=True))
     joined = join_cells(log, values, cells, results)
-    table = joined.select(**_own_columns(log), **{name: joined[name] for name in COLUMNS})
+    table = joined.select(**own_columns(log), **{name: joined[name] for name in COLUMNS})
     return _by_policy(log, table, report, normalise) if policy_aware else Weights(table, report)
 
 
@@ -363,15 +363,3 @@ def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: 
         scale=scale,
     )
     return Weights(rows.mutate(ips_weight=weight / scale), told)
-
-
-def _own_columns(log: ClickLog) -> dict[str, ir.Value]:
-    """Return the log's columns as they are; only positions and clicks that a text file gave as text become numbers."""
-    from clickharvest.logs.click_log import number
-
-    columns = {name: log.source[name] for name in log.source.columns}
-    for role in ("position", "original", "click", "clicks", "impressions"):
-        name = log.roles.get(role)
-        if name is not None and columns[name].type().is_string():
-            columns[name] = number(columns[name], words=role == "click").cast("int64")
-    return columns

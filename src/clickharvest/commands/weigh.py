@@ -88,6 +88,9 @@ def weigh(
     propensity_supported is false there, and where the data of the model do not speak of the context. Places are those
     of the model, too.
 
+    With a model of fit --model affine the columns are click_slope, click_offset, corrected_click, which is
+    (click - offset) / slope and given on rows without a click too, and correction_supported.
+
     Examples:
 
       clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet

@@ -1,3 +1,4 @@
+from .affine import AffineClicks as AffineClicks
 from .browsing import Browsing as Browsing
 from .browsing import HeldOutGain as HeldOutGain
 from .browsing import compare_with_ranks as compare_with_ranks

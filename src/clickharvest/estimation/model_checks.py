@@ -262,9 +262,10 @@ def trust_bias(
     how = f"less steeply {where}, as when users trust top results"
     if value < 0:
         how = f"more steeply {where}, as when users stop once served"
+    advice = "fit --model affine corrects for trust" if value > 0 else "prefer clicks that show satisfaction"
     sentence = (
         f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
-        "care, and prefer clicks that show satisfaction."
+        f"care; {advice}."
     )
     return Finding(name, "warning", sentence, value, test.p_value)
 

@@ -1,3 +1,5 @@
+from .affine import AffineModel as AffineModel
+from .affine import AffinePrediction as AffinePrediction
 from .browsing import BrowsingPropensities as BrowsingPropensities
 from .browsing import StatePropensities as StatePropensities
 from .cautions import tell_cautions as tell_cautions

@@ -85,7 +85,9 @@ Fits = Callable[[Any], bool]
 KNOWN: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(("estimator", "objective", "relevance", "weighting", "status", "data"), (_is_text, "a text")),
     **dict.fromkeys(("units", "clicks", "queries"), (_is_count, "a whole number")),
-    **dict.fromkeys(("penalty", "log_likelihood", "seed"), (_is_number, "a number")),
+    **dict.fromkeys(
+        ("penalty", "log_likelihood", "seed", "effective_queries", "anchor_rate"), (_is_number, "a number")
+    ),
     "pooled": (_are_numbers, "numbers by name"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
     "checks": (_is_list(_is_finding), "a list of findings"),

@@ -82,14 +82,14 @@ def summarise(model: _Model) -> str:
         No estimate at position 3: nothing links it to position 1.
     """
     info = model.info
-    parts = [_title(model), _fitted(info), _selection(info.get("selection"))]
+    parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
     varied = _varied_contexts(model)
     predicted = model.predict_encoded(np.concatenate([typical_context(model), *(x for _, x in varied[:MOST_CONTEXTS])]))
     where = f"Propensity relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
-    parts += [_wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
-    parts += [_wrap(sentence) for sentence in tell_cautions(model, predicted)]
+    parts += [wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
+    parts += [wrap(sentence) for sentence in tell_cautions(model, predicted)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -114,8 +114,8 @@ def origin(model: _Told) -> str:
     told = [f"Data (SHA-256): {clean_text(data, 64)}"] if isinstance(data, str) else []
     for label, text in rows:
         line = f"{label}: {clean_text(text, MOST_WORDS)}"
-        told.append(line if label == "Command" else _wrap(line))
-    return "\n".join(told if rows else [*told, _wrap(UNTOLD)])
+        told.append(line if label == "Command" else wrap(line))
+    return "\n".join(told if rows else [*told, wrap(UNTOLD)])
 
 
 def describe_model(model: _Model) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _title(model: _Model) -> str:
     for key in ("objective", "relevance", "estimator"):
         if key in model.info:
             text += f", {key} {clean_text(model.info[key])}"
-    return _wrap(text)
+    return wrap(text)
 
 
 def spell_counts(info: Mapping[str, Any]) -> list[str]:
@@ -218,13 +218,14 @@ def clustered_by(info: Mapping[str, Any]) -> str | None:
     return by if isinstance(by, str) and by != "query" else None
 
 
-def _fitted(info: Any) -> str:
+def spell_fitted(info: Any) -> str:
+    """Return what a model was fitted on and how the fit ended, as far as it tells."""
     counts = spell_counts(info)
     sentences = [f"Fitted on {', '.join(counts)}."] if counts else []
     sentences += [told] if (told := spell_thinned(info)) else []
     if "status" in info:
         sentences.append(f"The fit {clean_text(info['status'], 200)}.")
-    return _wrap(" ".join(sentences))
+    return wrap(" ".join(sentences))
 
 
 def _selection(candidates: Any) -> str:
@@ -246,7 +247,7 @@ def _selection(candidates: Any) -> str:
         for name, candidate in best.items()
     ]
     told = "Selected by cross-validation (held-out log likelihood per click; best penalty of each curve):"
-    return f"{_wrap(told)}\n\n{_table(['  curve', 'penalty', 'score', 's.e.'], rows, left=1)}"
+    return f"{wrap(told)}\n\n{aligned(['  curve', 'penalty', 'score', 's.e.'], rows, left=1)}"
 
 
 def _rank(candidate: dict[str, Any]) -> tuple[bool, float]:
@@ -283,7 +284,7 @@ def _positions(model: _Model, prediction: Prediction) -> str:
         header, rows = [*header, ""], [[*row, words] for row, words in zip(rows, beside, strict=True)]
     if len(model.shown) > MOST_POSITIONS:
         rows.append([f"… {len(model.shown) - MOST_POSITIONS} more", *[""] * (len(header) - 1)])
-    table = _table(header, rows)
+    table = aligned(header, rows)
     if model.draws is None:
         return table
     simulated = "" if model.draws_kind == "clustered" else f" {len(model.draws):,} draws,"
@@ -332,7 +333,7 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[tuple[str, NDA
     names = [(model.shown[i],) if places is None else places.labels[model.shown[i] - 1] for i in columns]
     what = "position" if places is None else clean_text(",".join(places.columns), 16)
     header = [what, *(clean_text(",".join(map(spell_label, name)), 9) for name in names)]
-    table = _table(header, rows, left=1)
+    table = aligned(header, rows, left=1)
     return f"In contexts that differ from it in one column{f' ({legend})' if legend else ''}:\n\n{table}"
 
 
@@ -353,7 +354,8 @@ def _typical(part: ContextColumn) -> str:
     return f"{name} = {part.mean:.4g}" if part.kind == "numeric" else f"{name} = yes in {part.mean:.0%}"
 
 
-def _table(header: list[str], rows: list[list[str]], left: int = 0) -> str:
+def aligned(header: list[str], rows: list[list[str]], left: int = 0) -> str:
+    """Return a table in text, its first `left` columns flush left."""
     """Return aligned columns, the first `left` ones flush left."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
@@ -374,5 +376,6 @@ def _finite(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _wrap(text: str) -> str:
+def wrap(text: str) -> str:
+    """Return a text in lines of at most 80 columns."""
     return textwrap.fill(text, WIDTH, break_on_hyphens=False)

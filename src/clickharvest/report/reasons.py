@@ -103,7 +103,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "with care",
             "Good results fall off with position in another way than bad ones, as when people trust what stands high: "
             "the curve is an average over both.",
-            "Count clicks that show satisfaction (long visits, purchases) instead of all clicks.",
+            "Correct clicks for trust (clickharvest fit --model affine), or count those that show satisfaction (long "
+            "visits, purchases) instead of all.",
         )
     if name == "transitivity":
         return Reason(

@@ -21,3 +21,5 @@ from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol
 from .rankers import training_queries as training_queries
 from .simulation import Simulation as Simulation
+from .trust import AffineTruth as AffineTruth
+from .trust import simulate_trust_log as simulate_trust_log

@@ -1,0 +1,117 @@
+"""`fit --model affine` as a user types it: from a log to corrected clicks, and what is refused in a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest.click_models import load_model
+from clickharvest.model import AffineModel
+from clickharvest.simulate import simulate_ab_log, simulate_trust_log
+from command_line import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("affine")
+    log, _ = simulate_trust_log(pages=12_000, queries=120, positions=4, docs=8)
+    pq.write_table(log, folder / "log.parquet")
+    assert run("fit", folder / "log.parquet", "--model", "affine", "-o", folder / "model.safetensors") == 0
+    return folder
+
+
+def test_from_log_to_corrected_clicks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("show", folder / "model.safetensors") == 0
+    shown = capsys.readouterr().out
+    assert "Affine clicks" in shown
+    assert "Offsets are needed (p < 0.001)" in shown
+    assert f"Command: clickharvest fit {folder / 'log.parquet'} --model affine" in shown
+    assert run("show", folder / "model.safetensors", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "affine"
+
+    out = folder / "weighed.parquet"
+    assert run("weigh", folder / "log.parquet", folder / "model.safetensors", "-o", out, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    log, weighed = pq.read_table(folder / "log.parquet"), pq.read_table(out)
+    assert weighed.column_names == [
+        *log.column_names, "click_slope", "click_offset", "corrected_click", "correction_supported",
+    ]  # fmt: skip
+    assert weighed.num_rows == log.num_rows
+    model = load_model(folder / "model.safetensors")
+    assert isinstance(model, AffineModel)
+    rows = {name: weighed[name].to_numpy() for name in ("clicks", "position", "impressions", "corrected_click")}
+    expected = model.correct(rows["clicks"], rows["position"], rows["impressions"])
+    assert np.allclose(rows["corrected_click"], expected)
+    assert told["corrected"] == pytest.approx(rows["corrected_click"].sum())
+    assert told["unsupported_positions"] == []
+
+
+def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "position": [1, 2, 9], "click": [1, 0, 1]})
+    pq.write_table(shown, folder / "few.parquet")
+    out = folder / "few weighed.parquet"
+    assert run("weigh", folder / "few.parquet", folder / "model.safetensors", "-o", out) == 0
+    assert "Cannot tell position 9 (rows: 1, clicks: 1)" in capsys.readouterr().out
+    rows = sorted(pq.read_table(out).to_pylist(), key=lambda row: row["position"])
+    assert rows[0]["corrected_click"] == 1.0
+    assert rows[1]["corrected_click"] == pytest.approx(-rows[1]["click_offset"] / rows[1]["click_slope"])
+    assert [row["corrected_click"] for row in rows[2:]] == [None]
+    assert [row["correction_supported"] for row in rows] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("fit", "log.parquet", "--model", "affine", "--curve", "power"), "the model affine has no such option"),
+        (("fit", "log.parquet", "--model", "affine", "--intervals", "bootstrap"), "those of the model affine are"),
+        (
+            ("fit", "log.parquet", "--model", "affine", "--cluster", "doc"),
+            "error bars of the model affine are by query",
+        ),
+        (("weigh", "log.parquet", "model.safetensors", "--clip", "auto"), "corrects clicks"),
+        (("weigh", "log.parquet", "model.safetensors", "--policy-aware"), "corrects clicks"),
+        (("propensities", "model.safetensors"), "which is no examination propensities"),
+        (("report", "model.safetensors"), "which is no examination propensities"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_a_line(
+    folder: Path, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    endings = {"fit": "out.safetensors", "weigh": "out.parquet", "propensities": "out.parquet", "report": "out.html"}
+    words = [folder / word if (folder / word).exists() else word for word in arguments]
+    assert run(*words, "-o", tmp_path / endings[arguments[0]]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(simulate_ab_log(pages=500)[0], tmp_path / "log.parquet")
+    command = (
+        "fit",
+        tmp_path / "log.parquet",
+        "--model",
+        "affine",
+        "--context",
+        "device",
+        "-o",
+        tmp_path / "m.safetensors",
+    )
+    assert run(*command) == 2
+    assert "the model affine knows no context, found device" in capsys.readouterr().err
+
+
+def test_alike_results_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    doc, position = np.repeat(np.arange(300), 2), np.tile([1, 2], 300)
+    log = pa.table({"query": doc // 3, "doc": doc, "position": position, "impressions": np.full(600, 40),
+                    "clicks": random.binomial(40, 0.6 / position)})  # fmt: skip
+    pq.write_table(log, tmp_path / "log.parquet")
+    assert run("fit", tmp_path / "log.parquet", "--model", "affine", "-o", tmp_path / "m.safetensors") == 3
+    assert "relevance does not vary enough" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""Affine clicks: slopes and offsets against a known truth, their score against differences, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clickharvest import PBM, AffineClicks, harvest, read_log
+from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.estimation.click_moments import estimate_moments
+from clickharvest.estimation.relevance_mixture import Mixture
+from clickharvest.estimation.unit_counts import UnitCounts, count_units
+from clickharvest.harvesting import Interventions
+from clickharvest.simulate import AffineTruth, simulate_trust_log
+
+
+def of_counts(clicks: np.ndarray, shown: np.ndarray, queries: int) -> Interventions:
+    unit, k = np.nonzero(shown)
+    return Interventions(
+        unit=unit, query=unit % queries, position=k + 1, exposure=shown[unit, k].astype(float),
+        clicks=clicks[unit, k].astype(int), impressions=shown[unit, k].astype(int),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trusting() -> tuple[Interventions, AffineTruth]:
+    log, truth = simulate_trust_log(pages=20_000, queries=150, positions=4, docs=8)
+    return harvest(read_log(log)), truth
+
+
+def test_slopes_and_offsets_are_found(trusting: tuple[Interventions, AffineTruth]) -> None:
+    interventions, truth = trusting
+    model = AffineClicks().fit(interventions).affine_
+    found = model.predict()
+    assert found.supported.all()
+    assert (found.slope_lower <= truth.slope).all()
+    assert (truth.slope <= found.slope_upper).all()
+    assert (found.offset_lower <= truth.offset).all()
+    assert (truth.offset <= found.offset_upper).all()
+    assert np.abs(found.slope / truth.slope - 1).max() < 0.25
+    assert np.abs(found.offset - truth.offset).max() < 0.15
+    test, floor = model.offset_test(), model.floor()
+    assert test is not None
+    assert test[1] < 1e-3
+    assert floor is not None
+    assert 0.3 < floor <= truth.floor
+    # What the correction is for: the examination model takes half of the clicks at the top for relevance.
+    rows = interventions
+    rate = truth.slope[rows.position - 1] * 0.7 + truth.offset[rows.position - 1]
+    corrected = model.correct(rate, rows.position)
+    examined = rate / PBM(intervals=None).fit(rows).predict().propensity[0][rows.position - 1]
+    assert np.abs(corrected - 0.7).mean() < 0.2 * np.abs(examined - 0.7).mean()
+
+
+def test_without_trust_slopes_are_propensities_and_offsets_are_not_needed() -> None:
+    log, truth = simulate_trust_log(pages=20_000, queries=150, positions=4, docs=8, trust=0.0, seed=1)
+    assert np.abs(truth.offset).max() == 0
+    interventions = harvest(read_log(log))
+    model = AffineClicks().fit(interventions).affine_
+    test = model.offset_test()
+    assert test is not None
+    assert test[1] > 0.05
+    found = model.predict()
+    assert (found.offset_lower <= 0).all()
+    assert (found.offset_upper >= 0).all()
+    propensity = PBM(intervals=None).fit(interventions).predict().propensity[0]
+    assert np.abs(found.slope / propensity - 1).max() < 0.15
+    assert model.floor() == 0 or model.floor() < 0.02  # type: ignore[operator]
+    assert "No sign that offsets are needed" in str(model)
+
+
+def test_another_anchor_describes_the_same_lines(trusting: tuple[Interventions, AffineTruth]) -> None:
+    one, two = (AffineClicks(anchor=k, intervals=False).fit(trusting[0]).affine_ for k in (1, 2))
+    assert np.allclose(two.slope, one.slope / one.slope[1], rtol=0.02)
+    assert np.allclose(two.offset, one.offset - two.slope * one.offset[1], atol=0.02)
+
+
+def test_neither_order_nor_names_matter(trusting: tuple[Interventions, AffineTruth]) -> None:
+    rows = trusting[0]
+    names = {unit: i for i, unit in enumerate(np.random.default_rng(0).permutation(np.unique(rows.unit)).tolist())}
+    renamed = replace(rows, unit=np.array([names[unit] for unit in rows.unit.tolist()]))
+    shuffled = renamed.take(np.argsort(renamed.unit, kind="stable"))
+    first, second = (AffineClicks(intervals=False).fit(one).affine_ for one in (rows, shuffled))
+    assert np.allclose(first.slope, second.slope, rtol=1e-6)
+    assert np.allclose(first.offset, second.offset, atol=1e-6)
+
+
+def test_the_score_is_the_derivative_of_the_likelihood(trusting: tuple[Interventions, AffineTruth]) -> None:
+    counts = count_units(trusting[0].take(slice(0, 400)), (1, 2, 3, 4))
+    mixture = Mixture(counts, 1)
+    theta = mixture.start(*estimate_moments(counts, 1))
+    mixture._refine(theta)
+    theta = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
+    mixture.centre = theta  # the penalty's own derivative is 0 there
+    gradient = mixture._gradient(theta)
+    for i in range(len(theta)):
+        step = np.zeros(len(theta))
+        step[i] = 1e-5
+        slope = (mixture._evaluate(theta + step)[0] - mixture._evaluate(theta - step)[0]) / 2e-5
+        assert gradient[i] == pytest.approx(slope, rel=1e-4, abs=1e-3)
+
+
+def test_units_without_a_click_count() -> None:
+    shown = np.full((4, 2), 5)
+    counts = count_units(of_counts(np.array([[1, 0], [0, 0], [0, 0], [3, 2]]), shown, 2), (1, 2))
+    assert counts.clicks.tolist() == [[1, 0], [0, 0], [0, 0], [3, 2]]
+    assert counts.rates().tolist() == [0.2, 0.1]
+    assert counts.query.tolist() == [0, 1, 0, 1]
+
+
+def test_moments_are_exact_where_counts_are() -> None:
+    rate = np.repeat(np.linspace(0.1, 0.8, 50), 2)
+    truth = np.column_stack([rate, 0.6 * rate - 0.03, 0.4 * rate + 0.02])
+    counts = UnitCounts((1, 2, 3), truth * 1e6, np.full(truth.shape, 1e6), np.arange(100), 100)
+    a, b = estimate_moments(counts, 1)
+    assert np.allclose(a, [1, 0.6, 0.4], rtol=0.03)
+    assert np.allclose(b, [0, -0.03, 0.02], atol=0.01)
+
+
+def test_alike_units_are_refused() -> None:
+    random = np.random.default_rng(3)
+    shown = np.full((400, 3), 50)
+    clicks = random.binomial(shown, [0.5, 0.3, 0.2])
+    with pytest.raises(NotIdentifiedError, match="relevance does not vary enough: the 400 units") as refused:
+        AffineClicks().fit(of_counts(clicks, shown, 80))
+    assert refused.value.exit_code == 3
+    assert "\n" not in str(refused.value)
+
+
+def test_one_query_is_refused() -> None:
+    random = np.random.default_rng(3)
+    shown = np.full((40, 2), 500)
+    clicks = random.binomial(shown, random.uniform(0.1, 0.9, (40, 1)) * [1.0, 0.5])
+    with pytest.raises(NotIdentifiedError, match="does not vary enough"):
+        AffineClicks().fit(of_counts(clicks, shown, 1))
+
+
+def test_a_position_where_all_are_alike_cannot_be_the_anchor() -> None:
+    """Only what differs at the anchor tells slopes relative to it; relative to another position they are known."""
+    random = np.random.default_rng(0)
+    relevance = random.uniform(0.1, 0.9, (300, 1))
+    shown = np.full((300, 3), 200)
+    clicks = random.binomial(shown, np.concatenate([np.full((300, 1), 0.5), 0.8 * relevance, 0.4 * relevance], axis=1))
+    with pytest.raises(NotIdentifiedError, match="shown at position 1 does not differ enough in relevance"):
+        AffineClicks(anchor=1).fit(of_counts(clicks, shown, 100))
+    model = AffineClicks(anchor=2).fit(of_counts(clicks, shown, 100)).affine_
+    assert model.slope[2] == pytest.approx(0.5, rel=0.05)
+    assert model.predict().supported.tolist() == [False, True, True]
+
+
+def test_what_it_does_not_know_is_refused(trusting: tuple[Interventions, AffineTruth]) -> None:
+    rows = trusting[0]
+    with_context = replace(rows, contexts={"device": np.full(len(rows), "phone")})
+    with pytest.raises(InputError, match="knows no context, found device"):
+        AffineClicks().fit(with_context)
+    by_user = replace(rows, cluster=np.zeros(len(rows), int), cluster_kind="user")
+    with pytest.raises(InputError, match="clustered by user"):
+        AffineClicks().fit(by_user)
+    with pytest.warns(HarvestWarning, match="pages without a click"):
+        AffineClicks(intervals=False).fit(replace(rows, only_clicked_pages=True))
