@@ -4,8 +4,8 @@ Users who read from the top and leave once served (a cascade) examine a result t
 above it are that they did *not* click, and the more the one satisfied them that they clicked last. Two steps:
 
 1. a browsing model gives every impression the propensity γ of its state, and with it every document of a query an
-   attraction r̂ = (C + c) / (E + 1), E = Σ γ over its impressions, c the mean attraction; pages fall into two halves, and
-   those of one use what the other half has told;
+   attraction r̂ = (C + c) / (E + 1), E = Σ γ over its impressions, c the mean attraction; pages fall into two halves,
+   and those of one use what the other half has told;
 2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
    results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places
    give their propensities, pooled towards each of the four (`estimation.place_prior`).

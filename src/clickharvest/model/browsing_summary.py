@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import WIDTH, spell_counts, spell_thinned, typical_context
+from clickharvest.model.summary import aligned, spell_fitted, typical_context, wrap
 from clickharvest.model.support import CANNOT_TELL
 from clickharvest.states import number_of
-from clickharvest.words import clean_text, count
+from clickharvest.words import count
 
 MOST_RANKS, MOST_CLICKS = 25, 9
 """Rows and columns of last clicks that are shown."""
@@ -34,16 +33,12 @@ class _Model(Protocol):
 def summarise_browsing(model: _Model) -> str:
     """Return what `str` of a browsing model shows: data, how a click above changes looking, a table of states."""
     info, states = model.info, model.states
-    counts = spell_counts(info)
-    fitted = f"Fitted on {', '.join(counts)}. " if counts else ""
-    fitted += f"{told} " if (told := spell_thinned(info)) else ""
-    fitted += f"The fit {clean_text(info['status'], 200)}." if "status" in info else ""
     predicted = states.predict_encoded(typical_context(states))
     where = f"Propensity relative to position {model.anchor} with no click above it"
     where += "" if states.encoder is None else " in a typical context"
-    parts = [_wrap("Examination propensities of browsing states: position and last click above"), _wrap(fitted)]
-    parts += [_wrap(sentence) for sentence in spell_effects(info)]
-    parts += [_wrap(where + ", by the position of the last click above:"), _table(model, predicted)]
+    parts = [wrap("Examination propensities of browsing states: position and last click above"), spell_fitted(info)]
+    parts += [wrap(sentence) for sentence in spell_effects(info)]
+    parts += [wrap(where + ", by the position of the last click above:"), _table(model, predicted)]
     signs = []
     if not predicted.supported.all():
         signs.append("* no clicks link the state: its number leans on its rank and the distance to the last click")
@@ -51,7 +46,7 @@ def summarise_browsing(model: _Model) -> str:
         signs.append(f"? {CANNOT_TELL}: the interval spans a factor of 10 or more")
     if states.draws is not None:
         signs.append(f"Intervals: {states.draws_kind}; clickharvest propensities MODEL lists them")
-    return "\n\n".join([*(part for part in parts if part), _wrap(". ".join(signs) + ".")] if signs else parts)
+    return "\n\n".join([*(part for part in parts if part), wrap(". ".join(signs) + ".")] if signs else parts)
 
 
 def spell_effects(info: Mapping[str, Any]) -> list[str]:
@@ -90,11 +85,9 @@ def _table(model: _Model, predicted: Any) -> str:
     for rank in range(1, ranks + 1):
         cells = [_cell(predicted, int(number_of(rank, last))) for last in range(min(rank - 1, clicks) + 1)]
         rows.append([str(rank), *cells, *[""] * (clicks + 1 - len(cells))])
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (header, *rows)]
     left = model.ranks * (model.ranks + 1) // 2 - sum(min(rank, clicks + 1) for rank in range(1, ranks + 1))
     more = [f"… {count(left, 'more state')}"] if left else []
-    return "\n".join([*lines, *more])
+    return "\n".join([aligned(header, rows), *more])
 
 
 def _cell(predicted: Any, number: int) -> str:
@@ -103,7 +96,3 @@ def _cell(predicted: Any, number: int) -> str:
         return "?"
     text = f"{value:.2f}" if value < 100 else f"{value:.0f}"
     return text if predicted.supported[0, number - 1] else f"{text}*"
-
-
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False)

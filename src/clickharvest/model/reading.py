@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +15,7 @@ from clickharvest.model.browsing import BrowsingPropensities
 from clickharvest.model.propensities import Propensities, from_file
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
-from clickharvest.model.summary import WIDTH, spell_counts, typical_context
-from clickharvest.words import clean_text
+from clickharvest.model.summary import spell_fitted, typical_context, wrap
 
 COLUMNS = ("position", "distance", "skipped", "served")
 """What makes a place: rank, positions to the last click (0 for none), what was skipped since (0, hardly anything, to 4,
@@ -52,12 +50,9 @@ class ReadingPropensities:
             raise InputError("the two parts of a reading model depend on different contexts: fit again")
 
     def __str__(self) -> str:
-        counts = spell_counts(self.info)
-        parts = ["Examination propensities of readers: position, last click, and what was skipped above"]
-        parts += [f"Fitted on {', '.join(counts)}. The fit {clean_text(self.info.get('status', ''), 200)}."]
-        parts += self.sentences()
-        wrapped = [textwrap.fill(part, WIDTH, break_on_hyphens=False) for part in parts]
-        return "\n\n".join([*wrapped, "Its first step, without what was skipped:", str(self.base)])
+        title = "Examination propensities of readers: position, last click, and what was skipped above"
+        parts = [wrap(title), spell_fitted(self.info), *(wrap(sentence) for sentence in self.sentences())]
+        return "\n\n".join([*parts, "Its first step, without what was skipped:", str(self.base)])
 
     @property
     def context(self) -> tuple[str, ...]:
