@@ -8,5 +8,7 @@ from clickharvest.registry import Registry
 
 EXAMINATION = "examination"
 """The click model that is meant where none is named, and that files which name none hold."""
-CLICK_MODELS: Registry[Any] = Registry("click model", __package__, besides=("base", "loading", "registry"))
+AUTO = "auto"
+"""What stands for the choice by the log where a click model is named, see `choosing`."""
+CLICK_MODELS: Registry[Any] = Registry("click model", __package__, besides=("base", "choosing", "loading", "registry"))
 """The click models by name, listed without importing them; a subclass of `ClickModel` with a `name` adds itself."""

@@ -56,10 +56,10 @@ def curve_names() -> list[str]:
 
 
 def model_names() -> list[str]:
-    """Return the click models that can be fitted."""
-    from clickharvest.click_models.registry import CLICK_MODELS
+    """Return the click models that can be fitted, and their selection."""
+    from clickharvest.click_models.registry import AUTO, CLICK_MODELS
 
-    return list(CLICK_MODELS)
+    return [AUTO, *CLICK_MODELS]
 
 
 def objective_names() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clickharvest.click_models.registry import AUTO, EXAMINATION
 from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import (
     choice,
@@ -40,12 +42,14 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described, verdict_of
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
-from clickharvest.places import find_anchor
+from clickharvest.places import Anchor, find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.click_models.base import ClickModel
+    from clickharvest.click_models.choosing import ModelChoice
     from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
 
 MODEL = "The model"
 LARGEST_PENALTY = 1e12
@@ -80,7 +84,8 @@ class FitOptions:
             "--model",
             model_names,
             help="How clicks come about: by examination and relevance; browsing: the last click above counts, too; "
-            "reading: and what was skipped above; affine: trust in what stands high, too.",
+            "reading: and what was skipped above; affine: trust in what stands high, too; auto: the one that the log "
+            "speaks for.",
             panel=MODEL,
         ),
     ] = "examination"
@@ -157,6 +162,26 @@ class FitOptions:
         ),
     ] = None  # fmt: skip
 
+    def chosen(self, data: ClickLog | Interventions, anchor: Anchor, how: dict[str, Any]) -> ModelChoice:
+        """Return which click model the data speak for.
+
+        Raises:
+            InputError: an option is given that not every click model takes.
+        """
+        from clickharvest.click_models.choosing import choose_click_model
+        from clickharvest.click_models.registry import CLICK_MODELS
+
+        self._refuse(set.intersection(*(set(kind.options()) for kind in CLICK_MODELS.values())))
+        at = find_anchor(anchor, data.places)
+        return choose_click_model(data, anchor=at, seed=self.seed, progress=show_progress, **how)
+
+    def _refuse(self, taken: Collection[str]) -> None:
+        flags = {"bootstrap": "replicates"}
+        for field in fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and flags.get(field.name, field.name) not in (*taken, "click_model", "log_to"):
+                raise InputError(f"--{field.name}: the model {self.click_model} has no such option; leave it out")
+
     def model(self) -> ClickModel:
         """Return the click model with the options that it takes, but for the anchor, which a harvest must tell first.
 
@@ -167,11 +192,7 @@ class FitOptions:
 
         kind: type[ClickModel] = CLICK_MODELS.find(self.click_model)
         taken = kind.options()
-        flags = {"bootstrap": "replicates"}
-        for field in fields(self):
-            is_given = getattr(self, field.name) != field.default
-            if is_given and flags.get(field.name, field.name) not in (*taken, "click_model", "log_to"):
-                raise InputError(f"--{field.name}: the model {self.click_model} has no such option; leave it out")
+        self._refuse(taken)
         given: dict[str, Any] = {
             **{name: getattr(self, name) for name in ("objective", "curve", "penalty", "relevance", "weighting")},
             "shape": self.curve_shape,
@@ -230,41 +251,67 @@ def fit(
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
-    chosen = model.model()
     told: dict[str, Any] = {}
     if outcome is not None:
-        if units.design(log.base) is not None:
-            raise InputError(f"--outcome {outcome}: results are exposed after the click by clicks, not by a design")
-        if chosen.name != "examination":
-            raise InputError(f"--outcome {outcome}: what comes of a click has a curve of its own: --model examination")
-        _, after = read_with_outcomes(log, outcome)
-        interventions = harvest_outcomes(
-            after,
-            units,
-            find_anchor(anchor, after.log.places),
-            cluster=cluster,
-            clicked_only=not chosen.needs_unclicked,
-            max_clicks=max_clicks,
-        )
-        told = outcome_info(after)
-    elif is_interventions(log.source):
-        if chosen.needs_page:
-            raise InputError(
-                f"--model {chosen.name} needs the log itself, to see the clicks above every result: interventions do "
-                "not tell them"
-            )
-        interventions = read_interventions(log.source, unit=units.unit_kind)
-        require_clusters(interventions, cluster, log.source)
-        interventions = thin(interventions, max_clicks)
-        interventions = interventions if chosen.needs_unclicked else interventions.clicked()
+        interventions, told = _harvest_outcomes(log, units, model, outcome, cluster, max_clicks, anchor)
     else:
-        interventions = chosen.harvest(
-            log.read(show_progress), **units.arguments(log), cluster=cluster, max_clicks=max_clicks
-        )
+        how: dict[str, Any] = {}
+        data: ClickLog | Interventions
+        if is_interventions(log.source):
+            data = read_interventions(log.source, unit=units.unit_kind)
+            require_clusters(data, cluster, log.source)
+            data = thin(data, max_clicks)
+        else:
+            data = log.read(show_progress)
+            how = {**units.arguments(log), "cluster": cluster, "max_clicks": max_clicks}
+        if model.click_model == AUTO:
+            choice = model.chosen(data, anchor, how)
+            model, told = replace(model, click_model=choice.model), choice.info()
+        interventions = _harvest(data, model.model(), how)
     if interventions.thinned_from:
         told |= {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
-    chosen = replace(chosen, anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
+    chosen = replace(model.model(), anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
     _fit(interventions, chosen, output, as_json, told, model.log_to)
+
+
+def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, Any]) -> Interventions:
+    """Return the interventions that a click model is fitted to."""
+    from clickharvest.harvesting.interventions import Interventions
+
+    if not isinstance(data, Interventions):
+        return model.harvest(data, **how)
+    if model.needs_page:
+        raise InputError(
+            f"--model {model.name} needs the log itself, to see the clicks above every result: interventions do not "
+            "tell them"
+        )
+    return data if model.needs_unclicked else data.clicked()
+
+
+def _harvest_outcomes(
+    log: LogOptions,
+    units: HarvestOptions,
+    model: FitOptions,
+    outcome: str,
+    cluster: str,
+    max_clicks: int,
+    anchor: Anchor,
+) -> tuple[Interventions, dict[str, Any]]:
+    """Return the interventions of what comes of clicks, and what a model keeps of it."""
+    if units.design(log.base) is not None:
+        raise InputError(f"--outcome {outcome}: results are exposed after the click by clicks, not by a design")
+    if model.click_model != EXAMINATION:
+        raise InputError(f"--outcome {outcome}: what comes of a click has a curve of its own: --model {EXAMINATION}")
+    _, after = read_with_outcomes(log, outcome)
+    interventions = harvest_outcomes(
+        after,
+        units,
+        find_anchor(anchor, after.log.places),
+        cluster=cluster,
+        clicked_only=not model.model().needs_unclicked,
+        max_clicks=max_clicks,
+    )
+    return interventions, outcome_info(after)
 
 
 def _fit(
@@ -303,6 +350,8 @@ def _fit(
         console.print("\nDoes the model fit?")
     for finding in findings:
         console.print(finding_line(finding))
+    if "users" in told:
+        console.print(f"\nWhich model? {' '.join([told['users'], *told['why_this_model']])}")
     if (verdict := verdict_of(fitted)) is not None:
         console.print(f"\nVerdict: {verdict}")
     console.print(f"\nSaved: {output}")

@@ -7,7 +7,7 @@ import textwrap
 
 from clickharvest.commands.options import JsonFlag, ModelPath
 from clickharvest.commands.output import tell
-from clickharvest.commands.telling import described, verdict_of
+from clickharvest.commands.telling import described, users_of, verdict_of
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -25,5 +25,7 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
         tell(json.dumps(described(loaded), indent=2))
         return
     verdict = verdict_of(loaded)
+    users = users_of(loaded)
+    shown = "" if users is None else f"{textwrap.fill(users, WIDTH)}\n\n"
     judged = "" if verdict is None else f"{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n"
-    tell(f"{loaded}\n\n{judged}{origin(loaded)}")
+    tell(f"{loaded}\n\n{shown}{judged}{origin(loaded)}")

@@ -17,6 +17,12 @@ def verdict_of(model: FittedModel) -> Verdict | None:
     return judge(model) if isinstance(model, Propensities) else None
 
 
+def users_of(model: FittedModel) -> str | None:
+    """Return what kind of users the log shows, where `fit --model auto` has asked it."""
+    users = model.info.get("users")
+    return users if isinstance(users, str) else None
+
+
 def described(model: FittedModel) -> dict[str, Any]:
     """Return what a model says of itself with the verdict, if any, as JSON holds it."""
     verdict = verdict_of(model)

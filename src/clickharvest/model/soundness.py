@@ -84,7 +84,7 @@ def _are_numbers(value: Any) -> bool:
 Fits = Callable[[Any], bool]
 KNOWN: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(
-        ("estimator", "objective", "relevance", "weighting", "status", "data", "outcome"), (_is_text, "a text")
+        ("estimator", "objective", "relevance", "weighting", "status", "data", "outcome", "users"), (_is_text, "a text")
     ),
     **dict.fromkeys(("units", "clicks", "queries"), (_is_count, "a whole number")),
     **dict.fromkeys(

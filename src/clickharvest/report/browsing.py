@@ -84,6 +84,7 @@ def browsing_view(model: BrowsingPropensities, findings: Sequence[Finding], *, l
     told = {"fitted on": ", ".join(spell_counts(model.info)), "context": ", ".join(model.context) or "none"}
     origin = [] if model.provenance is None else model.provenance.rows()
     return {
+        "users": str(model.info.get("users") or ""),
         "effects": spell_effects(model.info),
         "anchor": model.anchor,
         "typical": "" if states.encoder is None else ", in a typical context",

@@ -64,6 +64,7 @@ def make_content(
     packed = pack_model(model, level)
     view = {
         "verdict": judge(model, evidence.grounds if evidence else None, level=level),
+        "users": model.info.get("users"),
         "headlines": headlines(model, level),
         "lead": lead(model, [columns[i] for i in order], level),
         "movement": movement(model, columns, ranked, level),

@@ -1,0 +1,136 @@
+"""Which click model a log speaks for: the simplest, unless held-out queries or a test say otherwise.
+
+| model | is chosen where |
+|---|---|
+| browsing | clicks above explain held-out queries better than positions do, by more than a standard error |
+| reading | the same, and the test *clicks above* finds that results below attractive ones are clicked less |
+| affine | none of these, and offsets are needed: Hotelling's test at 5 % |
+| examination | otherwise |
+
+Browsing comes first: users who stop once served make ratios of positions depend on relevance, as trust does, whereas
+trust leaves no trace in what was clicked above.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickharvest.click_models.registry import EXAMINATION
+from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedError
+from clickharvest.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
+
+NORMAL = 1.96
+USERS = {
+    "examination": "Users look at a result or not whatever they clicked above it, and judge it alike anywhere: "
+    "a ranker learns from clicks divided by propensities.",
+    "browsing": "Users who have clicked above look at what follows otherwise than users who have not, be it that they "
+    "read on or that they are another kind: a ranker learns from clicks divided by the propensity of their own state, "
+    "which weigh gives every row.",
+    "reading": "Users read from the top and leave once served, so that what stands below good results is seen less: a "
+    "ranker learns from clicks divided by the propensity of their own page, which weigh gives every row.",
+    "affine": "Users click what stands high more readily, good or bad: a ranker learns from corrected clicks of all "
+    "displays, (click - offset) / slope, which weigh gives every row.",
+}
+"""What kind of users a model speaks of, and what that changes for a ranker."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A click model, and why.
+
+    Attributes:
+        model: its name.
+        users: what kind of users the log shows, and what that changes for a ranker.
+        why: what spoke for and against each of the others.
+    """
+
+    model: str
+    users: str
+    why: tuple[str, ...]
+
+    def info(self) -> dict[str, Any]:
+        """Return what a model keeps of the choice."""
+        return {"users": self.users, "why_this_model": list(self.why)}
+
+
+def choose_click_model(
+    data: ClickLog | Interventions, *, anchor: int = 1, seed: int = 0, progress: Progress = silent, **how: Any
+) -> ModelChoice:
+    """Choose between examination, browsing, reading and affine.
+
+    Args:
+        data: a log, or interventions, which do not tell clicks above.
+        anchor: the position that others are relative to.
+        seed: seed of the folds.
+        progress: shows what is being done.
+        how: the arguments of `harvest`.
+
+    Example:
+        >>> from clickharvest import read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> print(choose_click_model(read_log(simulate_ab_log(pages=2_000)[0])).model)
+        examination
+    """
+    from clickharvest.harvesting.interventions import Interventions
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickharvestWarning)  # those of the model that is fitted then will be told
+        if isinstance(data, Interventions):
+            chosen, told = EXAMINATION, "Clicks above are not told by interventions: read the log itself."
+        else:
+            chosen, told = _browsing(data, anchor, seed, progress, how)
+        why = [told]
+        if chosen == EXAMINATION:
+            chosen, told = _affine(data, anchor, progress, how)
+            why.append(told)
+    return ModelChoice(chosen, USERS[chosen], tuple(why))
+
+
+def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:
+    """Return browsing, reading or examination, and why."""
+    from clickharvest.click_models.browsing import Browsing
+    from clickharvest.diagnosis.cascade import clicks_above
+    from clickharvest.estimation.browsing import compare_with_ranks, is_it_worth_it
+
+    if log.places is not None:
+        return EXAMINATION, "Clicks above were not looked for: places have no order."
+    try:
+        states = Browsing().harvest(log, **how)
+        gain = compare_with_ranks(states, anchor=anchor, seed=seed, progress=progress)
+    except (InputError, NotIdentifiedError) as error:
+        return EXAMINATION, f"Clicks above were not looked for: {error}."
+    why = is_it_worth_it(gain).sentence
+    if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
+        return EXAMINATION, why
+    for found in clicks_above(log):
+        if found.status == "warning" and found.value is not None and found.value < 1:
+            times = f"{found.value:.2f} times as often for each click that results above it attract"
+            return "reading", f"{why} A result is clicked {times}: users leave once served."
+    return "browsing", why
+
+
+def _affine(data: ClickLog | Interventions, anchor: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:
+    """Return affine or examination, and why."""
+    from clickharvest.estimation.affine import AffineClicks
+    from clickharvest.harvesting.collecting import harvest
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.model.affine import SIGN
+
+    try:
+        interventions = data if isinstance(data, Interventions) else harvest(data, **how)
+        model = AffineClicks(anchor=anchor, progress=progress).fit(interventions).affine_
+    except (InputError, NotIdentifiedError) as error:
+        return EXAMINATION, f"Trust was not looked for: {error}."
+    test = model.offset_test()
+    if test is None:
+        return EXAMINATION, "Trust was not looked for: too few queries."
+    p = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
+    if test[1] < SIGN:
+        return "affine", f"How clicks fall with the position depends on the result ({p})."
+    return EXAMINATION, f"No sign that how clicks fall with the position depends on the result ({p})."

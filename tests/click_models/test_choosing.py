@@ -1,0 +1,58 @@
+"""Which click model a log speaks for: each kind of users is recognised, and simple ones are left simple."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from clickharvest import harvest, read_log
+from clickharvest.click_models import CLICK_MODELS, choose_click_model
+from clickharvest.click_models.choosing import USERS
+from clickharvest.simulate import simulate_protocol, simulate_trust_log
+from command_line import run
+
+
+def pages(path: Path, clicks: str) -> Path:
+    simulation = simulate_protocol(sweeps=20, queries=300, test_queries=2, positions=6, clicks=clicks, eta=0, seed=1)
+    pq.write_table(simulation.rows(), path / f"{clicks}.parquet")
+    return path / f"{clicks}.parquet"
+
+
+@pytest.mark.parametrize(("clicks", "model"), [("pbm", "examination"), ("ubm", "browsing"), ("cascade", "reading")])
+def test_users_are_recognised_by_what_they_clicked_above(clicks: str, model: str, tmp_path: Path) -> None:
+    found = choose_click_model(read_log(pages(tmp_path, clicks)))
+    assert found.model == model
+    assert found.users == USERS[model]
+    assert "Held-out queries" in found.why[0]
+
+
+def test_trust_is_recognised_in_counts_and_in_interventions() -> None:
+    log = read_log(simulate_trust_log(pages=60_000, queries=200, positions=5, docs=10)[0])
+    found = choose_click_model(log)
+    assert found.model == choose_click_model(harvest(log)).model == "affine"
+    assert "needs one row per impression" in found.why[0]
+
+
+def test_every_model_has_its_sentence() -> None:
+    assert set(USERS) == set(CLICK_MODELS)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, output = pages(tmp_path, "ubm"), tmp_path / "model.safetensors"
+
+    assert run("fit", log, "--model", "auto", "--curve", "linear", "-o", output) == 2
+    assert "--curve: the model auto has no such option" in capsys.readouterr().err
+    assert run("fit", log, "--model", "auto", "--outcome", "click", "-o", output) == 2
+    capsys.readouterr()
+    assert run("fit", log, "--model", "auto", "--json", "-o", output) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["model"] == "browsing"
+    assert told["info"]["users"] == USERS["browsing"]
+    assert run("show", output) == 0
+    assert "have clicked above look at what follows" in " ".join(capsys.readouterr().out.split())
+    page = tmp_path / "report.html"
+    assert run("report", output, "-o", page) == 0
+    assert USERS["browsing"] in page.read_text()
