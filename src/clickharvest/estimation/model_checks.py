@@ -47,7 +47,7 @@ MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
 MOST_POSITIONS = 250
 """Positions beyond which the tests take too long."""
-MOST_PAIRS = 200
+MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
