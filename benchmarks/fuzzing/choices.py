@@ -178,7 +178,7 @@ OPTIONS: dict[str, dict[str, list[str]]] = {
         "--eta": ["0", "1", "100"],
         "--zeta": ["0", "0.5"],
         "--examination": ["power", "nothing"],
-        "--clicks": ["pbm", "cascade", "trust"],
+        "--clicks": ["pbm", "cascade", "trust", "ubm", "dcm", "dbn"],
         "--noise": ["0", "1"],
         "--traffic": ["1,1", "80,15,5", "1", "0,0"],
         "--repetition": ["even", "zipf"],

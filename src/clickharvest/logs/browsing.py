@@ -13,6 +13,7 @@ import ibis
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.ibis_inside import read_off
 from clickharvest.states import require_few, state_places
 
 STATE = "_clickharvest_state"
@@ -46,7 +47,7 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
     last = clicked.max().over(above).coalesce(0)
     source = log.source.mutate(**{STATE: ((rank * (rank - 1)) // 2 + last + 1).cast("int64")})
     # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
-    moved = {name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in columns.items()}
+    moved = read_off(columns, log.source, source)
     states = replace(log, source=source, columns=moved | {"position": source[STATE]})
     if not named:
         return states

@@ -87,3 +87,9 @@ def column_tested_for_null(test: ir.BooleanValue) -> ir.Value | None:
 
     operation = test.op()
     return operation.arg.to_expr() if isinstance(operation, ops.IsNull) else None
+
+
+def read_off(columns: Mapping[str, ir.Value], before: ir.Table, after: ir.Table) -> dict[str, ir.Value]:
+    """Return expressions on the columns of one table as the same ones on another, which has these columns, too."""
+    tables = {before.op(): after.op()}
+    return {name: value.op().replace(tables).to_expr() for name, value in columns.items()}
