@@ -66,7 +66,7 @@ fuzz: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# start, harvest, prepare, accuracy, speed, coverage, levels, simulate, weigh, judgments, plan, places, svm_rank, boosting, peers, mutants, fuzz
+# start, fits, harvest, prepare, accuracy, speed, coverage, levels, simulate, weigh, judgments, plan, places, browsing, affine, model_choice, svm_rank, boosting, rankers, peers, mutants, fuzz
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

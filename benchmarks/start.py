@@ -27,23 +27,8 @@ import pyarrow.csv
 from clickharvest.simulate import simulate_ab_log
 pyarrow.csv.write_csv(simulate_ab_log(pages=200, queries=10)[0].slice(0, {ROWS}), "small.csv")
 """
-LARGE = 100_000
-LARGE_LOGS = f"""
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from clickharvest.simulate import simulate_ab_log, simulate_protocol
-pq.write_table(simulate_ab_log(pages={LARGE // 10}, queries=200)[0], "ab.parquet")
-rows = simulate_protocol(queries={LARGE // 20}, sweeps=1, test_queries=100).rows()
-x1 = rows["x1"].to_numpy()
-device = np.where(x1 > np.median(x1), "mobile", "desktop")
-pq.write_table(rows.append_column("device", pa.array(device)), "protocol.parquet")
-"""
-CONTEXTS = ",".join(f"x{j}" for j in range(1, 11))
-HELP_BAR, CHECK_BAR, FIT_BAR = 0.3, 1.5, 4.0
-"""CPU seconds that help and version, the check of a small log, and a fit may take."""
-FITS = 3
-"""Runs of each fit, at most."""
+HELP_BAR, CHECK_BAR = 0.3, 1.5
+"""CPU seconds that help and version, and the check of a small log, may take."""
 
 
 def main() -> None:
@@ -51,12 +36,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=9, help="runs of each; the best counts")
     times = parser.parse_args().times
     with tempfile.TemporaryDirectory() as folder:
-        for logs in (SMALL_LOG, LARGE_LOGS):
-            subprocess.run([sys.executable, "-c", logs], cwd=folder, check=True)
-        rows = [
-            (what, bar, *measure(command, folder, min(times, FITS) if "fit" in command[3:4] else times))
-            for what, command, bar in commands()
-        ]
+        subprocess.run([sys.executable, "-c", SMALL_LOG], cwd=folder, check=True)
+        rows = [(what, bar, *measure(command, folder, times)) for what, command, bar in commands()]
     lines = [
         "## Start",
         "",
@@ -71,9 +52,8 @@ def main() -> None:
     lines += [
         f"- {verdict}",
         "",
-        f"A log of {ROWS:,} rows as CSV; best of {times} (fits: of {min(times, FITS)}); {os.cpu_count()} cores; "
-        f"Python {platform.python_version()}, {versions}; {datetime.now(UTC):%Y-%m-%d}, "
-        f"load average {os.getloadavg()[0]:.1f} at the end.",
+        f"A log of {ROWS:,} rows as CSV; best of {times}; {os.cpu_count()} cores; Python {platform.python_version()}, "
+        f"{versions}; {datetime.now(UTC):%Y-%m-%d}, load average {os.getloadavg()[0]:.1f} at the end.",
     ]
     print("\n".join(lines))
     # Late, as a child's peak memory counts that of the process it was forked from.
@@ -99,20 +79,7 @@ def commands() -> list[tuple[str, list[str], float | None]]:
             [*program, "fit", "small.csv", "--intervals", "sandwich", "-o", "model.safetensors"],
             None,
         ),
-        *(
-            _fit("small.csv", "device", f"{ROWS:,} rows"),
-            _fit("ab.parquet", "device", f"an A/B test of {LARGE:,} rows"),
-        ),
-        _fit("protocol.parquet", "device", f"the paper's protocol, {LARGE:,} rows of {LARGE // 20:,} queries"),
-        _fit("protocol.parquet", CONTEXTS, "ten numbers as context", bar=None),
     ]
-
-
-def _fit(log: str, context: str, told: str, bar: float | None = FIT_BAR) -> tuple[str, list[str], float | None]:
-    """Return the row of a fit with a context."""
-    command = ["fit", log, "--context", context, "-o", "model.safetensors"]
-    what = "x1,…,x10" if context == CONTEXTS else context
-    return f"`clickharvest fit {log} --context {what}` ({told})", [sys.executable, "-m", "clickharvest", *command], bar
 
 
 def measure(command: list[str], folder: str, times: int) -> tuple[float, float]:
