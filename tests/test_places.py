@@ -62,3 +62,9 @@ def test_another_log_numbers_places_otherwise() -> None:
     assert GRID.numbers_of(other) == (1, 3, 7)
     with pytest.raises(InputError, match="--place row,column"):
         GRID.numbers_of(Places.of(("slot",), [("top",)]))
+
+
+@pytest.mark.parametrize("anchor", ["0", "-1", "top", "1.5", "99999999999999999999", 0])
+def test_an_anchor_of_a_list_is_a_position(anchor: str | int) -> None:
+    with pytest.raises(InputError, match="expected a position from 1 to"):
+        find_anchor(anchor, None)

@@ -218,7 +218,7 @@ def test_csv_guards_formulas(run: Command, sound: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "check x.csv --max-position 99999999999999999999", "check x.csv --anchor 0",
+        "check x.csv --max-position 99999999999999999999",
         "check x.csv --position-base 9999999999",
         "fit x.csv --seed -1", "fit x.csv --seed 99999999999999999999", "fit x.csv --penalty nan",
         "fit x.csv --penalty inf",
