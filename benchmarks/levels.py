@@ -212,9 +212,11 @@ WORLDS = {
     ),
     "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
     "purchases, eager": of_purchases(
-        "the same, but users of a page buy six times as much as others", pages=3_000, eagerness=6.0
+        "the same, but half of the pages buy up to six times as often as the others", pages=3_000, eagerness=6.0
     ),
-    "purchases, few": of_purchases("the same, 300 pages: about 150 purchases, a third of them in one query", pages=300),
+    "purchases, few": of_purchases(
+        "the same, 300 pages: about 145 purchases, a tenth to a sixth of them in one query", pages=300
+    ),
     "purchases, device": of_purchases("the same, units by device", pages=3_000, context=True),
     "purchases, seen": of_purchases(
         "a click leads to a purchase k^-.2 times as often, 3,000 pages", kind="alternative", pages=3_000, steepness=0.2

@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 def main() -> None:
     """Run the command line in a process of its own."""
     end_when_interrupted()
-    # Our systems of equations are small: more threads only wait for each other, ten times as long where cores are busy.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What a short process makes is mostly modules, which live as long as it does: to look through them for garbage all
     # the time takes a tenth of a quick check.
     gc.set_threshold(100_000, 20, 100)

@@ -14,6 +14,7 @@ from clickharvest.commands.harvest_options import HarvestOptions, require_cluste
 from clickharvest.commands.options import QUERY, ClusterOption, JsonFlag, LevelOption, LogOptions, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 from clickharvest.places import name_place
@@ -81,6 +82,7 @@ def compare(
 
       clickharvest compare last_month.safetensors this_month.safetensors
     """
+    keep_to_one_thread()
     from clickharvest.model.propensities import load_propensities
 
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}

@@ -13,6 +13,7 @@ from clickharvest.commands.harvest_options import HarvestOptions
 from clickharvest.commands.options import AnchorOption, JsonFlag, LevelOption, LogOptions, parse_shares, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 from clickharvest.places import find_anchor
 
@@ -165,6 +166,7 @@ def plan(
 
       clickharvest plan --rankings rankings.csv --traffic a=50,b=50 --pages 50000
     """
+    keep_to_one_thread()
     from clickharvest.commands.terminal import screen
 
     found: Plan | DesignPlan
