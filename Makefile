@@ -63,7 +63,7 @@ fuzz: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# start, harvest, prepare, accuracy, speed, coverage, levels, simulate, weigh, judgments, plan, svm_rank, boosting, peers, mutants, fuzz
+# start, harvest, prepare, accuracy, speed, coverage, levels, simulate, weigh, judgments, plan, places, svm_rank, boosting, peers, mutants, fuzz
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

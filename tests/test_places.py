@@ -26,6 +26,10 @@ def test_places_that_read_alike_are_refused(pair: tuple[str, str]) -> None:
         Places.of(("slot",), [(text,) for text in pair])
 
 
+def test_long_texts_that_begin_alike_are_places_of_their_own() -> None:
+    assert len(Places.of(("slot",), [("recommended for you because you bought " + text,) for text in "ab"])) == 2
+
+
 def test_an_anchor_is_a_number_or_a_place() -> None:
     assert [GRID.find(anchor) for anchor in (3, "3", "2,1", "2, 1", (2, 1))] == [3] * 5
     slots = Places.of(("slot",), [("top",), ("side",)])

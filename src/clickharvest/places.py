@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from clickharvest.errors import InputError
-from clickharvest.words import clean_text, spell_positions
+from clickharvest.words import clean_line, clean_text, spell_positions
 
 Label = int | float | str
 Anchor = int | str | tuple[Label, ...]
@@ -67,10 +67,11 @@ class Places:
         columns, found = tuple(columns), list(labels)
         values = zip(*(_numbers([label[i] for label in found]) for i in range(len(columns))), strict=True)
         places = cls(columns, tuple(sorted(values, key=lambda label: [_rank(value) for value in label])))
-        seen: dict[str, int] = {}
-        for k in range(1, len(places) + 1):
-            if (other := seen.setdefault(" ".join(places.name(k).split()), k)) != k:
-                one, two = (", ".join(map(repr, places.labels[i - 1])) for i in (other, k))
+        seen: dict[tuple[str, ...], int] = {}
+        for k, label in enumerate(places.labels, 1):
+            read = tuple(" ".join(clean_line(spell_label(value)).split()) for value in label)
+            if (other := seen.setdefault(read, k)) != k:
+                one, two = (clean_text(", ".join(map(repr, places.labels[i - 1])), 80) for i in (other, k))
                 raise InputError(
                     f"two places read alike, {one} and {two} ({', '.join(columns)}): expected texts that can be told "
                     "apart; make them one in the log, or rename one"
@@ -85,7 +86,7 @@ class Places:
         if not 1 <= position <= len(self):
             return f"place {position}"
         words = zip(self.columns, self.labels[position - 1], strict=True)
-        return ", ".join(f"{clean_text(column, 24)} {clean_text(spell_label(value), 24)}" for column, value in words)
+        return ", ".join(f"{clean_text(column, 24)} {clean_text(spell_label(value))}" for column, value in words)
 
     def spell(self, positions: Collection[int]) -> str:
         """Return places in words, by their numbers; of many the first alone.

@@ -106,6 +106,7 @@ def test_a_report_draws_a_grid(folder: Path) -> None:
         ("plan {log} --place row,column", "plan speaks of ranks"),
         ("tally {log} --place row,column -o x.parquet", "places have no tally"),
         ("harvest {log} --place row,column --emit-sql duckdb", "--emit-sql does not go with --place"),
+        ("rank {log} {log} --model {model} -o x.json", "speaks of places, and rankers are judged by lists"),
         ("weigh {log} {model} --place device -o x.parquet", "read it with --place row,column"),
     ],
 )

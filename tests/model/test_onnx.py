@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, make_curve
 from clickharvest.model.onnx import export_onnx
 from clickharvest.model.propensities import Propensities
+from clickharvest.places import Places
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -63,3 +65,10 @@ def test_without_onnx_it_says_what_to_install(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(InputError, match=r"pip install 'clickharvest\[onnx\]'"):
         export_onnx(random_model("constant", 1, None, 0), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_tells_what_places_its_numbers_mean(tmp_path: Path) -> None:
+    places = Places.of(("slot",), [(text,) for text in "abcdefg"])
+    export_onnx(replace(random_model("linear", 1, None, 0), places=places), tmp_path / "model.onnx")
+    metadata = onnxruntime.InferenceSession(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["places"]) == places.to_dict()

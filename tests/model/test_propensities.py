@@ -27,6 +27,7 @@ from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.propensities import Propensities, load_propensities
 from clickharvest.model.storage import read_file, write_file
+from clickharvest.places import Places
 
 LOG = {"device": ["phone", "desk", "phone", None], "age": [20, 40, 30, 30], "pays": [True, False, True, False]}
 CONTEXTS = {"device": ["desk", "watch", "phone"], "age": [40, 25, 30], "pays": [True, None, False]}
@@ -422,3 +423,32 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rename it"):
         score_contexts(model, str(contexts), tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
+
+
+def test_places_survive_a_file_and_forged_ones_are_refused(tmp_path: Path) -> None:
+    places = Places.of(("shelf", "cell"), [("new", j) for j in range(1, 8)])
+    model, path = free_model(places=places), tmp_path / "model.safetensors"
+    model.save(path)
+    assert load_propensities(path).places == places
+    table = model.predict().to_arrow()
+    assert table.column_names == ["position", "shelf", "cell", "propensity", "lower", "upper", "supported"]
+    assert table["cell"].to_pylist() == [1, 2, 3, 4, 7]
+    assert "No estimate at shelf new, cell 3 and shelf new, cell 7" in " ".join(str(model).split()).replace(";", " and")
+    with pytest.raises(InputError, match="the contexts have a column 'cell'"):
+        model.predict().to_arrow({"cell": [1]})
+    header, tensors = read_file(path)
+    told = places.to_dict()
+    forged = [told | {"labels": told["labels"][:4]}, told | {"labels": [[1, 2]] * 7}, {"columns": [1]}, [], "places"]
+    for wrong in forged:
+        write_file(path, header | {"places": wrong}, tensors)
+        with pytest.raises(InputError, match="cannot be used"):
+            load_propensities(path)
+
+
+def test_the_same_rows_at_other_places_are_other_data() -> None:
+    rows = Interventions(
+        unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]), exposure=np.ones(2),
+        clicks=np.array([1, 0]), impressions=np.ones(2, dtype=int),
+    )  # fmt: skip
+    some = [None, *(Places.of(("slot",), [("a",), (text,)]) for text in "bc")]
+    assert len({data_fingerprint(replace(rows, places=places)) for places in some}) == 3

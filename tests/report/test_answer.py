@@ -68,7 +68,7 @@ def test_what_is_not_supported_is_not_told() -> None:
     columns = column_values(model)
     told = movement(model, columns, rank_columns(model, columns, None))
     assert told == "It depends on complex, but the log cannot tell by how much."
-    assert [headline.position for headline in headlines(model)] == [2]
+    assert [headline.where for headline in headlines(model)] == ["position 2"]
 
 
 def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:

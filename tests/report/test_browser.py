@@ -25,6 +25,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.places import Places
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.evidence import Evidence, clipping_table
 from clickharvest.report.page import write_report
@@ -416,3 +417,28 @@ def test_complaints_are_noticed(browser: Browser, tmp_path: Path) -> None:
     assert any("wrong" in complaint for complaint in opened.complaints())
     assert any(complaint.endswith("other.js") for complaint in opened.complaints())
     opened.close()
+
+
+@pytest.mark.parametrize("columns", [("row", "column"), ("<b>slot</b>",)])
+def test_places_are_drawn_as_a_grid_or_as_points(columns: tuple[str, ...], browser: Browser, tmp_path: Path) -> None:
+    labels = [(i, j) for i in (1, 2) for j in (1, 2, 3)]
+    hostile = [(f"<img src=x onerror=alert({i})>",) for i in range(6)]
+    places = Places.of(columns, labels if len(columns) == 2 else hostile)
+    curve = make_curve("constant", (1, 2, 3, 4, 5), anchor=2, n_features=0)
+    b = np.log([1.2, 0.8, 0.6, 0.4])
+    draws = b + 0.1 * np.array([[-1.0], [0.0], [1.0]])
+    model = Propensities(curve, {"b": b}, None, (1, 2, 3, 4, 5, 6), draws, "bootstrap", places=places)
+    page = show(browser, tmp_path, model)
+    rows = read_csv(page, "curves")
+    assert [row["position"] for row in rows] == [places.name(k) for k in range(1, 7)]
+    lines = page.run("document.querySelectorAll('#fig-curves path.line').length")
+    if len(columns) == 2:
+        assert [float(row["propensity"]) for row in read_csv(page, "places")[:2]] == pytest.approx([1.2, 1.0])
+        assert page.run("document.querySelectorAll('#fig-places rect').length") == 6
+        assert page.run("document.querySelector('#fig-places svg').textContent.includes('✗')")
+        assert lines == 2  # a line for every row
+    else:
+        assert lines == 2 * 5  # of every slot its interval and its point
+    assert "position" not in page.run("document.getElementById('curves').innerText")
+    assert page.complaints() == []
+    page.close()

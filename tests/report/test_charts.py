@@ -19,6 +19,7 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
+from clickharvest.places import Places
 from clickharvest.report.importance import column_importance
 
 CONTEXTS = {
@@ -153,3 +154,16 @@ def test_charts_are_exported_and_import_nothing_heavy() -> None:
     script = "import sys, clickharvest.report.charts; print([m for m in ('altair', 'ibis', 'jax') if m in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
+
+
+def test_places_are_drawn_by_their_names_without_a_line() -> None:
+    places = Places.of(("slot",), [("top",), ("side",)])
+    curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+    chart = plot_curves(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), places=places))
+    assert [row["position"] for row in chart.data.values] == ["slot side", "slot top"]
+    assert [layer["mark"]["type"] for layer in chart.to_dict()["layer"]] == ["rule", "circle"]
+    interventions = Interventions(
+        unit=np.array([0, 0]), query=np.array(["q", "q"]), position=np.array([1, 2]), exposure=np.ones(2),
+        clicks=np.array([1, 1]), impressions=np.ones(2, dtype=int), places=places,
+    )  # fmt: skip
+    assert plot_overlap(interventions).data.values[0]["other"] == "slot top"

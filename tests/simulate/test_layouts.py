@@ -16,7 +16,7 @@ from clickharvest.weights import weigh
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_places_are_estimated_within_their_errors(layout: str) -> None:
-    table, truth = simulate_places(layout, pages=6_000, seed=1)
+    table, truth = simulate_places(layout, pages=3_000, seed=1)
     log = read_log(table, place=truth.places.columns, page="view")
     assert log.places == truth.places
     assert diagnose(log).identified

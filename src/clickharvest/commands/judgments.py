@@ -13,7 +13,7 @@ from clickharvest.commands.inputs import refuse_overwriting
 from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, ModelPath, OutputPath, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.weigh import context_of
+from clickharvest.commands.weigh import context_of, place_of
 from clickharvest.errors import InputError
 
 JUDGED = "The judgments"
@@ -126,7 +126,8 @@ def judgments(
         raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
     refuse_overwriting(output, [*log.sources, model])
     propensities = load_propensities(model)
-    clicks = replace(log, context=context_of(log, propensities)).read(show_progress)
+    log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
+    clicks = log.read(show_progress)
     found = judge(
         clicks,
         propensities,

@@ -333,9 +333,13 @@ def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensitie
     """Return the log, read with the context columns of the model, and the model."""
     from clickharvest.model.propensities import load_propensities
 
+    if log.place_columns:
+        raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
     if model is None:
         return log.read(show_progress), None
     propensities = load_propensities(model)
+    if propensities.places is not None:
+        raise InputError(f"{model} speaks of places, and rankers are judged by lists: weigh the log, and train on it")
     needed = () if propensities.encoder is None else propensities.encoder.columns
     return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
 

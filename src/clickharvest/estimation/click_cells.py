@@ -49,7 +49,7 @@ class ClickCells:
         first: the first cell of each unit.
         unit: number of each cell's unit, from 0.
         n_positions: number K of positions.
-        log_position: their logarithms, [K].
+        log_position: how far down they are, [K]: their logarithms; of places, less the log of their click rate.
         clicks_of_unit: clicks N of each cell's unit.
     """
 
@@ -59,6 +59,9 @@ class ClickCells:
         _, self.first, self.unit = np.unique(sample.unit[self.rows], return_index=True, return_inverse=True)
         self.cluster, self.n_clusters = sample.cluster[self.rows], sample.n_clusters
         self.n_positions, self.log_position = len(sample.positions), np.log(sample.positions)
+        if sample.places is not None:
+            clicks, shown = (np.bincount(sample.position, own) for own in (sample.clicks, sample.impressions))
+            self.log_position = -np.log((clicks + 1) / (shown + 1))
         self.log_exposure = np.log(sample.exposure[self.rows])
         self.clicks = sample.clicks[self.rows].astype(np.float64)
         self.position, self.context = sample.position[self.rows], sample.context[self.rows]

@@ -45,7 +45,9 @@ MOST_CONTEXTS = 60
 """Distinct contexts that are tested one by one, and products of features that are tested in their place."""
 MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
-MOST_PAIRS = 200
+MOST_POSITIONS = 250
+"""Positions beyond which the tests take too long."""
+MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
@@ -80,6 +82,9 @@ def check_model(
         trust bias ok
     """
     anchor = find_anchor(anchor, interventions.places)
+    if (many := len(supported_positions(interventions, anchor))) > MOST_POSITIONS:
+        sentence = f"{many:,} positions or places are more than the {MOST_POSITIONS} that the model is tested for."
+        return [Finding(name, "note", sentence) for name in ("transitivity", "trust bias")]
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
     findings += _pair_checks(interventions, anchor, kinds)
     return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]
@@ -305,8 +310,9 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
         return cells, pair
     most = np.argsort(-np.bincount(code, cells.clicks), kind="stable")[:MOST_PAIRS]
     kept = np.flatnonzero(np.isin(code, most))
-    columns = (column[kept] for column in (cells.cluster, cells.log_exposure, cells.clicks))
-    return ShareCells(cells.rows[kept], np.repeat(np.arange(len(kept) // 2), 2), *columns), pair[:, kept]
+    unit = np.repeat(np.arange(len(kept) // 2), 2)
+    chosen = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
+    return chosen, pair[:, kept]
 
 
 def _null_columns(sample: Sample, anchor: int) -> Columns:

@@ -147,7 +147,8 @@ def parents(places: Places, positions: tuple[int, ...], anchor: int) -> tuple[Ar
     """
     slopes, groups = [], {}
     for i, column in enumerate(places.columns):
-        values = [places.values(i)[k - 1] for k in positions]
+        column_values = places.values(i)
+        values = [column_values[k - 1] for k in positions]
         levels = sorted(set(values), key=values.index)
         if len(levels) < 2:
             continue

@@ -32,9 +32,9 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     Input `x`, float [n, d]: the encoded features, as `ContextEncoder.transform` makes them ([n, 0] without context).
     Output `propensity`, float [n, K]: p_k(x) / p_anchor(x) at the supported positions. In between it computes in
     double precision, so that the result is that of `Propensities.predict` to float precision.
-    The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`, and
-    `support`, what `Support.to_dict` returns: the file itself gives a number for any x and cannot tell which contexts
-    the data speak of.
+    The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`, for
+    places `places`, what the numbers mean, and `support`, what `Support.to_dict` returns: the file itself gives a
+    number for any x and cannot tell which contexts the data speak of.
 
     Args:
         propensities: the model.
@@ -79,6 +79,7 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     about = {
         "positions": [int(k) for k in curve.positions],
         "anchor": int(curve.anchor),
+        **({} if propensities.places is None else {"places": propensities.places.to_dict()}),
         "feature_names": list(features),
         "curve": curve.spec,
         "clickharvest": __version__,

@@ -22,6 +22,7 @@ from clickharvest.extras import require
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
+from clickharvest.places import name_place, name_places
 from clickharvest.report.importance import column_importance
 
 if TYPE_CHECKING:
@@ -59,10 +60,15 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
     named = _named(models)
     rows = [row for name, model in named.items() for row in _curve_rows(name, model, contexts, level, len(named) > 1)]
     curves = list(dict.fromkeys(row["curve"] for row in rows))
-    anchors = sorted({model.curve.anchor for model in named.values()})
+    anchors = list(dict.fromkeys(name_place(model.curve.anchor, model.places) for model in named.values()))
+    free = any(model.places is not None for model in named.values())
+    x: Any = alt.X("position:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d", grid=False))
+    if free:
+        names = list(dict.fromkeys(row["position"] for row in rows))
+        x = alt.X("position:N", title="place", sort=names, axis=alt.Axis(labelAngle=-40, grid=False))
     scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
     base = alt.Chart().encode(
-        x=alt.X("position:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
+        x=x,
         color=alt.Color(
             "curve:N",
             title=None,
@@ -74,17 +80,18 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
         ),
         tooltip=[
             alt.Tooltip("curve:N"),
-            alt.Tooltip("position:Q"),
+            alt.Tooltip("position:N" if free else "position:Q"),
             alt.Tooltip("propensity:Q", format=".4f"),
             alt.Tooltip("lower:Q", format=".4f"),
             alt.Tooltip("upper:Q", format=".4f"),
         ],
     )
-    told = f"examination relative to position {', '.join(map(str, anchors))}"
-    band = base.mark_area(opacity=0.18, line=False).encode(
+    told = f"examination relative to {', '.join(anchors)}".replace(", position ", ", ")
+    band = (base.mark_rule() if free else base.mark_area(opacity=0.18, line=False)).encode(
         y=alt.Y("lower:Q", title=told, scale=scale), y2=alt.Y2("upper:Q")
     )
-    line = base.mark_line(point=alt.OverlayMarkDef(size=36)).encode(y=alt.Y("propensity:Q", title=told, scale=scale))
+    line = base.mark_circle(size=50) if free else base.mark_line(point=alt.OverlayMarkDef(size=36))
+    line = line.encode(y=alt.Y("propensity:Q", title=told, scale=scale))
     return alt.LayerChart(data=alt.InlineData(rows), layer=[band, line]).properties(width=480, height=300)
 
 
@@ -109,24 +116,27 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
     import altair as alt
 
     from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
-    from clickharvest.words import spell_positions
 
     diagnosis = source if isinstance(source, Diagnosis) else diagnose(source)
+    places = diagnosis.places
+    names = {k: k if places is None else places.name(k) for k in diagnosis.positions}
     rows = [
         {
-            "position": pair.position,
-            "other": pair.other,
+            "position": names[pair.position],
+            "other": names[pair.other],
             "units": pair.units,
             "clicks": pair.clicks + pair.other_clicks,
             "effective": round(pair.effective_clicks, 3),
         }
         for pair in diagnosis.pairs
     ]
-    told = f"Not linked to position {diagnosis.anchor}: {spell_positions(diagnosis.unlinked)}"
-    every = list(diagnosis.positions)
+    unlinked = name_places(diagnosis.unlinked, places).removeprefix("positions ").removeprefix("position ")
+    told = f"Not linked to {name_place(diagnosis.anchor, places)}: {unlinked}"
+    every = list(names.values())
+    what, turned = ("position", 0) if places is None else ("place", -40)
     chart = alt.Chart(alt.InlineData(rows)).encode(
-        x=alt.X("position:O", title="position", scale=alt.Scale(domain=every), axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("other:O", title="position", scale=alt.Scale(domain=every)),
+        x=alt.X("position:O", title=what, scale=alt.Scale(domain=every), axis=alt.Axis(labelAngle=turned)),
+        y=alt.Y("other:O", title=what, scale=alt.Scale(domain=every)),
         tooltip=["position:O", "other:O", "units:Q", "clicks:Q", alt.Tooltip("effective:Q", format=",.0f")],
     )
     cells = chart.mark_rect(cornerRadius=2).encode(
@@ -134,7 +144,7 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
             "effective:Q", title="effective clicks", scale=alt.Scale(type="sqrt", scheme="teals", domainMin=0)
         )
     )
-    title = alt.TitleParams("Clicks that compare two positions", subtitle=told if diagnosis.unlinked else [])
+    title = alt.TitleParams(f"Clicks that compare two {what}s", subtitle=told if diagnosis.unlinked else [])
     size = max(240, min(480, 26 * len(every)))
     sized: alt.Chart = cells.properties(width=size, height=size, title=title)
     return sized
@@ -268,7 +278,7 @@ def _listed(column: Any) -> list[Any]:
 def _records(curve: str, predicted: Prediction, i: int) -> list[dict[str, Any]]:
     columns = (predicted.propensity[i], predicted.lower[i], predicted.upper[i])
     return [
-        {"curve": curve, "position": k}
+        {"curve": curve, "position": k if predicted.places is None else predicted.places.name(k)}
         | {name: _rounded(value) for name, value in zip(("propensity", "lower", "upper"), values, strict=True)}
         for k, supported, *values in zip(predicted.positions, predicted.supported[i], *columns, strict=True)
         if supported

@@ -94,8 +94,9 @@ function drawLegend(svg, series, width) {
   return y + 12;
 }
 
-/* How a position is written: its number, or the values of its place; and which points a line may join. */
+/* How a position is written: its number, or the values of its place, short or in full; and which points a line may join. */
 let placeLabel = (k) => k,
+  placeName = (k) => k,
   placeGroup = () => "";
 
 /* Lines with bands over positions. series: [{name, points: [{k, p, lower, upper}], colour, dash}].

@@ -58,7 +58,7 @@ function heatMap(width, diagnosis) {
       element(
         "title",
         {},
-        `${placeLabel(pair.position)} and ${placeLabel(pair.other)}: ${spell(pair.effective_clicks)} effective clicks of ${pair.units} documents`,
+        `${placeName(pair.position)} and ${placeName(pair.other)}: ${spell(pair.effective_clicks)} effective clicks of ${pair.units} documents`,
       ),
     );
     svg.append(cell);
@@ -115,7 +115,8 @@ function gridMap(width, points, places) {
       ...(d.p === null ? { class: "empty" } : { style: `fill:${colour(0)}`, "fill-opacity": round(depth) }),
     });
     const ends = d.lower === null ? "" : ` (${spell(d.lower)} to ${spell(d.upper)})`;
-    cell.append(element("title", {}, `${places.names[d.k]}: ${d.p === null ? (d.note ?? "no estimate") : spell(d.p) + ends}`));
+    const told = d.p === null ? (d.note ?? "no estimate") : spell(d.p) + ends;
+    cell.append(element("title", {}, `${places.names[d.k]}: ${told}`));
     svg.append(cell);
     if (across >= 34)
       svg.append(
@@ -137,8 +138,10 @@ function graphChart(width, diagnosis) {
   const positions = diagnosis.positions,
     linked = new Set(diagnosis.linked),
     n = positions.length;
-  const slot = (width - 30) / Math.max(n - 1, 1),
-    x = (k) => round(15 + positions.indexOf(k) * slot);
+  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
+    edge = Math.max(15, Math.min(60, 3.5 * longest));
+  const slot = (width - 2 * edge) / Math.max(n - 1, 1),
+    x = (k) => round(edge + positions.indexOf(k) * slot);
   const tallest = Math.min(170, Math.max(60, width / 4)),
     base = tallest + 24,
     svg = canvas(width, base + 44, "Which positions common documents link");
@@ -162,13 +165,12 @@ function graphChart(width, diagnosis) {
       element(
         "title",
         {},
-        `${placeLabel(pair.position)} and ${placeLabel(pair.other)}: ${spell(pair.effective_clicks)} effective clicks${both ? "" : ", on one side only"}`,
+        `${placeName(pair.position)} and ${placeName(pair.other)}: ${spell(pair.effective_clicks)} effective clicks${both ? "" : ", on one side only"}`,
       ),
     );
     svg.append(arc);
   }
-  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
-    every = Math.ceil(Math.max(18, 7 * longest) / slot);
+  const every = Math.ceil(Math.max(18, 7 * longest) / slot);
   positions.forEach((k, i) => {
     const is = linked.has(k),
       node = element("circle", { cx: x(k), cy: base, r: Math.min(7, Math.max(3, slot / 3)), "stroke-width": 2 });
@@ -191,7 +193,7 @@ function graphChart(width, diagnosis) {
 /* A curve's rows: position, propensity, lower, upper, what to know of it. */
 const curveRows = (series) => [
   ["curve", "position", "propensity", "lower", "upper", "note"],
-  ...series.flatMap((one) => one.points.map((d) => [one.name, placeLabel(d.k), d.p, d.lower, d.upper, d.note ?? null])),
+  ...series.flatMap((one) => one.points.map((d) => [one.name, placeName(d.k), d.p, d.lower, d.upper, d.note ?? null])),
 ];
 
 /* Positions as people write them: 1-3, 7. */
@@ -266,7 +268,14 @@ function makeFigures(data, state) {
     }));
     const pairs = () => [
       ["position", "other", "units", "clicks", "other_clicks", "effective_clicks"],
-      ...data.diagnosis.pairs.map((d) => [placeLabel(d.position), placeLabel(d.other), d.units, d.clicks, d.other_clicks, d.effective_clicks]),
+      ...data.diagnosis.pairs.map((d) => [
+        placeName(d.position),
+        placeName(d.other),
+        d.units,
+        d.clicks,
+        d.other_clicks,
+        d.effective_clicks,
+      ]),
     ];
     const words = data.places ? ["", ""] : ["upper position", "lower position"],
       told = { ...data.diagnosis, what, upper: words[0], lower: words[1] };
@@ -279,7 +288,7 @@ function makeFigures(data, state) {
           yTitle: "effective clicks",
           title: "Effective clicks by position",
         }),
-      rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [placeLabel(d.k), d.value, !d.marked])],
+      rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [placeName(d.k), d.value, !d.marked])],
     };
   }
   if (data.traffic) {

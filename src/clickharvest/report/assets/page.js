@@ -47,6 +47,7 @@ const state = {
 };
 if (data.places) {
   placeLabel = (k) => data.places.short[k] ?? k;
+  placeName = (k) => data.places.names[k] ?? k;
   placeGroup = (k) => data.places.group[k] ?? "";
 }
 const figures = makeFigures(data, state);
