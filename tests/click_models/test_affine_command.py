@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.click_models import load_model
+from clickharvest.click_models.affine import Affine
+from clickharvest.harvesting import Interventions
 from clickharvest.model import AffineModel
 from clickharvest.simulate import simulate_ab_log, simulate_trust_log
 from command_line import run
@@ -30,6 +32,8 @@ def test_from_log_to_corrected_clicks(folder: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "Affine clicks" in shown
     assert "Offsets are needed (p < 0.001)" in shown
+    checks = load_model(folder / "model.safetensors").info["checks"]
+    assert [(check["name"], check["status"]) for check in checks] == [("trust within queries", "ok")]
     assert f"Command: clickharvest fit {folder / 'log.parquet'} --model affine" in shown
     assert run("show", folder / "model.safetensors", "--json") == 0
     assert json.loads(capsys.readouterr().out)["model"] == "affine"
@@ -89,6 +93,24 @@ def test_what_does_not_go_together_is_refused_in_a_line(
     assert told in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
+    """Steeper queries look like trust; the check that compares documents of one query is not taken in."""
+    random = np.random.default_rng(2)
+    queries, docs, k = 300, 6, np.arange(1, 4)
+    relevance = random.uniform(0.1, 0.6, (queries, docs, 1)) * random.uniform(0.3, 1.6, (queries, 1, 1))
+    steep = np.exp(random.normal(0, 0.5, (queries, 1, 1)))
+    shown = np.full((queries, docs, 3), 40)
+    clicks = random.binomial(shown, relevance * k**-steep)
+    unit = np.repeat(np.arange(queries * docs), 3)
+    rows = Interventions(
+        unit=unit, query=unit // docs, position=np.tile(k, queries * docs), exposure=shown.ravel().astype(float),
+        clicks=clicks.ravel(), impressions=shown.ravel(),
+    )  # fmt: skip
+    (found,) = Affine().check(rows)
+    assert (found.name, found.status) == ("trust within queries", "warning")
+    assert "Prefer fit --model examination" in found.sentence
 
 
 def test_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ found. A log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from clickharvest.diagnosis.findings import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
@@ -93,6 +94,30 @@ class Affine(ClickModel):
             raise InputError(f"--intervals {self.intervals}: those of the model affine are clustered; leave it out")
         with_bars = self.intervals is not None
         return AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress).fit(interventions).affine_
+
+    def check(self, interventions: Interventions) -> Sequence[Finding]:
+        """Return whether trust shows among documents of one query too.
+
+        Queries that people read to different depths look like trust to this model: a click far down then comes from a
+        query where all results are clicked more. Documents of one query compared with each other do not.
+        """
+        from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
+        from clickharvest.estimation.model_checks import trust_bias
+
+        with self.progress("Checking the model"):
+            found = trust_bias(interventions.clicked(), anchor=self.anchor, seed=self.seed)
+        name = "trust within queries"
+        if found.p_value is None or found.value is None:
+            return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
+        told = f"({spell_p(found.p_value)})"
+        if found.p_value < WEAK and found.value > 0:
+            sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
+            return [Finding(name, "ok", sentence, found.value, found.p_value)]
+        sentence = (
+            f"Among results of one query there is no sign of trust {told}: if offsets are needed all the same, queries "
+            "may differ in how far people read, which this model mistakes for trust. Prefer fit --model examination."
+        )
+        return [Finding(name, "warning", sentence, found.value, found.p_value)]
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AffineModel:

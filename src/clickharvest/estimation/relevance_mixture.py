@@ -132,8 +132,9 @@ class Mixture:
     def covariance(self, theta: Array, update: Update) -> tuple[Array, float]:
         """Return the covariance of a and b, clustered by query, [2 K, 2 K], and on how many queries it rests.
 
-        It is H⁻¹ Σ_q t_q t_qᵀ H⁻¹ with the scores s_q of queries, t_q = s_q / √(1 − w_q): a query that has a share w_q
-        of all that is known pulls the fit its way, which makes its score small. It rests on 1 / Σ w_q² queries.
+        It is H⁻¹ Σ_q t_q t_qᵀ H⁻¹ · Q / (Q − p) for Q queries and p parameters that the data determine, with the scores
+        s_q of queries, t_q = s_q / √(1 − w_q): a query that has a share w_q of all that is known pulls the fit its
+        way, which makes its score small. It rests on 1 / Σ w_q² queries.
         """
         values, vectors = np.linalg.eigh(self._curvature(theta, update))
         root = (vectors / np.sqrt(np.maximum(values, PENALTY))) @ vectors.T
@@ -150,7 +151,8 @@ class Mixture:
             / np.sqrt(np.maximum(1 - share, LEAST_LEFT))[:, None]
         )
         whole = self._jacobian(theta) @ root @ by_query.T
-        return whole @ whole.T, 1 / float(share @ share)
+        spent = min(float(told.sum()), self.n_queries / 2)
+        return whole @ whole.T * self.n_queries / (self.n_queries - spent), 1 / float(share @ share)
 
     def relevance_spread(self, theta: Array) -> float:
         """Return the standard deviation of the units' click probability at the anchor, as the mixture tells it."""
