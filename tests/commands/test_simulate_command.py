@@ -155,7 +155,7 @@ class TestFolder:
             ("simulate --threshold 2 -o made", "--threshold goes with --corpus PATH"),
             ("simulate --traffic a,b -o made", "--traffic a,b: expected numbers such as 80,15,5"),
             ("simulate --corpus nowhere.txt -o made", "no corpus at nowhere.txt"),
-            ("simulate --clicks dbn --queries 5 -o made", "'dbn' is not one of 'pbm'"),
+            ("simulate --clicks ccm --queries 5 -o made", "'ccm' is not one of 'pbm'"),
             ("simulate --sweeps 1 --training-queries 5 -o made", "expected either sweeps"),
             ("simulate web -o made", "'web'"),
         ],
