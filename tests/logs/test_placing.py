@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
+import pyarrow.parquet as pq
 import pytest
 
 from clickharvest import harvest, read_log
@@ -39,6 +41,11 @@ def test_columns_become_numbers_with_a_table(tmp_path: Path) -> None:
     again = read_interventions(tmp_path / "harvest.parquet")
     assert again.places == log.places
     assert str(again).count("6 places (page, position)") == 1
+    for places in ({"columns": ["a"]}, log.places.to_dict() | {"labels": [[1, 1]]}):
+        about = {"clickharvest": json.dumps(again.metadata | {"places": places})}
+        pq.write_table(again.to_arrow().replace_schema_metadata(about), tmp_path / "forged.parquet")
+        with pytest.raises(InputError, match=r"forged\.parquet"):
+            read_interventions(tmp_path / "forged.parquet")
 
 
 @pytest.mark.parametrize("place", ["page,position", "slot"])

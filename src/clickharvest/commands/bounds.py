@@ -41,6 +41,21 @@ def between(least: float, most: float, *, ends: bool = True) -> Callable[[Any], 
     return _checking(lambda value: least < value < most, f"a number between {least:g} and {most:g}")
 
 
+def position_or_place(value: str) -> str:
+    """Return what may name a place as it is; a number must be one of a position.
+
+    Example:
+        >>> position_or_place("1,2"), position_or_place("3")
+        ('1,2', '3')
+        >>> position_or_place("0")
+        Traceback (most recent call last):
+        typer._click.exceptions.BadParameter: found 0; expected a whole number from 1 to 2,147,483,647
+    """
+    if value.removeprefix("-").isdecimal():
+        whole(*POSITION)(int(value))
+    return value
+
+
 def _checking(fits: Callable[[Any], bool], expected: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if value is not None and not fits(value):

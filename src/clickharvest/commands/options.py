@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from clickharvest.commands.bounds import between, whole
+from clickharvest.commands.bounds import between, position_or_place, whole
 from clickharvest.commands.choices import choice, format_names
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
@@ -403,6 +403,7 @@ AnchorOption = Annotated[
         "--anchor",
         metavar="POSITION|PLACE",
         help="Position, or place, such as 1,1 or top, that others are compared with.",
+        callback=position_or_place,
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]

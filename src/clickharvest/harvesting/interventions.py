@@ -306,7 +306,7 @@ def interventions_from_arrow(
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
         only_clicked_pages=metadata.get("only_clicked_pages") is True,
         thinned_from=thinned if isinstance(thinned, int) and thinned > 0 else 0,
-        places=Places.from_dict(metadata["places"]) if "places" in metadata else None,
+        places=_places(metadata, name),
     )
     whole = result.undivided()
     realised = bool(np.array_equal(whole.exposure, whole.impressions))
@@ -315,6 +315,13 @@ def interventions_from_arrow(
     if foreign:
         _refuse_impossible(result, name)
     return result
+
+
+def _places(metadata: Mapping[str, Any], name: str) -> Places | None:
+    try:
+        return Places.from_dict(metadata["places"]) if "places" in metadata else None
+    except InputError as error:
+        raise InputError(f"{name} cannot be used: {error}") from error
 
 
 def _written_metadata(table: pa.Table, name: str) -> Any:
