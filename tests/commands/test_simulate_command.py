@@ -155,11 +155,7 @@ class TestFolder:
             ("simulate --threshold 2 -o made", "--threshold goes with --corpus PATH"),
             ("simulate --traffic a,b -o made", "--traffic a,b: expected numbers such as 80,15,5"),
             ("simulate --corpus nowhere.txt -o made", "no corpus at nowhere.txt"),
-<<<<<<< HEAD
-            ("simulate --clicks carousel --queries 5 -o made", "'carousel' is not one of 'pbm'"),
-=======
             ("simulate --clicks ccm --queries 5 -o made", "'ccm' is not one of 'pbm'"),
->>>>>>> w2
             ("simulate --sweeps 1 --training-queries 5 -o made", "expected either sweeps"),
             ("simulate web -o made", "'web'"),
         ],
