@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.affine import Affine
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.estimation.affine import AffineClicks
 from clickharvest.estimation.click_moments import estimate_moments
@@ -96,7 +97,7 @@ class World:
 
 def _usual() -> Iterator[tuple[str, World]]:
     """Yield the worlds with bars: three strengths of trust, two kinds of rankers, two sizes."""
-    for clicks, queries, logs in ((1e5, 500, 40), (1e6, 2000, 10)):
+    for clicks, queries, logs in ((1e5, 500, 40), (1e6, 2000, 20)):
         for trust in TRUST:
             for kind, noise in (("", 0.25), (", steep", 0.08)):
                 told = "rankers of noise .08: relevance nearly decides the position" if noise < 0.1 else ""
@@ -206,10 +207,17 @@ def measure(name: str, seed: int) -> Measured:
         "slope_covers": _mean(((found.slope_lower <= a) & (a <= found.slope_upper))[fine]),
         "offset_covers": _mean(((found.offset_lower <= b) & (b <= found.offset_upper))[fine]),
         "p_value": None if test is None else test[1],
+        "within": within(log),
         "floor_holds": None if floor is None else float(floor <= log.floor),
         "floor": floor,
         "seconds": seconds,
     }  # fmt: skip
+
+
+def within(log: Log) -> float:
+    """Return whether `fit` finds trust among results of one query too."""
+    (finding,) = Affine().check(log.interventions)
+    return float(finding.status == "ok")
 
 
 def _mean(values: Array | NDArray[np.bool_]) -> float | None:
@@ -227,7 +235,7 @@ def main() -> None:
     missing = [
         (name, seed)
         for name in options.worlds
-        for seed in range(min(options.logs or WORLDS[name].logs, WORLDS[name].logs))
+        for seed in range(min(WORLDS[name].logs if options.logs is None else options.logs, WORLDS[name].logs))
         if str(seed) not in done.setdefault(name, {})
     ]
     for name, seed, found in run(missing, options.jobs):
@@ -259,8 +267,8 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
     """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = [
         "| world | what is simulated | logs | refused | a_k/a_2 | by moments | a | b | corrected | examination "
-        "| a covered | b covered | b needed | floor holds | s |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| a covered | b covered | b needed | confirmed | floor holds | s |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     bars = []
     for name, world in WORLDS.items():
@@ -268,7 +276,7 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
         if not own:
             continue
         mean = {key: _over(own, key) for key in ("refused", "ratio", "moments", "slope", "offset", "corrected",
-                "examination", "slope_covers", "offset_covers", "floor_holds", "seconds")}  # fmt: skip
+                "examination", "slope_covers", "offset_covers", "within", "floor_holds", "seconds")}  # fmt: skip
         needed = _over(
             [{"needed": float(one["p_value"] < 0.05)} for one in own if one.get("p_value") is not None], "needed"
         )
@@ -276,8 +284,8 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
             f"| {name} | {world.told} | {len(own)} | {_share(mean['refused'])} | {_three(mean['ratio'])} "
             f"| {_three(mean['moments'])} | {_three(mean['slope'])} | {_three(mean['offset'])} "
             f"| {_three(mean['corrected'])} | {_three(mean['examination'])} | {_share(mean['slope_covers'])} "
-            f"| {_share(mean['offset_covers'])} | {_share(needed)} | {_share(mean['floor_holds'])} "
-            f"| {_one(mean['seconds'])} |"
+            f"| {_share(mean['offset_covers'])} | {_share(needed)} | {_share(mean['within'])} "
+            f"| {_share(mean['floor_holds'])} | {_one(mean['seconds'])} |"
         )
         if world.barred:
             bars += _bars(name, world, mean, len(own))
