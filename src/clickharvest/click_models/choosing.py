@@ -4,11 +4,12 @@
 |---|---|
 | browsing | clicks above explain held-out queries better than positions do, by more than a standard error |
 | reading | the same, and the test *clicks above* finds that results below attractive ones are clicked less |
-| affine | none of these, and offsets are needed: Hotelling's test at 5 % |
+| affine | none of these, and offsets are needed: Hotelling's test at 5 %, and the test among results of one query |
 | examination | otherwise |
 
 Browsing comes first: users who stop once served make ratios of positions depend on relevance, as trust does, whereas
-trust leaves no trace in what was clicked above.
+trust leaves no trace in what was clicked above. Queries that are read to different depths look like trust to Hotelling's
+test, but not to that among results of one query, so that both must find it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def choose_click_model(
             chosen, told = _browsing(data, anchor, seed, progress, how)
         why = [told]
         if chosen == EXAMINATION:
-            chosen, told = _affine(data, anchor, progress, how)
+            chosen, told = _affine(data, anchor, seed, progress, how)
             why.append(told)
     return ModelChoice(chosen, USERS[chosen], tuple(why))
 
@@ -115,8 +116,11 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
     return "browsing", why
 
 
-def _affine(data: ClickLog | Interventions, anchor: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:
+def _affine(
+    data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any]
+) -> tuple[str, str]:
     """Return affine or examination, and why."""
+    from clickharvest.click_models.affine import Affine
     from clickharvest.estimation.affine import AffineClicks
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import Interventions
@@ -131,6 +135,8 @@ def _affine(data: ClickLog | Interventions, anchor: int, progress: Progress, how
     if test is None:
         return EXAMINATION, "Trust was not looked for: too few queries."
     p = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
-    if test[1] < SIGN:
-        return "affine", f"How clicks fall with the position depends on the result ({p})."
-    return EXAMINATION, f"No sign that how clicks fall with the position depends on the result ({p})."
+    if test[1] >= SIGN:
+        return EXAMINATION, f"No sign that how clicks fall with the position depends on the result ({p})."
+    (within,) = Affine(anchor=anchor, seed=seed).check(interventions)
+    found = f"How clicks fall with the position depends on the result ({p}). {within.sentence}"
+    return ("affine" if within.status == "ok" else EXAMINATION), found
