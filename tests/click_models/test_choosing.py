@@ -52,7 +52,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["model"] == "browsing"
     assert told["info"]["users"] == USERS["browsing"]
     assert run("show", output) == 0
-    assert "have clicked above look at what follows" in " ".join(capsys.readouterr().out.split())
+    assert "have clicked a result click those below it" in " ".join(capsys.readouterr().out.split())
     page = tmp_path / "report.html"
     assert run("report", output, "-o", page) == 0
     assert USERS["browsing"] in page.read_text()

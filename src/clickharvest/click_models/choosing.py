@@ -3,13 +3,15 @@
 | model | is chosen where |
 |---|---|
 | browsing | clicks above explain held-out queries better than positions do, by more than a standard error |
-| reading | the same, and the test *clicks above* finds that results below attractive ones are clicked less |
+| reading | the same, and the test *clicks above* finds at 5 % that results below attractive ones are clicked less |
 | affine | none of these, and offsets are needed: Hotelling's test at 5 %, and the test among results of one query |
 | examination | otherwise |
 
 Browsing comes first: users who stop once served make ratios of positions depend on relevance, as trust does, whereas
-trust leaves no trace in what was clicked above. Queries that are read to different depths look like trust to Hotelling's
-test, but not to that among results of one query, so that both must find it.
+trust leaves no trace in what was clicked above. Held-out clicks do not tell users who read on from those who click much
+and have therefore clicked above, too; weights by state suit both, so that browsing is chosen and the doubt is told.
+Queries that are read to different depths look like trust to Hotelling's test, but not among the results of one query:
+both must find it, as corrected clicks would be wrong.
 """
 
 from __future__ import annotations
@@ -30,9 +32,8 @@ NORMAL = 1.96
 USERS = {
     "examination": "Users look at a result or not whatever they clicked above it, and judge it alike anywhere: "
     "a ranker learns from clicks divided by propensities.",
-    "browsing": "Users who have clicked above look at what follows otherwise than users who have not, be it that they "
-    "read on or that they are another kind: a ranker learns from clicks divided by the propensity of their own state, "
-    "which weigh gives every row.",
+    "browsing": "Users who have clicked a result click those below it more or less than users who have not: a ranker "
+    "learns from clicks divided by the propensity of their own state, which weigh gives every row.",
     "reading": "Users read from the top and leave once served, so that what stands below good results is seen less: a "
     "ranker learns from clicks divided by the propensity of their own page, which weigh gives every row.",
     "affine": "Users click what stands high more readily, good or bad: a ranker learns from corrected clicks of all "
@@ -97,7 +98,9 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
     """Return browsing, reading or examination, and why."""
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.diagnosis.cascade import clicks_above
+    from clickharvest.diagnosis.findings import spell_p
     from clickharvest.estimation.browsing import compare_with_ranks, is_it_worth_it
+    from clickharvest.model.affine import SIGN
 
     if log.places is not None:
         return EXAMINATION, "Clicks above were not looked for: places have no order."
@@ -110,10 +113,13 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
     if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
         return EXAMINATION, why
     for found in clicks_above(log):
-        if found.status == "warning" and found.value is not None and found.value < 1:
-            times = f"{found.value:.2f} times as often for each click that results above it attract"
-            return "reading", f"{why} A result is clicked {times}: users leave once served."
-    return "browsing", why
+        if found.p_value is not None and found.value is not None and found.p_value < SIGN:
+            times = f"A result is clicked {found.value:.2f} times as often for each click that results above it attract"
+            return ("reading" if found.value < 1 else "browsing"), f"{why} {times} ({spell_p(found.p_value)})."
+    return "browsing", (
+        f"{why} They may just be users who click much: that results above attract clicks changes nothing by itself. "
+        "Weights are right either way; if a column tells such users apart, name it as context."
+    )
 
 
 def _affine(
