@@ -55,6 +55,19 @@ def test_from_log_to_corrected_clicks(folder: Path, capsys: pytest.CaptureFixtur
     assert told["unsupported_positions"] == []
 
 
+def test_the_page_tells_slopes_and_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, model = folder / "page.html", folder / "model.safetensors"
+    assert run("report", model, "-o", page, "--title", "<b>trust</b>") == 0
+    text = page.read_text()
+    assert "&lt;b&gt;trust&lt;/b&gt;" in text
+    assert "Offsets are needed (p &lt; 0.001)" in text
+    assert f"{load_model(model).describe()['positions'][1]['slope']:.3f}" in text
+    assert "trust within queries" in text
+    assert run("report", model, "--log", folder / "log.parquet", "-o", page) == 2
+    assert "tells of the model alone" in capsys.readouterr().err
+    assert run("report", model, "--level", "1.5", "-o", page) == 2
+
+
 def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "position": [1, 2, 9], "click": [1, 0, 1]})
     pq.write_table(shown, folder / "few.parquet")
@@ -80,13 +93,12 @@ def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys:
         (("weigh", "log.parquet", "model.safetensors", "--clip", "auto"), "corrects clicks"),
         (("weigh", "log.parquet", "model.safetensors", "--policy-aware"), "corrects clicks"),
         (("propensities", "model.safetensors"), "which is no examination propensities"),
-        (("report", "model.safetensors"), "which is no examination propensities"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_a_line(
     folder: Path, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    endings = {"fit": "out.safetensors", "weigh": "out.parquet", "propensities": "out.parquet", "report": "out.html"}
+    endings = {"fit": "out.safetensors", "weigh": "out.parquet", "propensities": "out.parquet"}
     words = [folder / word if (folder / word).exists() else word for word in arguments]
     assert run(*words, "-o", tmp_path / endings[arguments[0]]) == 2
     error = capsys.readouterr().err

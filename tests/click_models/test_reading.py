@@ -130,6 +130,10 @@ def test_from_a_log_to_weights(path: Path, tmp_path: Path, capsys: pytest.Captur
     added = ["propensity", "ips_weight", "propensity_supported"]
     assert rows.column_names == [*pq.read_schema(path).names, *added]
     assert rows.num_rows == pq.read_metadata(path).num_rows
+    assert run("report", model, "-o", tmp_path / "page.html") == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "they have left" in text
+    assert "The table is its first step" in text
     fitted.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == model.read_bytes()
 

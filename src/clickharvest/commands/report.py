@@ -30,8 +30,10 @@ from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
+    from clickharvest.model.affine import AffineModel
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.propensities import Propensities
+    from clickharvest.model.reading import ReadingPropensities
     from clickharvest.report.evidence import Evidence
 
 ENDINGS = (".html", ".htm")
@@ -76,9 +78,11 @@ def report(
     from clickharvest.click_models.loading import load_model
     from clickharvest.commands.terminal import screen
     from clickharvest.estimation.devices import require_device
+    from clickharvest.model.affine import AffineModel
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.cautions import outcome_of
     from clickharvest.model.propensities import load_propensities
+    from clickharvest.model.reading import ReadingPropensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge
 
@@ -90,7 +94,10 @@ def report(
     if log.source:
         require_device()
     fitted = load_model(model)
-    if isinstance(fitted, BrowsingPropensities):
+    if isinstance(fitted, AffineModel):
+        _report_affine(fitted, model, log, output, title, level, as_json)
+        return
+    if isinstance(fitted, BrowsingPropensities | ReadingPropensities):
         _report_browsing(fitted, model, log, output, title, level, as_json)
         return
     loaded = load_propensities(model)
@@ -121,8 +128,8 @@ def report(
         tell("It says nothing about the log: add --log LOG to tell what the log identifies.")
 
 
-def _report_browsing(
-    fitted: BrowsingPropensities,
+def _report_affine(
+    fitted: AffineModel,
     model: Path,
     log: ReportLogOptions,
     output: Path,
@@ -130,7 +137,34 @@ def _report_browsing(
     level: float,
     as_json: bool,
 ) -> None:
-    """Write the page of a browsing model; of a log it tells whether clicks above change clicks below."""
+    """Write the page of an affine model."""
+    from clickharvest.report.affine import TITLE, write_affine_report
+
+    if log.source:
+        raise InputError(f"--log {log.source}: the page of an affine model tells of the model alone; leave it out")
+    today = date.today()
+    weigh = shlex.join(["clickharvest", "weigh", "clicks.parquet", str(model), "-o", "corrected.parquet"])
+    told = {"name": model.name, "made": f"{today.day} {today:%B %Y}", "weigh": weigh}
+    _tell_page(output, write_affine_report(output, fitted, title=title or TITLE, level=level, **told), None, as_json)
+
+
+def _tell_page(output: Path, size: int, log: str | None, as_json: bool) -> None:
+    if as_json:
+        tell(json.dumps({"file": str(output), "bytes": size, "log": log}))
+    else:
+        tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
+
+
+def _report_browsing(
+    fitted: BrowsingPropensities | ReadingPropensities,
+    model: Path,
+    log: ReportLogOptions,
+    output: Path,
+    title: str | None,
+    level: float,
+    as_json: bool,
+) -> None:
+    """Write the page of a browsing or reading model; of a log it tells whether clicks above change clicks below."""
     from clickharvest.diagnosis.cascade import clicks_above
     from clickharvest.report.browsing import TITLE, write_browsing_report
 
@@ -147,10 +181,7 @@ def _report_browsing(
         made=f"{today.day} {today:%B %Y}",
         weigh=rerun_commands(str(model), own, HarvestOptions(), str(output))["weigh"],
     )
-    if as_json:
-        tell(json.dumps({"file": str(output), "bytes": size, "log": log.source or None}))
-        return
-    tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
+    _tell_page(output, size, log.source or None, as_json)
 
 
 def rerun_commands(

@@ -18,6 +18,7 @@ from clickharvest.files import atomic_path
 from clickharvest.model.browsing import UNLINKED, BrowsingPropensities
 from clickharvest.model.browsing_summary import spell_effects
 from clickharvest.model.prediction import Prediction
+from clickharvest.model.reading import ReadingPropensities
 from clickharvest.model.summary import spell_counts, typical_context
 from clickharvest.states import number_of
 
@@ -28,7 +29,7 @@ DEEPEST = 0.75
 
 def write_browsing_report(
     path: str | Path,
-    model: BrowsingPropensities,
+    model: BrowsingPropensities | ReadingPropensities,
     findings: Sequence[Finding] = (),
     *,
     title: str = TITLE,
@@ -37,7 +38,7 @@ def write_browsing_report(
     made: str = "",
     weigh: str = "clickharvest weigh clicks.parquet model.safetensors --page page --clip auto -o weighted.parquet",
 ) -> int:
-    """Write the page of a browsing model, whole or not at all, and return its size in bytes.
+    """Write the page of a browsing or reading model, whole or not at all, and return its size in bytes.
 
     Args:
         path: the file to write.
@@ -52,22 +53,40 @@ def write_browsing_report(
     Raises:
         InputError: the file cannot be written, or the level is not between 0 and 1.
     """
-    from jinja2 import Environment, StrictUndefined
-
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
-    assets = files("clickharvest.report").joinpath("assets")
-    template, style = (assets.joinpath(part).read_text(encoding="utf-8") for part in ("browsing.html", "style.css"))
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     view = browsing_view(model, findings, level=level) | {"title": title, "name": name, "made": made, "weigh": weigh}
-    page = environment.from_string(template).render(**view, version=__version__, style=style).encode("utf-8", "replace")
-    with atomic_path(Path(path)) as partial:
+    return write_page(Path(path), "browsing.html", view)
+
+
+def write_page(path: Path, template: str, view: Mapping[str, Any]) -> int:
+    """Fill in a template of a page without scripts, write it, whole or not at all, and return its size in bytes."""
+    from jinja2 import Environment, StrictUndefined
+
+    assets = files("clickharvest.report").joinpath("assets")
+    text, style = (assets.joinpath(part).read_text(encoding="utf-8") for part in (template, "style.css"))
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = environment.from_string(text).render(**view, version=__version__, style=style).encode("utf-8", "replace")
+    with atomic_path(path) as partial:
         partial.write_bytes(page)
     return len(page)
 
 
-def browsing_view(model: BrowsingPropensities, findings: Sequence[Finding], *, level: float) -> dict[str, Any]:
-    """Return the texts and the table of the page."""
+def kept_findings(info: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the checks that a model keeps, as far as they are findings."""
+    names, kept = ("status", "name", "sentence"), info.get("checks")
+    some = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
+    return [{name: str(one[name]) for name in names} for one in some if set(names) <= one.keys()]
+
+
+def browsing_view(
+    fitted: BrowsingPropensities | ReadingPropensities, findings: Sequence[Finding], *, level: float
+) -> dict[str, Any]:
+    """Return the texts and the table of the page; of a reading model the table is its first step."""
+    if isinstance(fitted, ReadingPropensities):
+        model, read = fitted.base, [*fitted.sentences(), "The table is its first step, without what was skipped:"]
+    else:
+        model, read = fitted, []
     states = model.states
     predicted = states.predict_encoded(typical_context(states), level=level)
     largest = max(float(np.nanmax(predicted.propensity)), 1.0)
@@ -79,24 +98,18 @@ def browsing_view(model: BrowsingPropensities, findings: Sequence[Finding], *, l
         }
         for rank in range(1, model.ranks + 1)
     ]
-    kept = model.info.get("checks")
-    checks = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
-    told = {"fitted on": ", ".join(spell_counts(model.info)), "context": ", ".join(model.context) or "none"}
-    origin = [] if model.provenance is None else model.provenance.rows()
+    told = {"fitted on": ", ".join(spell_counts(fitted.info)), "context": ", ".join(model.context) or "none"}
+    origin = [] if fitted.provenance is None else fitted.provenance.rows()
     return {
-        "users": str(model.info.get("users") or ""),
-        "effects": spell_effects(model.info),
+        "users": str(fitted.info.get("users") or ""),
+        "effects": [*read, *spell_effects(model.info)],
         "anchor": model.anchor,
         "typical": "" if states.encoder is None else ", in a typical context",
         "columns": list(range(1, model.ranks)),
         "rows": rows,
         "leaning": UNLINKED if states.leaning else "",
         "percent": f"{100 * level:.4g} %",
-        "findings": [
-            {"status": str(one["status"]), "name": str(one["name"]), "sentence": str(one["sentence"])}
-            for one in [*checks, *(asdict(finding) for finding in findings)]
-            if {"status", "name", "sentence"} <= one.keys()
-        ],
+        "findings": [*kept_findings(fitted.info), *(asdict(finding) for finding in findings)],
         "settings": [*told.items(), *origin],
     }
 
