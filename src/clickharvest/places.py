@@ -133,14 +133,20 @@ class Places:
         return not any(isinstance(value, str) for value in self.values(column))
 
     @cached_property
-    def _number(self) -> Mapping[tuple[Label, ...], int]:
-        return {label: k for k, label in enumerate(self.labels, 1)}
+    def _number(self) -> Mapping[tuple[str, ...], int]:
+        return {_spelt(label): k for k, label in enumerate(self.labels, 1)}
 
     def numbers_of(self, other: Places) -> tuple[int, ...]:
         """Return the numbers that the places of another table have in this one; numbers beyond it for unknown ones.
 
+        A text that reads like a number is that number: a column is of texts as soon as one of its values is.
+
         Raises:
             InputError: they are made of other columns.
+
+        Example:
+            >>> Places.of(("row",), [(1,), (2,)]).numbers_of(Places.of(("row",), [("2",), ("x",)]))
+            (2, 3)
         """
         if other.columns != self.columns:
             raise InputError(
@@ -148,7 +154,7 @@ class Places:
                 f"{', '.join(other.columns)}: read it with --place {','.join(self.columns)}"
             )
         unknown = iter(range(len(self) + 1, len(self) + len(other) + 1))
-        return tuple(self._number.get(label) or next(unknown) for label in other.labels)
+        return tuple(self._number.get(_spelt(label)) or next(unknown) for label in other.labels)
 
     def nearest(self, label: tuple[Label, ...], among: Iterable[int]) -> tuple[int, ...]:
         """Return the places, of some, that share most columns with a label: all of them where none shares any.
@@ -189,6 +195,10 @@ def spell_label(value: Label) -> str:
         ('2', '0.5', 'top')
     """
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _spelt(label: tuple[Label, ...]) -> tuple[str, ...]:
+    return tuple(spell_label(value) for value in label)
 
 
 def name_place(position: int, places: Places | None) -> str:
