@@ -25,6 +25,8 @@ MOST_PLACES = 2_000
 """Places beyond which a column is more likely to be an identifier."""
 LARGEST_POSITION = 2**31 - 1
 """Of a list."""
+LARGEST_LABEL = 2**63
+"""Below which integers are, as in the columns of tables."""
 MOST_NAMED = 6
 """Places that a sentence names."""
 
@@ -237,7 +239,9 @@ def find_anchor(anchor: Anchor, places: Places | None) -> int:
 
 
 def _is_label(value: Any) -> bool:
-    return isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value))
+    if type(value) is int:
+        return -LARGEST_LABEL <= value < LARGEST_LABEL
+    return isinstance(value, str) or (type(value) is float and math.isfinite(value))
 
 
 def _rank(value: Label) -> tuple[bool, float, str]:
@@ -248,11 +252,16 @@ def _rank(value: Label) -> tuple[bool, float, str]:
 def _numbers(values: list[Label]) -> list[Label]:
     """Return texts as numbers where all are, and different texts are different numbers."""
     if not all(isinstance(value, str) for value in values):
-        return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
+        return [_whole(value) if isinstance(value, float) else value for value in values]
     try:
         numbers = [float(value) for value in values]
     except ValueError:
         return values
     if not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(set(values)):
         return values
-    return [int(number) if number.is_integer() else number for number in numbers]
+    return [_whole(number) for number in numbers]
+
+
+def _whole(number: float) -> Label:
+    """Return an integer where a number is one that tables hold."""
+    return int(number) if number.is_integer() and abs(number) < LARGEST_LABEL else number

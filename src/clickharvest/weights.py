@@ -239,6 +239,7 @@ def effective_sample_size(weight: ArrayLike, clicks: ArrayLike | None = None) ->
     """
     w = np.asarray(weight, dtype=np.float64)
     c = np.ones_like(w) if clicks is None else np.asarray(clicks, dtype=np.float64)
+    w = w / max(float(np.abs(w).max(initial=0.0)), 1.0)  # it is the same at any scale, and squares stay finite
     squares = float((c * w**2).sum())
     return float((c * w).sum()) ** 2 / squares if squares else 0.0
 

@@ -78,8 +78,8 @@ class AffineClicks(Parameterised):
             )
         if interventions.places is not None:
             raise InputError(
-                f"the model affine knows positions of a list, found places by {', '.join(interventions.places.columns)}: "
-                "fit --model examination, or leave --place out"
+                f"the model affine knows positions of a list, found places by "
+                f"{', '.join(interventions.places.columns)}: fit --model examination, or leave --place out"
             )
         if interventions.cluster_kind != QUERY:
             raise InputError(
