@@ -46,9 +46,10 @@ def build(
         shutil.copy(base / name, folder / name)
     ARGUMENTS[command](case, base, random)
     case.words += themes.words(case.theme, command, random)
-    bad = random.random() < 0.3
+    bad = random.random() < (0.3 if case.theme == "list" else 0.1)
     for flag, values in random.sample(
-        sorted(OPTIONS[command].items()), min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2)))
+        sorted(OPTIONS[command].items()),
+        min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2) if case.theme == "list" else (0, 0, 0, 0, 1))),
     ):
         case.words += [flag, hostile.argument(random) if bad and random.random() < 0.5 else random.choice(values)]
     if "--page" in case.words and command == "reproduce":
@@ -69,7 +70,7 @@ def _output(case: Case, random: random.Random) -> None:
     ending = random.choice(ENDS[case.command])
     name = f"out{ending}"
     place = case.folder / name
-    kind = random.choice(("new",) * len(PLACES) + PLACES)
+    kind = random.choice(("new",) * (len(PLACES) if case.theme == "list" else 6 * len(PLACES)) + PLACES)
     there = {path.name for path in case.folder.iterdir() if path.is_file()}
     given = [word for word in case.words[1:] if word in there]
     if kind in ("input", "hard link") and not given:
@@ -118,7 +119,9 @@ def _name(random: random.Random, ending: str) -> str:
 
 def _table(case: Case, base: Path, random: random.Random, which: str = "log.parquet", bent: float = 0.4) -> str:
     """Write a table, sound or bent, in some format; return the word that names it."""
-    ending = random.choice(materials.ENDINGS) if random.random() < 0.5 else ".parquet"
+    ending = (
+        random.choice(materials.ENDINGS) if random.random() < (0.5 if case.theme == "list" else 0.2) else ".parquet"
+    )
     name = _name(random, ending)
     if random.random() < 0.03:
         return hostile.argument(random)
@@ -156,7 +159,7 @@ def _model(case: Case, base: Path, random: random.Random, sound: float = 0.5) ->
 
 def _log(case: Case, base: Path, random: random.Random) -> list[str]:
     """Write a log of some kind: a table, tallies, a known export, or what was shown and what was clicked."""
-    drawn = random.random() if case.theme == "list" else random.uniform(0.1, 1)
+    drawn = random.random() if case.theme == "list" else random.uniform(0.25, 1)
     if drawn < 0.12:
         return [_tallies(case, base, random)]
     if drawn < 0.27:
@@ -232,7 +235,7 @@ def _tally(case: Case, base: Path, random: random.Random) -> None:
 
 
 def _plan(case: Case, base: Path, random: random.Random) -> None:
-    if random.random() < 0.5:
+    if random.random() < (0.5 if case.theme == "list" else 0.8):
         _log_argument(case, base, random)
     else:
         case.words += ["--pages", "5000", "--positions", "5", "--queries", "50"]
@@ -280,7 +283,7 @@ def _weigh(case: Case, base: Path, random: random.Random) -> None:
 
 def _report(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_model(case, base, random, 0.5))
-    if random.random() < 0.4:
+    if random.random() < (0.4 if case.theme == "list" else 0.8):
         case.words += ["--log", _table(case, base, random)]
 
 
@@ -290,7 +293,7 @@ def _compare(case: Case, base: Path, random: random.Random) -> None:
         second = random.choice(themes.MODELS[case.theme])
         shutil.copy(base / f"{second}.safetensors", case.folder / "second.safetensors")
         case.words.append("second.safetensors")
-    if random.random() < 0.3:
+    if random.random() < (0.3 if case.theme == "list" else 0.8):
         case.words += ["--log", _table(case, base, random)]
 
 

@@ -31,7 +31,7 @@ ANCHORS = ("1", "1,1", "top", "2,1", "end", "9,9", " 1 , 1 ", "1,1,1", "", ",", 
 OUTCOMES = (*("bought",) * 8, "click", "clicks", "position", "device", "time", "query", "nothing", "BOUGHT", "", "page")
 AFTER = ("same", "same", "after.safetensors", "after.safetensors", "log.parquet", "nothing", "", "place.safetensors")
 FITTED = ("browsing", "browsing", "reading", "affine", "affine", "auto", "examination", "nothing", "")
-READS_PLACES = ("check", "harvest", "fit", "plan", "weigh", "judgments", "report", "labels", "rank", "tally", "compare")
+READS_PLACES = ("check", "harvest", "fit", "plan", "weigh", "judgments", "report", "compare")
 
 
 def words(theme: str, command: str, random: random.Random) -> list[str]:

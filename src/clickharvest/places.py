@@ -25,6 +25,8 @@ MOST_PLACES = 2_000
 """Places beyond which a column is more likely to be an identifier."""
 LARGEST_POSITION = 2**31 - 1
 """Of a list."""
+RESULTS = ("propensity", "lower", "upper", "supported")
+"""What tables of propensities tell of each place, beside its own columns."""
 LARGEST_LABEL = 2**63
 """Below which integers are, as in the columns of tables."""
 MOST_NAMED = 6
@@ -53,11 +55,13 @@ class Places:
     def __post_init__(self) -> None:
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise InputError(f"places are made of the columns {self.columns}: expected one or more, each once")
-        if not self.labels or len(set(self.labels)) < len(self.labels):
-            raise InputError("places without labels, or with equal ones: expected a label of its own for each")
+        if taken := [column for column in self.columns if column.lower() in RESULTS]:
+            raise InputError(f"a column of places is called {taken[0]!r}, as one of the result: rename it in the log")
         for label in self.labels:
             if len(label) != len(self.columns) or not all(_is_label(value) for value in label):
                 raise InputError(f"a place is {clean_text(label)}: expected a number or text of {self.columns} each")
+        if not self.labels or len(set(self.labels)) < len(self.labels):
+            raise InputError("places without labels, or with equal ones: expected a label of its own for each")
 
     @classmethod
     def of(cls, columns: Iterable[str], labels: Iterable[tuple[Any, ...]]) -> Places:

@@ -128,17 +128,18 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         shown = rows.source.filter(rows.columns["position"] <= lowest)
         rows = _moved(rows, shown)
     columns, engine = rows.columns, log.engine
-    own = {name: rows.source[name] for name in rows.source.columns}
+    own = {f"own_{i}": name for i, name in enumerate(rows.source.columns)}  # whatever the log's columns are called
     drawn = is_drawn(columns["page"].cast("string"), 0.5)
     t = rows.source.select(
-        **own, _q=columns["query"], _d=columns["doc"], _page=columns["page"], _half=drawn,
+        **{held: rows.source[name] for held, name in own.items()}, _p=rows.source[PROPENSITY], _half=drawn,
+        _q=columns["query"], _d=columns["doc"], _page=columns["page"],
         _k=columns["position"].cast("int64"), _c=columns["clicks"].cast("float64"),
     )  # fmt: skip
     docs = t.group_by("_q", "_d").agg(
         **{f"_c_{half}": t._c.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
-        **{f"_e_{half}": t[PROPENSITY].sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
+        **{f"_e_{half}": t._p.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
     )
-    total = engine.fetch(t.agg(c=t._c.sum(), e=t[PROPENSITY].sum()), task="Attractions").to_pylist()[0]
+    total = engine.fetch(t.agg(c=t._c.sum(), e=t._p.sum()), task="Attractions").to_pylist()[0]
     mean = total["c"] / total["e"]
     rate = {half: ibis.least((docs[f"_c_{half}"] + mean) / (docs[f"_e_{half}"] + 1), MOST) for half in (True, False)}
     docs = docs.select("_q", "_d", _r_True=rate[True], _r_False=rate[False])
@@ -162,8 +163,9 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         COLUMNS[3]: (t._last > 0).ifelse(served, 0),
     }
     hidden = {f"_clickharvest_{name}": value.cast("int64") for name, value in places.items()}
-    kept = engine.materialise(t.select(*(name for name in own if name != PROPENSITY), **hidden), task="Reading pages")
-    numbered, table = number_places(kept, list(hidden), engine)
+    kept = {name: t[held] for held, name in own.items() if name != PROPENSITY}
+    placed = engine.materialise(t.select(**kept, **hidden), task="Reading pages")
+    numbered, table = number_places(placed, list(hidden), engine)
     assert table is not None
     plain = numbered.select(*(name for name in numbered.columns if name not in hidden))
     found = _moved(rows, plain)
