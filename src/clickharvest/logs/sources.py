@@ -151,9 +151,7 @@ def check_names(names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if name.lower().startswith(OURS) and name != RECORD:
-            raise InputError(
-                f"has a column {name!r}: names that begin with {OURS} are taken while a log is read; rename it"
-            )
+            raise InputError(f"the column {name!r} has a name as those that are added while a log is read; rename it")
         if name.lower() in seen:
             raise InputError(
                 f"the columns {seen[name.lower()]!r} and {name!r} differ at most in upper and lower case, which "
