@@ -3,6 +3,7 @@
     make benchmark-fuzz
     .venv/bin/python benchmarks/fuzz.py --cases 500 --seed 1
     .venv/bin/python benchmarks/fuzz.py --cases 300 --commands tally,plan
+    .venv/bin/python benchmarks/fuzz.py --cases 300 --themes places,models,outcomes
     .venv/bin/python benchmarks/fuzz.py --only 4711            # one case again, its files kept and its output shown
 
 A case is a command line with files that are bent in values, types, names or bytes, models and rankers that say
@@ -34,6 +35,7 @@ import contract  # noqa: E402
 import materials  # noqa: E402
 import running  # noqa: E402
 from choices import COMMANDS  # noqa: E402
+from themes import THEMES  # noqa: E402
 
 
 def main() -> int:
@@ -42,13 +44,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--commands", type=lambda text: text.split(","), help="these alone, such as tally,plan")
+    parser.add_argument("--themes", type=lambda text: text.split(","), help="about these alone, such as places,models")
     parser.add_argument("--only", type=int, help="number of one case, to look at")
     parser.add_argument("--folder", type=Path, default=HERE / "data" / "fuzz", help="of results, to go on from")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(options.folder.absolute() / "compiled")}
     os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-    own = "" if options.commands is None else f"-{'-'.join(options.commands)}"
+    own = "".join(f"-{name}" for name in (*(options.commands or ()), *(options.themes or ())))
     place = options.folder.absolute() / f"seed-{options.seed}{own}"
     if options.part is not None:
         work(options, place)
@@ -61,6 +64,7 @@ def main() -> int:
     command = [sys.executable, __file__, "--cases", str(options.cases), "--seed", str(options.seed)]
     command += ["--jobs", str(options.jobs), "--folder", str(options.folder)]
     command += [] if options.commands is None else ["--commands", ",".join(options.commands)]
+    command += [] if options.themes is None else ["--themes", ",".join(options.themes)]
     parts = [subprocess.Popen([*command, "--part", str(i)]) for i in range(options.jobs)]
     try:
         codes = [part.wait() for part in parts]
@@ -113,7 +117,9 @@ def try_case(options: argparse.Namespace, number: int, place: Path, *, keep: boo
     folder = place / "cases" / str(number)
     shutil.rmtree(folder, ignore_errors=True)
     drawn = random.Random(f"{options.seed} {number}")
-    case = cases.build(place / "base", folder, drawn, options.commands or list(COMMANDS))
+    case = cases.build(
+        place / "base", folder, drawn, options.commands or list(COMMANDS), options.themes or list(THEMES)
+    )
     open_to_all(case)
     before = contract.state_of(folder)
     begin = time.perf_counter()

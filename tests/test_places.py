@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clickharvest.errors import InputError
@@ -68,3 +70,25 @@ def test_another_log_numbers_places_otherwise() -> None:
 def test_an_anchor_of_a_list_is_a_position(anchor: str | int) -> None:
     with pytest.raises(InputError, match="expected a position from 1 to"):
         find_anchor(anchor, None)
+
+
+def test_places_of_another_table_are_found_by_how_they_read() -> None:
+    """One text among the rows of a log makes all of them texts: places that the model knows stay those."""
+    model, log = Places.of(("row",), [(1,), (2,)]), Places.of(("row",), [("1",), ("2",), ("end",)])
+    assert model.numbers_of(log) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("label", [{"a": 1}, [1], 2**63, 10**400, True, None, float("inf")])
+def test_labels_that_are_no_values_of_tables_are_refused(label: Any) -> None:
+    with pytest.raises(InputError, match="expected a number or text"):
+        Places.from_dict({"columns": ["row"], "labels": [[1], [label]]})
+
+
+def test_numbers_beyond_tables_stay_what_tables_hold() -> None:
+    assert Places.of(("row",), [(1e300,), (2.0,)]).labels == ((2,), (1e300,))
+    assert isinstance(Places.of(("row",), [("1e300",), ("2",)]).labels[1][0], float)
+
+
+def test_columns_of_the_result_are_no_columns_of_places() -> None:
+    with pytest.raises(InputError, match="'Propensity', as one of the result: rename"):
+        Places.of(("Propensity", "row"), [(1, 1)])

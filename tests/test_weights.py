@@ -440,3 +440,9 @@ def test_bad_options_are_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not Path("out.parquet").exists()
+
+
+def test_weights_beyond_all_squares_have_an_effective_number() -> None:
+    assert effective_sample_size([1e300, 1e300]) == pytest.approx(2)
+    assert effective_sample_size([0.5, 0.5, 0.5]) == pytest.approx(3)
+    assert effective_sample_size([]) == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hostile
 import materials
+import themes
 from choices import COMMANDS, ENDS, ENGINES, EXPORTS, FAULTS, FLAGS, NAMES, OPTIONS, PLACES
 
 
@@ -25,20 +26,30 @@ class Case:
     fault: str | None = None
     amount: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
+    theme: str = "list"
 
 
-def build(base: Path, folder: Path, random: random.Random, commands: Sequence[str] = tuple(COMMANDS)) -> Case:
-    """Draw a case, of one of the commands, and write its files."""
+def build(
+    base: Path,
+    folder: Path,
+    random: random.Random,
+    commands: Sequence[str] = tuple(COMMANDS),
+    about: Sequence[str] = tuple(themes.THEMES),
+) -> Case:
+    """Draw a case, of one of the commands and themes, and write its files."""
     folder.mkdir(parents=True)
     (folder / "tmp").mkdir()
     command = random.choices(commands, [COMMANDS[name] for name in commands])[0]
     case = Case(command, folder, [command])
+    case.theme = random.choices(about, [themes.THEMES[name] for name in about])[0]
     for name in materials.AT_HAND:
         shutil.copy(base / name, folder / name)
     ARGUMENTS[command](case, base, random)
-    bad = random.random() < 0.3
+    case.words += themes.words(case.theme, command, random)
+    bad = random.random() < (0.3 if case.theme == "list" else 0.1)
     for flag, values in random.sample(
-        sorted(OPTIONS[command].items()), min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2)))
+        sorted(OPTIONS[command].items()),
+        min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2) if case.theme == "list" else (0, 0, 0, 0, 1))),
     ):
         case.words += [flag, hostile.argument(random) if bad and random.random() < 0.5 else random.choice(values)]
     if "--page" in case.words and command == "reproduce":
@@ -59,7 +70,7 @@ def _output(case: Case, random: random.Random) -> None:
     ending = random.choice(ENDS[case.command])
     name = f"out{ending}"
     place = case.folder / name
-    kind = random.choice(("new",) * len(PLACES) + PLACES)
+    kind = random.choice(("new",) * (len(PLACES) if case.theme == "list" else 6 * len(PLACES)) + PLACES)
     there = {path.name for path in case.folder.iterdir() if path.is_file()}
     given = [word for word in case.words[1:] if word in there]
     if kind in ("input", "hard link") and not given:
@@ -108,7 +119,9 @@ def _name(random: random.Random, ending: str) -> str:
 
 def _table(case: Case, base: Path, random: random.Random, which: str = "log.parquet", bent: float = 0.4) -> str:
     """Write a table, sound or bent, in some format; return the word that names it."""
-    ending = random.choice(materials.ENDINGS) if random.random() < 0.5 else ".parquet"
+    ending = (
+        random.choice(materials.ENDINGS) if random.random() < (0.5 if case.theme == "list" else 0.2) else ".parquet"
+    )
     name = _name(random, ending)
     if random.random() < 0.03:
         return hostile.argument(random)
@@ -118,8 +131,10 @@ def _table(case: Case, base: Path, random: random.Random, which: str = "log.parq
         path.mkdir()
         path = path / f"part{ending}"
     table = materials.read_table(base / which)
-    if random.random() < bent:
+    if random.random() < (bent if case.theme == "list" else bent / 3):
         table = materials.bend(table, random)
+    if random.random() < 0.5:
+        table = themes.bend(case.theme, table, random)
     materials.write_table(table, path, random)
     if random.random() < 0.08:
         path.write_bytes(hostile.spoil(path.read_bytes(), random))
@@ -128,7 +143,7 @@ def _table(case: Case, base: Path, random: random.Random, which: str = "log.parq
 
 def _model(case: Case, base: Path, random: random.Random, sound: float = 0.5) -> str:
     name = _name(random, ".safetensors")
-    kind = random.choice(("plain", "context"))
+    kind = random.choice(themes.MODELS[case.theme])
     source = base / f"{kind}.safetensors"
     drawn = random.random()
     if drawn < sound:
@@ -144,7 +159,7 @@ def _model(case: Case, base: Path, random: random.Random, sound: float = 0.5) ->
 
 def _log(case: Case, base: Path, random: random.Random) -> list[str]:
     """Write a log of some kind: a table, tallies, a known export, or what was shown and what was clicked."""
-    drawn = random.random()
+    drawn = random.random() if case.theme == "list" else random.uniform(0.25, 1)
     if drawn < 0.12:
         return [_tallies(case, base, random)]
     if drawn < 0.27:
@@ -208,6 +223,9 @@ def _ranker(case: Case, base: Path, random: random.Random) -> str:
 def _log_argument(case: Case, base: Path, random: random.Random) -> None:
     if random.random() < 0.15:
         case.words.append(_table(case, base, random, "interventions.parquet"))
+    elif case.theme == "places" and random.random() < 0.4:
+        themes.write_interventions(base / "placed.parquet", case.folder / "placed.parquet", random)
+        case.words.append("placed.parquet")
     else:
         case.words += _log(case, base, random)
 
@@ -217,7 +235,7 @@ def _tally(case: Case, base: Path, random: random.Random) -> None:
 
 
 def _plan(case: Case, base: Path, random: random.Random) -> None:
-    if random.random() < 0.5:
+    if random.random() < (0.5 if case.theme == "list" else 0.8):
         _log_argument(case, base, random)
     else:
         case.words += ["--pages", "5000", "--positions", "5", "--queries", "50"]
@@ -265,16 +283,17 @@ def _weigh(case: Case, base: Path, random: random.Random) -> None:
 
 def _report(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_model(case, base, random, 0.5))
-    if random.random() < 0.4:
+    if random.random() < (0.4 if case.theme == "list" else 0.8):
         case.words += ["--log", _table(case, base, random)]
 
 
 def _compare(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_model(case, base, random, 0.6))
     if random.random() < 0.8:
-        shutil.copy(base / "context.safetensors", case.folder / "second.safetensors")
+        second = random.choice(themes.MODELS[case.theme])
+        shutil.copy(base / f"{second}.safetensors", case.folder / "second.safetensors")
         case.words.append("second.safetensors")
-    if random.random() < 0.3:
+    if random.random() < (0.3 if case.theme == "list" else 0.8):
         case.words += ["--log", _table(case, base, random)]
 
 
@@ -287,8 +306,15 @@ def _rank(case: Case, base: Path, random: random.Random) -> None:
 
 
 def _simulate(case: Case, base: Path, random: random.Random) -> None:
-    case.words.append(random.choice(("ab", "arxiv", "protocol", "protocol")))
+    layouts = ("grid", "carousel", "ads", "pages")
+    case.words.append(random.choice(layouts if case.theme == "places" else ("ab", "arxiv", "protocol", "protocol")))
+    if case.theme == "models":
+        case.words[-1] = "protocol"
+        case.words += ["--clicks", random.choice(("ubm", "dcm", "dbn", "cascade"))]
+        case.words += ["--queries", "20", "--test-queries", "5", *(["--rows"] if random.random() < 0.8 else [])]
+        return
     case.words += {"ab": ["--pages", "50"], "arxiv": ["--queries", "150"]}.get(case.words[-1], [])
+    case.words += ["--pages", "60", "--queries", "20"] if case.words[-1] in layouts else []
     if case.words[-1] == "protocol":
         case.words += [
             "--queries",

@@ -108,7 +108,7 @@ def _half(path: Path, command: str) -> str:
     """Return what is wrong with a file that should be whole."""
     import pyarrow.parquet as pq
 
-    from clickharvest.model.propensities import load_propensities
+    from clickharvest.click_models.loading import load_model
 
     if not path.is_file():
         return ""
@@ -121,7 +121,7 @@ def _half(path: Path, command: str) -> str:
         if path.suffix == ".parquet":
             pq.read_table(path)
         elif path.suffix == ".safetensors":
-            load_propensities(path)
+            load_model(path)
         elif path.suffix == ".json" and command != "judgments":  # --as may make it anything
             json.loads(data)
         elif path.suffix == ".html" and not data.rstrip().endswith(b"</html>"):

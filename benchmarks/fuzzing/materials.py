@@ -28,9 +28,20 @@ AT_HAND = (
     "placements.parquet",
     "clicks.parquet",
     "corpus.txt",
+    "after.safetensors",
+    "place.safetensors",
 )
 """Sound files that every case has beside its own."""
 FIRST = datetime(2026, 3, 1, 10)
+MODELS = {
+    "place": "fit log.parquet --place row,column --intervals sandwich",
+    "slot": "fit log.parquet --place slot --intervals sandwich",
+    "browsing": "fit log.parquet --model browsing",
+    "reading": "fit log.parquet --model reading",
+    "affine": "fit log.parquet --model affine",
+    "after": "fit log.parquet --outcome bought --curve constant --intervals sandwich",
+}
+"""Models of kinds of their own, and how they are made."""
 RANKERS = ("linear", "svm", "lightgbm", "xgboost", "blend")
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".csv.gz", ".jsonl.gz")
 
@@ -50,6 +61,10 @@ def make_base(folder: Path) -> None:
     log = log.append_column("user", pa.array([f"u{page % 40}" for page in pages]))
     log = log.append_column("time", pa.array([FIRST + timedelta(minutes=int(page)) for page in pages]))
     log = log.append_column("placed", pa.array([0.5] * log.num_rows))
+    position, click = (log[name].to_numpy() for name in ("position", "click"))
+    log = log.append_column("row", pa.array((position + 1) // 2)).append_column("column", pa.array(2 - position % 2))
+    log = log.append_column("slot", pa.array([("top", "left", "middle", "right", "end")[k - 1] for k in position]))
+    log = log.append_column("bought", pa.array(click * (np.arange(log.num_rows) % 2)))
     pq.write_table(log, folder / "log.parquet")
     pq.write_table(log.drop_columns(["click"]), folder / "shown.parquet")
     pq.write_table(
@@ -85,6 +100,8 @@ def make_base(folder: Path) -> None:
         "fit log.parquet --curve constant --intervals sandwich -o plain.safetensors",
         "fit log.parquet --context device --curve linear --penalty 1 --intervals sandwich -o context.safetensors",
         "tally log.parquet --context device --keep user -o tally.parquet",
+        "harvest log.parquet --place row,column -o placed.parquet",
+        *(f"{how} -o {kind}.safetensors" for kind, how in MODELS.items()),
         *(
             f"rank log.parquet features.parquet --model plain.safetensors --learner {learner} -o {learner}.json"
             for learner in RANKERS[:-1]
@@ -197,7 +214,7 @@ def write_table(table: Table, path: Path, random: random.Random) -> None:
     plain = path.name.removesuffix(".gz")
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     if plain.endswith(".parquet"):
-        _write_parquet(table, path)
+        write_parquet(table, path)
         return
     if plain.endswith(".jsonl"):
         text = "".join(json.dumps(row, default=str, ensure_ascii=random.random() < 0.5) + "\n" for row in rows)
@@ -215,7 +232,7 @@ def write_table(table: Table, path: Path, random: random.Random) -> None:
     path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
 
 
-def _write_parquet(table: Table, path: Path, footer: dict[str, str] | None = None) -> None:
+def write_parquet(table: Table, path: Path, footer: dict[str, str] | None = None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -241,7 +258,7 @@ def write_model(base: Path, path: Path, random: random.Random) -> None:
     header.pop("format")
     for _ in range(random.randrange(1, 3)):
         if random.random() < 0.65:
-            _change_leaf(header, random)
+            change_leaf(header, random)
         else:
             name = random.choice(list(tensors))
             array = np.array(tensors[name])
@@ -278,9 +295,9 @@ def write_tally(base: Path, path: Path, random: random.Random) -> None:
     if random.random() < 0.5:
         table = bend(table, random)
     if random.random() < 0.6:
-        _change_leaf(about, random)
+        change_leaf(about, random)
     footer = "[" * 100_000 if random.random() < 0.03 else json.dumps(about)
-    _write_parquet(table, path, {"clickharvest": footer})
+    write_parquet(table, path, {"clickharvest": footer})
 
 
 def write_export(base: Path, path: Path, random: random.Random) -> None:
@@ -290,7 +307,7 @@ def write_export(base: Path, path: Path, random: random.Random) -> None:
         at, kind = random.randrange(len(lines)), random.randrange(8)
         if kind < 5:
             event = json.loads(lines[at])
-            _change_leaf(event, random)
+            change_leaf(event, random)
             lines[at] = json.dumps(event, ensure_ascii=random.random() < 0.5)
         elif kind == 5:
             lines += random.choices(lines, k=random.choice((1, 50)))
@@ -322,7 +339,7 @@ def write_ranker(base: Path, path: Path, random: random.Random) -> None:
             case {"model": {"text": str() as text}} if text and random.random() < 0.6:
                 place["model"]["text"] = _bent_trees(text, random)
             case _:
-                _change_leaf(told, random)
+                change_leaf(told, random)
     whole = json.dumps(told | {"sha256": _digest(told)} if random.random() < 0.95 else told)
     path.write_text(whole)
 
@@ -332,7 +349,7 @@ def _bent_trees(text: str, random: random.Random) -> str:
     if text.startswith("{") and random.random() < 0.6:
         with suppress(ValueError):  # bent before
             trees = json.loads(text)
-            _change_leaf(trees, random)
+            change_leaf(trees, random)
             return json.dumps(trees)
     if random.random() < 0.1:
         return text[: random.randrange(len(text))]
@@ -343,7 +360,7 @@ def _bent_trees(text: str, random: random.Random) -> str:
     return text[: at.start()] + new + text[at.end() :]
 
 
-def _change_leaf(header: dict[str, Any], random: random.Random) -> None:
+def change_leaf(header: dict[str, Any], random: random.Random) -> None:
     """Put anything in the place of something in a header, at any depth."""
     where: Any = header
     while True:

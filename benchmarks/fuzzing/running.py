@@ -44,9 +44,13 @@ def import_all() -> None:
     import xgboost  # noqa: F401
 
     import clickharvest.baselines.ratios
+    import clickharvest.click_models.choosing
+    import clickharvest.click_models.loading
     import clickharvest.commands.app
     import clickharvest.commands.terminal
     import clickharvest.diagnosis.diagnosing
+    import clickharvest.estimation.affine
+    import clickharvest.estimation.browsing
     import clickharvest.estimation.comparison
     import clickharvest.estimation.devices
     import clickharvest.estimation.estimators
@@ -54,6 +58,9 @@ def import_all() -> None:
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
     import clickharvest.judging
+    import clickharvest.logs.browsing
+    import clickharvest.logs.outcomes
+    import clickharvest.logs.placing
     import clickharvest.logs.tallies
     import clickharvest.logs.two_files
     import clickharvest.model.differences
@@ -67,12 +74,14 @@ def import_all() -> None:
     import clickharvest.report.tracking
     import clickharvest.simulate.ab_test
     import clickharvest.simulate.arxiv
+    import clickharvest.simulate.layouts
     import clickharvest.simulate.protocol
     import clickharvest.weights  # noqa: F401
+    from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.logs.formats import FORMATS
     from clickharvest.rank.exports import EXPORTS
 
-    for formats in (FORMATS, EXPORTS):
+    for formats in (FORMATS, EXPORTS, CLICK_MODELS):
         for name in formats:
             formats[name]
     for words in PARSED:

@@ -25,6 +25,10 @@ MOST_PLACES = 2_000
 """Places beyond which a column is more likely to be an identifier."""
 LARGEST_POSITION = 2**31 - 1
 """Of a list."""
+RESULTS = ("propensity", "lower", "upper", "supported")
+"""What tables of propensities tell of each place, beside its own columns."""
+LARGEST_LABEL = 2**63
+"""Below which integers are, as in the columns of tables."""
 MOST_NAMED = 6
 """Places that a sentence names."""
 
@@ -51,11 +55,13 @@ class Places:
     def __post_init__(self) -> None:
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise InputError(f"places are made of the columns {self.columns}: expected one or more, each once")
-        if not self.labels or len(set(self.labels)) < len(self.labels):
-            raise InputError("places without labels, or with equal ones: expected a label of its own for each")
+        if taken := [column for column in self.columns if column.lower() in RESULTS]:
+            raise InputError(f"a column of places is called {taken[0]!r}, as one of the result: rename it in the log")
         for label in self.labels:
             if len(label) != len(self.columns) or not all(_is_label(value) for value in label):
                 raise InputError(f"a place is {clean_text(label)}: expected a number or text of {self.columns} each")
+        if not self.labels or len(set(self.labels)) < len(self.labels):
+            raise InputError("places without labels, or with equal ones: expected a label of its own for each")
 
     @classmethod
     def of(cls, columns: Iterable[str], labels: Iterable[tuple[Any, ...]]) -> Places:
@@ -133,14 +139,20 @@ class Places:
         return not any(isinstance(value, str) for value in self.values(column))
 
     @cached_property
-    def _number(self) -> Mapping[tuple[Label, ...], int]:
-        return {label: k for k, label in enumerate(self.labels, 1)}
+    def _number(self) -> Mapping[tuple[str, ...], int]:
+        return {_spelt(label): k for k, label in enumerate(self.labels, 1)}
 
     def numbers_of(self, other: Places) -> tuple[int, ...]:
         """Return the numbers that the places of another table have in this one; numbers beyond it for unknown ones.
 
+        A text that reads like a number is that number: a column is of texts as soon as one of its values is.
+
         Raises:
             InputError: they are made of other columns.
+
+        Example:
+            >>> Places.of(("row",), [(1,), (2,)]).numbers_of(Places.of(("row",), [("2",), ("x",)]))
+            (2, 3)
         """
         if other.columns != self.columns:
             raise InputError(
@@ -148,7 +160,7 @@ class Places:
                 f"{', '.join(other.columns)}: read it with --place {','.join(self.columns)}"
             )
         unknown = iter(range(len(self) + 1, len(self) + len(other) + 1))
-        return tuple(self._number.get(label) or next(unknown) for label in other.labels)
+        return tuple(self._number.get(_spelt(label)) or next(unknown) for label in other.labels)
 
     def nearest(self, label: tuple[Label, ...], among: Iterable[int]) -> tuple[int, ...]:
         """Return the places, of some, that share most columns with a label: all of them where none shares any.
@@ -191,6 +203,10 @@ def spell_label(value: Label) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def _spelt(label: tuple[Label, ...]) -> tuple[str, ...]:
+    return tuple(spell_label(value) for value in label)
+
+
 def name_place(position: int, places: Places | None) -> str:
     """Return a position, or a place, in words: "position 3", or "row 1, column 3"."""
     return f"position {position}" if places is None else places.name(position)
@@ -227,7 +243,9 @@ def find_anchor(anchor: Anchor, places: Places | None) -> int:
 
 
 def _is_label(value: Any) -> bool:
-    return isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value))
+    if type(value) is int:
+        return -LARGEST_LABEL <= value < LARGEST_LABEL
+    return isinstance(value, str) or (type(value) is float and math.isfinite(value))
 
 
 def _rank(value: Label) -> tuple[bool, float, str]:
@@ -238,11 +256,16 @@ def _rank(value: Label) -> tuple[bool, float, str]:
 def _numbers(values: list[Label]) -> list[Label]:
     """Return texts as numbers where all are, and different texts are different numbers."""
     if not all(isinstance(value, str) for value in values):
-        return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
+        return [_whole(value) if isinstance(value, float) else value for value in values]
     try:
         numbers = [float(value) for value in values]
     except ValueError:
         return values
     if not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(set(values)):
         return values
-    return [int(number) if number.is_integer() else number for number in numbers]
+    return [_whole(number) for number in numbers]
+
+
+def _whole(number: float) -> Label:
+    """Return an integer where a number is one that tables hold."""
+    return int(number) if number.is_integer() and abs(number) < LARGEST_LABEL else number

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.propensities import Propensities
+from clickharvest.words import count
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -43,7 +44,7 @@ def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64]
     """Return the model's number of each of the log's places, one beyond its table if unknown; None for lists.
 
     Raises:
-        InputError: one knows places, the other a list, or the columns of places differ.
+        InputError: one knows places, the other a list, the columns of places differ, or no place is known to both.
     """
     own, told = propensities.places, log.places
     if own is None and told is None:
@@ -52,7 +53,13 @@ def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64]
         known = f"places ({', '.join(own.columns)})" if own is not None else "positions of a list"
         how = f"--place {','.join(own.columns)}" if own is not None else "--position"
         raise InputError(f"the model speaks of {known}, and the log was read otherwise: read it with {how}")
-    return np.array(own.numbers_of(told), dtype=np.int64)
+    numbers = np.array(own.numbers_of(told), dtype=np.int64)
+    if (numbers > len(own)).all():
+        raise InputError(
+            f"none of the log's {count(len(told), 'place')} is one of the model's {len(own):,}: found "
+            f"{told.spell([1])}, expected such as {own.spell([propensities.curve.anchor])}; is it the same page?"
+        )
+    return numbers
 
 
 def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:

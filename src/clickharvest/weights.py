@@ -24,6 +24,7 @@ of a model of the outcome after the click (`clickharvest.logs.outcomes`), or s =
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
@@ -46,6 +47,7 @@ from clickharvest.scoring import (
     score_cells,
 )
 from clickharvest.weight_report import OutcomeReport, WeightReport
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -237,6 +239,7 @@ def effective_sample_size(weight: ArrayLike, clicks: ArrayLike | None = None) ->
     """
     w = np.asarray(weight, dtype=np.float64)
     c = np.ones_like(w) if clicks is None else np.asarray(clicks, dtype=np.float64)
+    w = w / max(float(np.abs(w).max(initial=0.0)), 1.0)  # it is the same at any scale, and squares stay finite
     squares = float((c * w**2).sum())
     return float((c * w).sum()) ** 2 / squares if squares else 0.0
 
@@ -305,8 +308,16 @@ def _curve_after_click(
     if policy_aware:
         raise InputError("policy-aware weights are those of clicks: leave out --outcome or --policy-aware")
     if isinstance(after_click, Propensities):
-        if outcome_of(after_click) is None:
+        own = outcome_of(after_click)
+        if own is None:
             raise InputError("the model after the click is one of examination: fit one with --outcome")
+        if own.lower() != clean_text(outcome).lower():
+            warnings.warn(
+                f"--outcome {outcome}: the model after the click is of {own}; where that is not the same "
+                "under another name, fit one of this outcome",
+                HarvestWarning,
+                stacklevel=4,
+            )
         return after_click
     if after_click == SAME:
         return None

@@ -149,3 +149,9 @@ def test_alike_results_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[
     pq.write_table(log, tmp_path / "log.parquet")
     assert run("fit", tmp_path / "log.parquet", "--model", "affine", "-o", tmp_path / "m.safetensors") == 3
     assert "relevance does not vary enough" in capsys.readouterr().err
+
+
+def test_places_are_not_taken_for_positions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("weigh", folder / "log.parquet", folder / "model.safetensors", "--place", "position,query")
+    assert run(*words, "-o", folder / "placed.parquet") == 2
+    assert "the model speaks of positions of a list, and the log was read with places by" in capsys.readouterr().err

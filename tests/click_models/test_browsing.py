@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -129,3 +130,11 @@ def test_a_file_with_other_states_is_refused(model: Path, tmp_path: Path) -> Non
     write_file(tmp_path / "worse.safetensors", {k: v for k, v in header.items() if k != "places"}, tensors)
     with pytest.raises(InputError, match="speaks of all states of its ranks"):
         load_model(tmp_path / "worse.safetensors")
+
+
+@pytest.mark.parametrize("unlinked", ["12", {"1": 2}, ["1"], [10**400], [0], [True]])
+def test_unlinked_states_are_states_of_the_model(unlinked: Any, model: Path, tmp_path: Path) -> None:
+    header, tensors = read_file(model)
+    write_file(tmp_path / "bad.safetensors", header | {"leaning": unlinked}, tensors)
+    with pytest.raises(InputError, match="unlinked"):
+        load_model(tmp_path / "bad.safetensors")

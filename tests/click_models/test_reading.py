@@ -145,3 +145,12 @@ def test_nonsense_is_refused(log: ClickLog) -> None:
         model.fit(found)
     with pytest.raises(InputError, match="relative to the top of the page"):
         Reading(anchor=2).fit(model.harvest(log, max_position=3))
+
+
+def test_columns_of_any_name_come_through(path: Path, base: BrowsingPropensities) -> None:
+    rows = pq.read_table(path).slice(0, 2_000)
+    more = rows.append_column("_k", rows["page"]).append_column("own_0", rows["doc"])
+    places = reading_log(read_log(more), base, None)
+    kept = places.engine.fetch(places.source, task="")
+    assert kept["_k"].equals(kept["page"])
+    assert kept["own_0"].equals(kept["doc"])

@@ -143,3 +143,13 @@ def test_interventions_have_no_outcomes(folder: Path, tmp_path: Path, capsys: py
     assert run("harvest", folder / "falls.parquet", "-o", harvested) == 0
     assert run("check", harvested, "--outcome", "purchase") == 2
     assert "holds interventions, which have no outcomes" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::clickharvest.errors.HarvestWarning")
+def test_a_model_of_another_outcome_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = pq.read_table(folder / "falls.parquet")
+    names = ["refund" if name == "purchase" else name for name in log.column_names]
+    pq.write_table(log.rename_columns(names), tmp_path / "log.parquet")
+    words = ("weigh", tmp_path / "log.parquet", folder / "clicks.safetensors", "--outcome", "refund")
+    assert run(*words, "--after-click", folder / "after.safetensors", "-o", tmp_path / "w.parquet") == 0
+    assert "--outcome refund: the model after the click is of purchase" in capsys.readouterr().err

@@ -117,3 +117,29 @@ def test_what_cannot_work_is_refused_in_one_line(
     assert run(*words) == 2
     error = capsys.readouterr().err.strip()
     assert told in " ".join(error.split()), error
+
+
+def test_what_speaks_of_other_places_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model, a harvest or options that would be taken for something else, without a word."""
+    log, model, out = folder / "grid" / "log.parquet", folder / "m.safetensors", folder / "w.parquet"
+    rows = pq.read_table(log)
+    renamed = pa.array([f"r{value}" for value in rows["row"].to_pylist()])
+    pq.write_table(rows.set_column(rows.column_names.index("row"), "row", renamed), folder / "other.parquet")
+    harvest = folder / "kept.parquet"
+    assert run("harvest", log, *PLACES, "-o", harvest) == 0
+    refused = {
+        "none of the log's 12 places is one of the model's 12: found row r1, column 1, expected such as row 1":
+            ("weigh", folder / "other.parquet", model, "--page", "view", "-o", out),
+        "--place row: ": ("check", harvest, "--place", "row"),
+        "holds interventions at places by row, column":
+            ("fit", harvest, "--place", "x", "-o", folder / "x.safetensors"),
+        "affine knows positions of a list, found places by row, column":
+            ("fit", log, *PLACES, "--model", "affine", "-o", folder / "a.safetensors"),
+        "options of a log go with a LOG": ("plan", "--pages", 5_000, *PLACES),
+        "options of a log go with --log": ("report", model, *PLACES, "-o", folder / "r.html"),
+    }  # fmt: skip
+    capsys.readouterr()
+    for message, words in refused.items():
+        assert run(*words) == 2, words
+        assert message in capsys.readouterr().err, message
+    assert not out.exists()

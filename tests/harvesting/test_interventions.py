@@ -155,3 +155,11 @@ def test_other_files_are_no_interventions(tmp_path: Path) -> None:
         read_interventions(tmp_path / "text.parquet")
     with pytest.raises(InputError, match="no file"):
         read_interventions(tmp_path / "absent.parquet")
+
+
+def test_queries_that_are_lists_are_refused(tmp_path: Path) -> None:
+    rows = {"unit": [1, 1], "query": [[1, 2], [1, 2]], "position": [1, 2]}
+    counts = {"exposure": [2.0, 2.0], "clicks": [1, 1], "impressions": [2, 2]}
+    pq.write_table(pa.table(rows | counts), tmp_path / "i.parquet")
+    with pytest.raises(InputError, match=r"column 'query' is of type list.*one plain value"):
+        read_interventions(tmp_path / "i.parquet")

@@ -106,3 +106,9 @@ def test_places_and_tallies_are_refused(tmp_path: Path) -> None:
     write_tally(read_log(pa.table(PAGES)), tmp_path / "tally.parquet")
     with pytest.raises(InputError, match="a tally has counted them away"):
         browsing_log(read_log(tmp_path / "tally.parquet"))
+
+
+def test_rows_that_are_numbered_are_no_pages() -> None:
+    """Nothing would ever be above: all weights would be those of results without a click above."""
+    with pytest.raises(InputError, match="each of 7 pages shows one result alone"):
+        browsing_log(read_log(pa.table(PAGES | {"page": list(range(7))})))

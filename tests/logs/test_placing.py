@@ -97,3 +97,18 @@ def test_designs_of_ranks_do_not_go_with_places_but_logged_probabilities_do() ->
         with pytest.raises(InputError, match=r"places \(slot\) have no ranks"):
             harvest(log, **options)  # type: ignore[arg-type]
     assert harvest(log, design=LoggedPlacements()).exposure.tolist() == [0.5] * 6
+
+
+def test_the_last_digits_of_long_numbers_are_told_apart() -> None:
+    log = read_log(of(position=[2**53 + k for k in (1, 2, 3, 1, 2, 3)]), place=["position", "slot"])
+    assert log.places is not None
+    assert {label[0] - 2**53 for label in log.places.labels} == {1, 2, 3}  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["_clickharvest_place", "_clickharvest_State"])
+def test_columns_called_as_ours_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=f"the column '{name}' has a name .*rename it"):
+        read_log(of(**{name: [1] * 6}), place=["slot"])
+    pc.write_csv(of(**{name: [1] * 6}), tmp_path / "log.csv")
+    with pytest.raises(InputError, match=f"log.csv: the column '{name}'"):
+        read_log(tmp_path / "log.csv")

@@ -110,3 +110,21 @@ def test_forged_files_are_refused(tmp_path: Path, changes: dict[str, Any], told:
     write_file(tmp_path / "m.safetensors", header, tensors)
     with pytest.raises(InputError, match=told):
         load_model(tmp_path / "m.safetensors")
+
+
+def test_clicks_whatever_the_result_are_told_only_where_offsets_are_needed() -> None:
+    """Each bound by itself may be off by chance; with many queries the offsets of this model are far from 0."""
+    assert model().floor() == pytest.approx(0.2 - 1.645 * np.sqrt(0.4**2 * 0.01 + 4 * 0.001), abs=1e-3)
+    unsure = model(covariance=COVARIANCE * 50)
+    assert unsure.offset_test()[1] > 0.05  # type: ignore[index]
+    assert unsure.floor() == 0.0
+    few = model(info={"effective_queries": 2.5, "anchor_rate": 0.6})
+    assert few.floor() is None
+    assert not [sentence for sentence in few.sentences() if "whatever" in sentence]
+
+
+@pytest.mark.parametrize("queries", [1e299, -1.0, float("nan")])
+def test_numbers_of_queries_beyond_all_bounds_are_refused(tmp_path: Path, queries: float) -> None:
+    model(info={"effective_queries": queries}).save(tmp_path / "m.safetensors")
+    with pytest.raises(InputError, match=r"effective_queries .*expected a number from 0"):
+        load_model(tmp_path / "m.safetensors")

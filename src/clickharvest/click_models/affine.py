@@ -147,12 +147,17 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     It is empty at positions that are not supported, and `correction_supported` false.
 
     Raises:
-        InputError: names clash, or positions are empty.
+        InputError: names clash, positions are empty, or the log has places instead.
     """
     import ibis
 
     from clickharvest.scoring import cell_values, count_cells, join_cells, own_columns
 
+    if log.places is not None:
+        raise InputError(
+            f"the model speaks of positions of a list, and the log was read with places by "
+            f"{', '.join(log.places.columns)}: leave --place out, and name the column of positions with --position"
+        )
     if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
         raise InputError(
             f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "

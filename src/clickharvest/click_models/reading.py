@@ -128,49 +128,44 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         shown = rows.source.filter(rows.columns["position"] <= lowest)
         rows = _moved(rows, shown)
     columns, engine = rows.columns, log.engine
-    own = {name: rows.source[name] for name in rows.source.columns}
+    own = {f"own_{i}": name for i, name in enumerate(rows.source.columns)}  # whatever the log's columns are called
     drawn = is_drawn(columns["page"].cast("string"), 0.5)
-    # Names that no log has: the user's columns stay in the table.
     t = rows.source.select(
-        **own, _ch_q=columns["query"], _ch_d=columns["doc"], _ch_page=columns["page"], _ch_half=drawn,
-        _ch_k=columns["position"].cast("int64"), _ch_c=columns["clicks"].cast("float64"),
+        **{held: rows.source[name] for held, name in own.items()}, _p=rows.source[PROPENSITY], _half=drawn,
+        _q=columns["query"], _d=columns["doc"], _page=columns["page"],
+        _k=columns["position"].cast("int64"), _c=columns["clicks"].cast("float64"),
     )  # fmt: skip
-    docs = t.group_by("_ch_q", "_ch_d").agg(
-        **{f"_ch_c_{half}": t._ch_c.sum(where=t._ch_half == half).fill_null(0.0) for half in (True, False)},
-        **{f"_ch_e_{half}": t[PROPENSITY].sum(where=t._ch_half == half).fill_null(0.0) for half in (True, False)},
+    docs = t.group_by("_q", "_d").agg(
+        **{f"_c_{half}": t._c.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
+        **{f"_e_{half}": t._p.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
     )
-    total = engine.fetch(t.agg(c=t._ch_c.sum(), e=t[PROPENSITY].sum()), task="Attractions").to_pylist()[0]
+    total = engine.fetch(t.agg(c=t._c.sum(), e=t._p.sum()), task="Attractions").to_pylist()[0]
     mean = total["c"] / total["e"]
-    rate = {
-        half: ibis.least((docs[f"_ch_c_{half}"] + mean) / (docs[f"_ch_e_{half}"] + 1), MOST) for half in (True, False)
-    }
-    docs = docs.select("_ch_q", "_ch_d", _ch_r_True=rate[True], _ch_r_False=rate[False])
-    t = t.inner_join(docs, ["_ch_q", "_ch_d"])
-    t = t.mutate(_ch_r=t._ch_half.ifelse(t._ch_r_False, t._ch_r_True))
-    above = ibis.window(group_by="_ch_page", order_by="_ch_k", preceding=(None, 1))
-    upto = ibis.window(group_by="_ch_page", order_by="_ch_k", preceding=(None, 0))
-    t = t.mutate(_ch_passed=(1 - t._ch_r).ln().sum().over(upto))
-    clicked = t._ch_c == 1
+    rate = {half: ibis.least((docs[f"_c_{half}"] + mean) / (docs[f"_e_{half}"] + 1), MOST) for half in (True, False)}
+    docs = docs.select("_q", "_d", _r_True=rate[True], _r_False=rate[False])
+    t = t.inner_join(docs, ["_q", "_d"])
+    t = t.mutate(_r=t._half.ifelse(t._r_False, t._r_True))
+    above = ibis.window(group_by="_page", order_by="_k", preceding=(None, 1))
+    upto = ibis.window(group_by="_page", order_by="_k", preceding=(None, 0))
+    t = t.mutate(_passed=(1 - t._r).ln().sum().over(upto))
+    clicked = t._c == 1
     # Sums fall, so that the least of clicked rows is that of the last click; ranks rise, and attractions are below 1.
-    since = clicked.ifelse(t._ch_passed, ibis.null("float64")).min().over(above).coalesce(0.0)
-    mark = clicked.ifelse(t._ch_k + t._ch_r, ibis.null("float64")).max().over(above).coalesce(0.0)
-    t = t.mutate(
-        _ch_skip=(t._ch_passed - (1 - t._ch_r).ln() - since).exp(),
-        _ch_mark=mark,
-        _ch_last=mark.floor().cast("int64"),
-    )
-    attracted = t._ch_mark - t._ch_last
+    since = clicked.ifelse(t._passed, ibis.null("float64")).min().over(above).coalesce(0.0)
+    mark = clicked.ifelse(t._k + t._r, ibis.null("float64")).max().over(above).coalesce(0.0)
+    t = t.mutate(_skip=(t._passed - (1 - t._r).ln() - since).exp(), _mark=mark, _last=mark.floor().cast("int64"))
+    attracted = t._mark - t._last
     served = sum(((attracted >= edge).cast("int64") for edge in SERVED), ibis.literal(1, "int64"))
     places = {
-        COLUMNS[0]: t._ch_k,
-        COLUMNS[1]: (t._ch_last > 0).ifelse(t._ch_k - t._ch_last, 0),
+        COLUMNS[0]: t._k,
+        COLUMNS[1]: (t._last > 0).ifelse(t._k - t._last, 0),
         # Rounding must not make a step of nothing skipped.
-        COLUMNS[2]: sum(((t._ch_skip < edge - 1e-9).cast("int64") for edge in SKIPPED), ibis.literal(0, "int64")),
-        COLUMNS[3]: (t._ch_last > 0).ifelse(served, 0),
+        COLUMNS[2]: sum(((t._skip < edge - 1e-9).cast("int64") for edge in SKIPPED), ibis.literal(0, "int64")),
+        COLUMNS[3]: (t._last > 0).ifelse(served, 0),
     }
     hidden = {f"_clickharvest_{name}": value.cast("int64") for name, value in places.items()}
-    kept = engine.materialise(t.select(*(name for name in own if name != PROPENSITY), **hidden), task="Reading pages")
-    numbered, table = number_places(kept, list(hidden), engine)
+    kept = {name: t[held] for held, name in own.items() if name != PROPENSITY}
+    placed = engine.materialise(t.select(**kept, **hidden), task="Reading pages")
+    numbered, table = number_places(placed, list(hidden), engine)
     assert table is not None
     plain = numbered.select(*(name for name in numbered.columns if name not in hidden))
     found = _moved(rows, plain)
@@ -202,6 +197,7 @@ def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
 
 def _moved(log: ClickLog, source: ir.Table) -> ClickLog:
     """Return the log with another table that has its columns, and more."""
-    from clickharvest.logs.ibis_inside import read_off
-
-    return replace(log, source=source, columns=read_off(log.columns, log.source, source))
+    columns = {
+        name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in log.columns.items()
+    }
+    return replace(log, source=source, columns=columns)

@@ -36,7 +36,7 @@ def check(
     """
     from clickharvest.commands.terminal import print_diagnosis
     from clickharvest.diagnosis.diagnosing import diagnose
-    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.interventions import is_interventions
     from clickharvest.planning.advising import advice
 
     if outcome is not None:
@@ -46,7 +46,7 @@ def check(
             diagnosis, findings=(*diagnosis.findings, *outcome_findings(after, units, diagnosis.anchor))
         )
     elif is_interventions(log.source):
-        diagnosis = diagnose(read_interventions(log.source, unit=units.unit_kind), anchor=anchor)
+        diagnosis = diagnose(units.read_interventions(log), anchor=anchor)
     else:
         diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
     if as_json:

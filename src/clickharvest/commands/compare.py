@@ -118,7 +118,7 @@ def _score(
     from clickharvest.baselines.ratios import click_rates, position_counts
     from clickharvest.estimation.comparison import compare_models
     from clickharvest.harvesting.collecting import harvest
-    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.interventions import is_interventions
 
     rates: Any = None
     place = place_of(log, next(iter(models.values())))
@@ -130,7 +130,7 @@ def _score(
         rates = click_rates(training, anchor=anchor, max_position=units.max_position)
     interventions: Interventions
     if is_interventions(log.source):
-        interventions = read_interventions(log.source, unit=units.unit_kind)
+        interventions = units.read_interventions(log)
         require_clusters(interventions, cluster, log.source)
     else:
         clicks = replace(log, context=_context(log, models), place=place).read(show_progress)

@@ -242,7 +242,7 @@ def fit(
     """
     keep_to_one_thread()
     from clickharvest.estimation.devices import require_device
-    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.interventions import is_interventions
     from clickharvest.harvesting.thinning import thin
 
     if output is None:
@@ -258,7 +258,7 @@ def fit(
         how: dict[str, Any] = {}
         data: ClickLog | Interventions
         if is_interventions(log.source):
-            data = read_interventions(log.source, unit=units.unit_kind)
+            data = units.read_interventions(log)
             require_clusters(data, cluster, log.source)
             data = thin(data, max_clicks)
         else:

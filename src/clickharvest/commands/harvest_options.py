@@ -126,6 +126,24 @@ class HarvestOptions:
         """The traffic meant for each ranker, if given."""
         return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
 
+    def read_interventions(self, log: LogOptions) -> Interventions:
+        """Return the interventions of a file.
+
+        Raises:
+            InputError: they are no interventions, or other places are named than theirs.
+        """
+        from clickharvest.harvesting.interventions import read_interventions
+
+        found = read_interventions(log.source, unit=self.unit_kind)
+        own = () if found.places is None else found.places.columns
+        asked = log.place_columns
+        if asked and tuple(map(str.lower, asked)) != tuple(map(str.lower, own)):
+            raise InputError(
+                f"--place {','.join(asked)}: {clean_text(log.source)} holds interventions at "
+                f"{'places by ' + ', '.join(own) if own else 'positions of a list'}; leave it out, or give the log"
+            )
+        return found
+
     def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
         """Return the keyword arguments that `harvest` and its kin take."""
         design = self.design(log.base, rankings_source)

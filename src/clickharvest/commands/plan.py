@@ -172,6 +172,8 @@ def plan(
     found: Plan | DesignPlan
     if log.source:
         found = _from_log(log, units, width=width, level=level, days=days, new_queries=new_queries, anchor=anchor)
+    elif log != PlanLogOptions():
+        raise InputError("options of a log go with a LOG: name it, or leave them out to plan a design")
     else:
         found = _from_design(units, design, width, level)
     if as_json:
@@ -182,13 +184,13 @@ def plan(
 
 def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, anchor: str, **wanted: Any) -> Plan:
     from clickharvest.harvesting.collecting import harvest
-    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.interventions import is_interventions
     from clickharvest.logs.days import days_of
     from clickharvest.planning.scaling import plan_from_log
 
     interventions: Interventions
     if is_interventions(log.source):
-        interventions = read_interventions(log.source, unit=units.unit_kind)
+        interventions = units.read_interventions(log)
     else:
         clicks = log.read(show_progress)
         interventions = harvest(clicks, **units.arguments(log))

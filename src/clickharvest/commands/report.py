@@ -93,6 +93,8 @@ def report(
     refuse_overwriting(output, [model, *log.sources, units.rankings])
     if log.source:
         require_device()
+    elif log != ReportLogOptions() or units != HarvestOptions():
+        raise InputError("options of a log go with --log: name the log that the page shall tell about")
     fitted = load_model(model)
     if isinstance(fitted, AffineModel):
         _report_affine(fitted, model, log, output, title, level, as_json)
@@ -206,15 +208,13 @@ def rerun_commands(
 
 
 def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions) -> Evidence:
-    from clickharvest.harvesting.interventions import is_interventions, read_interventions
+    from clickharvest.harvesting.interventions import is_interventions
     from clickharvest.logs.outcomes import after_click
     from clickharvest.report.evidence import gather_evidence
 
     name = Path(log.source).name or log.source
     if is_interventions(log.source):
-        return gather_evidence(
-            read_interventions(log.source, unit=units.unit_kind), model, name=name, progress=show_progress
-        )
+        return gather_evidence(units.read_interventions(log), model, name=name, progress=show_progress)
     options = units.arguments(log)
     clicks = log.read(show_progress)
     if isinstance(outcome := model.info.get("outcome"), str):

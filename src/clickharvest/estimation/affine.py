@@ -68,13 +68,18 @@ class AffineClicks(Parameterised):
         """Fit to interventions.
 
         Raises:
-            InputError: they have context columns, or clusters other than queries.
+            InputError: they have context columns, places instead of positions, or clusters other than queries.
             NotIdentifiedError: no position is linked to the anchor, or relevance does not vary enough to tell.
         """
         if interventions.contexts:
             raise InputError(
                 f"the model affine knows no context, found {', '.join(interventions.contexts)}: leave --context out, "
                 "or fit the log of each context by itself"
+            )
+        if interventions.places is not None:
+            raise InputError(
+                f"the model affine knows positions of a list, found places by "
+                f"{', '.join(interventions.places.columns)}: fit --model examination, or leave --place out"
             )
         if interventions.cluster_kind != QUERY:
             raise InputError(

@@ -292,7 +292,7 @@ def interventions_from_arrow(
     if nulls:
         column, count = next(iter(nulls.items()))
         raise InputError(f"{name}, column {column!r}: {count:,} rows are empty; harvest the log again")
-    for column in context:
+    for column in ("query", *context):
         if pa.types.is_nested(table.schema.field(column).type):
             kind = table.schema.field(column).type
             raise InputError(f"{name}, column {column!r} is of type {kind}: expected one plain value per row")

@@ -29,7 +29,8 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
 
     Raises:
         InputError: the log does not tell pages, or they have no order: counts instead of single impressions, no page
-            column, places instead of positions, pages of several queries, several results at one position.
+            column, places instead of positions, pages of several queries or of one row each, several results at one
+            position.
 
     Example:
         >>> import pyarrow as pa
@@ -92,13 +93,15 @@ def _require_pages(log: ClickLog) -> None:
     page = log.roles["page"]
     t = log.table
     pages = t.group_by("page").agg(
-        rows=t.count(), places=t.position.nunique(), queries=t.query.nunique(), one=t.query.min(), other=t.query.max()
+        rows=t.count(), places=t.position.nunique(), queries=t.query.nunique(), lowest=t.position.max()
     )
     found = log.engine.fetch(
         pages.agg(
             pages=pages.count(),
             several=(pages.queries > 1).sum().fill_null(0),
             shared=(pages.rows > pages.places).sum().fill_null(0),
+            longest=pages.rows.max(),
+            lowest=pages.lowest.max(),
         ),
         task="Looking at pages",
     ).to_pylist()[0]
@@ -113,4 +116,9 @@ def _require_pages(log: ClickLog) -> None:
             f"column {page!r}: {found['shared']:,} of {found['pages']:,} pages show several results at one position, "
             "so that nothing tells what is above: where it is a session, name the column of result pages with --page; "
             "where blocks have positions of their own, keep one with --block COLUMN=VALUE"
+        )
+    if found["longest"] == 1 < found["lowest"]:
+        raise InputError(
+            f"column {page!r}: each of {found['pages']:,} pages shows one result alone, as a column that numbers rows "
+            "does: clicks above would be missed; name the column that tells result pages apart with --page COLUMN"
         )

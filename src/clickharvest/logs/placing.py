@@ -83,8 +83,12 @@ def _numbers(labels: list[tuple[Any, ...]], places: Places) -> list[int]:
     number = {label: k for k, label in enumerate(places.labels, 1)}
     numeric = [places.is_numeric(i) for i in range(len(places.columns))]
     return [
-        number[tuple(float(value) if is_number else value for value, is_number in zip(label, numeric, strict=True))]
-        for label in labels  # 1 and 1.0 are one key
+        number[
+            tuple(
+                float(v) if is_number and isinstance(v, str) else v for v, is_number in zip(label, numeric, strict=True)
+            )
+        ]
+        for label in labels  # 1 and 1.0 are one key; a float would not hold the last digits of a long number
     ]
 
 

@@ -43,7 +43,9 @@ CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
 JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
 """Look at every record, so that attributes which few events have still become columns."""
 
-RECORD = "_clickharvest_record"
+OURS = "_clickharvest_"
+"""What names of columns begin with that are added to a log inside the engine."""
+RECORD = f"{OURS}record"
 """The column of records that are left as they are."""
 LONGEST = 2**26
 """Bytes of a record: pages of results can be long."""
@@ -145,9 +147,11 @@ def _to_arrow(source: Any) -> pa.Table:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise `InputError` if two columns have one name but for upper and lower case."""
+    """Raise `InputError` if two columns have one name but for upper and lower case, or one is called as ours are."""
     seen: dict[str, str] = {}
     for name in names:
+        if name.lower().startswith(OURS) and name != RECORD:
+            raise InputError(f"the column {name!r} has a name as those that are added while a log is read; rename it")
         if name.lower() in seen:
             raise InputError(
                 f"the columns {seen[name.lower()]!r} and {name!r} differ at most in upper and lower case, which "

@@ -249,8 +249,14 @@ class AffineModel:
 
         No click rate is negative, so β_k = a_k β_1 + b_k ≥ 0, that is β_1 ≥ −b_k / a_k at every position: where a line
         reaches 0 before relevance does, clicks at the anchor come without relevance. The largest lower confidence bound
-        of −b_k / a_k is told, each at 1 − .05 / m for m positions. It is 0 where nothing speaks for such clicks.
+        of −b_k / a_k is told, each at 1 − .05 / m for m positions. It is 0 where nothing speaks for such clicks, as
+        where offsets are not needed (`offset_test`), and unknown where queries are too few to test that.
         """
+        test = self.offset_test()
+        if test is None and self.info.get("effective_queries") is not None:
+            return None
+        if test is not None and test[1] >= SIGN:
+            return 0.0
         fine = self.predict().supported[np.searchsorted(self.shown, self.positions)]
         others = np.flatnonzero((np.array(self.positions) != self.anchor) & fine)
         if self.covariance is None or not len(others):

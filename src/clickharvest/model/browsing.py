@@ -26,6 +26,7 @@ from clickharvest.model.storage import write_file
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Doubt, Mask
 from clickharvest.states import n_states, number_of, state_places, states_of
+from clickharvest.words import clean_text
 
 UNLINKED = "no clicks link this state to the anchor: its number leans on its rank and the distance to the last click"
 DEEPER = "below the positions of the model's data: the number is that of its last position"
@@ -86,6 +87,8 @@ class BrowsingPropensities:
         whole = numbers == tuple(range(1, n_states(ranks) + 1)) == self.states.shown
         if not whole or self.states.places != state_places(ranks):
             raise InputError("a browsing model speaks of all states of its ranks: these are others; fit again")
+        if not set(self.states.leaning) <= set(numbers):
+            raise InputError("a browsing model calls states unlinked that it does not speak of: fit again")
         if states_of(self.states.curve.anchor)[1] != 0:
             raise InputError("the anchor of a browsing model is a state without a click above: this is another")
 
@@ -193,10 +196,12 @@ class BrowsingPropensities:
     def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> BrowsingPropensities:
         """Return the model of a file's header and tensors; whatever it raises, the file is not sound."""
         read = from_file(header, tensors)
-        leaning = tuple(int(number) for number in header["leaning"])
+        leaning = header["leaning"]
+        if not isinstance(leaning, list) or not all(type(number) is int for number in leaning):
+            raise InputError(f"its unlinked states are {clean_text(leaning)}: expected numbers of states; fit again")
         states = StatePropensities(
             read.curve, read.params, read.encoder, read.shown, read.draws, read.draws_kind, {}, None, read.support,
-            read.places, leaning,
+            read.places, tuple(leaning),
         )  # fmt: skip
         return cls(states, read.info, read.provenance)
 

@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import Table
 from clickharvest.model.support import CANNOT_TELL, SPAN, Doubt, Mask, cannot_tell, rests_on_few, spell_queries
-from clickharvest.places import Places
+from clickharvest.places import RESULTS, Places
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-RESULTS = ("propensity", "lower", "upper", "supported")
-"""The columns a prediction adds to those of its contexts and of where."""
 
 TELLS_NOTHING = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
 

@@ -59,6 +59,10 @@ def _is_number(value: Any) -> bool:
     return value is None or (type(value) in (int, float) and abs(value) < math.inf and abs(value) < 1e300)
 
 
+def _is_size(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value < 2**63)
+
+
 def _is_candidate(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
@@ -87,9 +91,8 @@ KNOWN: dict[str, tuple[Fits, str]] = {
         ("estimator", "objective", "relevance", "weighting", "status", "data", "outcome", "users"), (_is_text, "a text")
     ),
     **dict.fromkeys(("units", "clicks", "queries"), (_is_count, "a whole number")),
-    **dict.fromkeys(
-        ("penalty", "log_likelihood", "seed", "effective_queries", "anchor_rate"), (_is_number, "a number")
-    ),
+    **dict.fromkeys(("penalty", "log_likelihood", "seed"), (_is_number, "a number")),
+    **dict.fromkeys(("effective_queries", "anchor_rate"), (_is_size, "a number from 0")),
     "pooled": (_are_numbers, "numbers by name"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
     "checks": (_is_list(_is_finding), "a list of findings"),
