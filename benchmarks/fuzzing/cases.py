@@ -263,7 +263,8 @@ def _export_ranker(case: Case, base: Path, random: random.Random) -> None:
 
 def _fit(case: Case, base: Path, random: random.Random) -> None:
     _log_argument(case, base, random)
-    case.words += ["--bootstrap", "20"]  # as much can go wrong as with a thousand replicates
+    if case.theme != "models":  # other models have no replicates, and refuse the option before anything runs
+        case.words += ["--bootstrap", "20"]  # as much can go wrong as with a thousand
 
 
 def _show(case: Case, base: Path, random: random.Random) -> None:

@@ -153,3 +153,13 @@ def test_a_model_of_another_outcome_is_told(folder: Path, tmp_path: Path, capsys
     words = ("weigh", tmp_path / "log.parquet", folder / "clicks.safetensors", "--outcome", "refund")
     assert run(*words, "--after-click", folder / "after.safetensors", "-o", tmp_path / "w.parquet") == 0
     assert "--outcome refund: the model after the click is of purchase" in capsys.readouterr().err
+
+
+def test_models_of_clicks_and_of_purchases_are_not_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clicks, after = folder / "clicks.safetensors", folder / "after.safetensors"
+    assert run("compare", clicks, after) == 2
+    assert (
+        "different things, clicks.safetensors of examination, after.safetensors of purchase" in capsys.readouterr().err
+    )
+    assert run("compare", after, "--log", folder / "falls.parquet") == 2
+    assert "not what is examined" in capsys.readouterr().err

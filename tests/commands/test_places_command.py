@@ -143,3 +143,9 @@ def test_what_speaks_of_other_places_is_refused(folder: Path, capsys: pytest.Cap
         assert run(*words) == 2, words
         assert message in capsys.readouterr().err, message
     assert not out.exists()
+
+
+def test_one_model_is_scored_against_click_rates_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Places have no 1/k."""
+    assert run("compare", folder / "m.safetensors", "--log", folder / "grid" / "log.parquet", "--page", "view") == 0
+    assert "m.safetensors explains these clicks better than click rates." in " ".join(capsys.readouterr().out.split())

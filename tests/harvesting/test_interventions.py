@@ -163,3 +163,13 @@ def test_queries_that_are_lists_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table(rows | counts), tmp_path / "i.parquet")
     with pytest.raises(InputError, match=r"column 'query' is of type list.*one plain value"):
         read_interventions(tmp_path / "i.parquet")
+
+
+@pytest.mark.parametrize("told", [10**400, -1, "many"])
+def test_a_footer_with_clicks_beyond_all_bounds_tells_of_none(tmp_path: Path, told: Any) -> None:
+    """A share of them is told by the fit."""
+    rows = {"unit": [1, 1], "query": ["q", "q"], "position": [1, 2]}
+    counts = {"exposure": [2.0, 2.0], "clicks": [1, 1], "impressions": [2, 2]}
+    footer = {"clickharvest": json.dumps({"thinned_from": told})}
+    pq.write_table(pa.table(rows | counts).replace_schema_metadata(footer), tmp_path / "i.parquet")
+    assert read_interventions(tmp_path / "i.parquet").thinned_from == 0

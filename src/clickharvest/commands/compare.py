@@ -86,6 +86,7 @@ def compare(
     from clickharvest.model.propensities import load_propensities
 
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}
+    _require_alike(loaded, scored=bool(log.source))
     if log.source:
         found = _score(loaded, log, units, cluster, level)
         listed = all(model.places is None for model in loaded.values())
@@ -110,6 +111,18 @@ def _names(paths: list[Path]) -> dict[str, Path]:
         raise InputError(f"{twice[0]} is named twice: name every model once")
     short = {path.name: path for path in paths}
     return short if len(short) == len(paths) else {str(path): path for path in paths}
+
+
+def _require_alike(models: Mapping[str, Propensities], *, scored: bool) -> None:
+    """Refuse models of different things; clicks of a log speak of examination alone."""
+    from clickharvest.model.cautions import outcome_of, require_examination
+
+    kinds = {outcome_of(model) for model in models.values()}
+    if len(kinds) > 1:
+        told = (f"{clean_text(name)} of {outcome_of(model) or 'examination'}" for name, model in models.items())
+        raise InputError(f"the models are of different things, {', '.join(told)}: compare those of one")
+    if scored:
+        require_examination(next(iter(models.values())))
 
 
 def _score(

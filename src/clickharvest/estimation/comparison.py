@@ -317,7 +317,9 @@ def _verdict(gain: Gain) -> str:
 
 
 def _join(verdicts: list[str]) -> str:
-    """Return the verdicts of one model as one sentence."""
+    """Return the verdicts of one model as one sentence; places have no 1/k, and one verdict."""
+    if len(verdicts) == 1:
+        return verdicts[0]
     first, second = verdicts
     start = "explains these clicks "
     if first.startswith(start) and second.startswith(start):

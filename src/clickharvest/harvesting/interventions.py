@@ -305,7 +305,7 @@ def interventions_from_arrow(
         cluster=_array(table, clusters[0], name) if clusters else None,
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
         only_clicked_pages=metadata.get("only_clicked_pages") is True,
-        thinned_from=thinned if isinstance(thinned, int) and thinned > 0 else 0,
+        thinned_from=thinned if isinstance(thinned, int) and 0 < thinned < 2**63 else 0,
         places=_places(metadata, name),
     )
     whole = result.undivided()
