@@ -88,7 +88,7 @@ TESTS: dict[str, Callable[[ClickLog], list[Finding]]] = {
 @pytest.fixture(scope="module")
 def null_p_values() -> dict[str, list[float]]:
     p_values: dict[str, list[float]] = {name: [] for name in TESTS}
-    for seed in range(120):
+    for seed in range(60):
         log = simulated(seed)
         for findings in (ranker_independence(log), sample_ratio(log, {"0": 1, "1": 1}), drift(log)):
             for found in findings:
@@ -99,7 +99,7 @@ def null_p_values() -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_are_uniform_when_all_is_well(name: str, null_p_values: dict[str, list[float]]) -> None:
-    assert len(null_p_values[name]) == 120
+    assert len(null_p_values[name]) == 60
     assert stats.kstest(null_p_values[name], "uniform").pvalue > 0.001
 
 
@@ -327,7 +327,7 @@ def all_p_values(log: ClickLog) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def user_p_values() -> list[dict[str, float]]:
-    return [all_p_values(user_log(seed)) for seed in range(40)]
+    return [all_p_values(user_log(seed)) for seed in range(24)]
 
 
 @pytest.fixture(scope="module")

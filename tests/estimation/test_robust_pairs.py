@@ -131,7 +131,7 @@ class TestEstimator:
 
     def test_few_queries_do_not_make_it_wild(self) -> None:
         """Without a penalty the same network is off by orders of magnitude."""
-        simulation = simulate_protocol(training_queries=150, queries=150, test_queries=50, seed=2)
+        simulation = simulate_protocol(training_queries=150, queries=150, test_queries=50, positions=8, seed=2)
         interventions = simulation.interventions()
         contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
 

@@ -197,7 +197,6 @@ def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
 
 def _moved(log: ClickLog, source: ir.Table) -> ClickLog:
     """Return the log with another table that has its columns, and more."""
-    columns = {
-        name: value.op().replace({log.source.op(): source.op()}).to_expr() for name, value in log.columns.items()
-    }
-    return replace(log, source=source, columns=columns)
+    from clickharvest.logs.ibis_inside import read_off
+
+    return replace(log, source=source, columns=read_off(log.columns, log.source, source))
