@@ -10,7 +10,7 @@ import numpy as np
 from clickharvest.model.affine import AffineModel
 from clickharvest.model.summary import spell_counts
 from clickharvest.model.support import CANNOT_TELL
-from clickharvest.report.browsing import kept_findings, write_page
+from clickharvest.report.plain import kept_findings, write_page
 
 TITLE = "Do people trust the top?"
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest import __version__
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
-from clickharvest.files import atomic_path
 from clickharvest.model.browsing import UNLINKED, BrowsingPropensities
 from clickharvest.model.browsing_summary import spell_effects
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.reading import ReadingPropensities
 from clickharvest.model.summary import spell_counts, typical_context
+from clickharvest.report.plain import kept_findings, write_page
 from clickharvest.states import number_of
 
 TITLE = "What does a click above change?"
@@ -57,26 +55,6 @@ def write_browsing_report(
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
     view = browsing_view(model, findings, level=level) | {"title": title, "name": name, "made": made, "weigh": weigh}
     return write_page(Path(path), "browsing.html", view)
-
-
-def write_page(path: Path, template: str, view: Mapping[str, Any]) -> int:
-    """Fill in a template of a page without scripts, write it, whole or not at all, and return its size in bytes."""
-    from jinja2 import Environment, StrictUndefined
-
-    assets = files("clickharvest.report").joinpath("assets")
-    text, style = (assets.joinpath(part).read_text(encoding="utf-8") for part in (template, "style.css"))
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(text).render(**view, version=__version__, style=style).encode("utf-8", "replace")
-    with atomic_path(path) as partial:
-        partial.write_bytes(page)
-    return len(page)
-
-
-def kept_findings(info: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the checks that a model keeps, as far as they are findings."""
-    names, kept = ("status", "name", "sentence"), info.get("checks")
-    some = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
-    return [{name: str(one[name]) for name in names} for one in some if set(names) <= one.keys()]
 
 
 def browsing_view(
