@@ -78,9 +78,12 @@ def test_a_truth_without_a_law_is_found(interventions: Interventions) -> None:
 
 
 def test_without_clicks_above_it_is_the_position_based_model() -> None:
-    """Every page shows one result."""
+    """Every page shows one result, but for one without a click."""
     log = simulated(8_000, seed=1)
-    alone = log.set_column(0, "page", pa.array(np.arange(log.num_rows)))
+    clicks = log["click"].to_numpy().reshape(-1, RANKS).sum(axis=1)
+    page = np.arange(log.num_rows).reshape(-1, RANKS)
+    page[np.flatnonzero(clicks == 0)[0]] = log.num_rows
+    alone = log.set_column(0, "page", pa.array(page.ravel()))
     ours = Browsing().fit(harvested(alone)).propensities_
     theirs = PBM().fit(harvest(read_log(alone), clicked_only=True)).propensities_.predict()
     none = number_of(np.arange(1, RANKS + 1), 0) - 1

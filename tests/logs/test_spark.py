@@ -200,7 +200,14 @@ def test_an_interrupt_is_told_in_one_line(ab_log: Path, spark_engine: SparkEngin
     command = [sys.executable, "-m", "clickharvest", "harvest", str(ab_log), "--engine", "spark", "-o", "out.parquet"]
     environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
+
+    def heed() -> None:
+        """Tests in the background ignore interrupts, and so would the child."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed
+    ) as child:
         while child.poll() is None and not list(tmp_path.glob("temporary/*/java.log")):
             time.sleep(0.05)
         time.sleep(2)  # Java is starting, or at work
