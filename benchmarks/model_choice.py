@@ -27,7 +27,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "leave once satisfied (DBN)": {"clicks": "dbn"},
     "trust the top: .65 / k (counts, 100,000 clicks)": {"affine": "strong, 1e5"},
     "trust the top a little: .1 + .15 / k": {"affine": "mild, 1e5"},
-    "the same, rankers nearly sort by relevance": {"affine": "strong, steep, 1e5"},
+    "trust the top: .65 / k, rankers nearly sort by relevance": {"affine": "strong, steep, 1e5"},
     "no trust": {"affine": "none, 1e5"},
     "no trust, queries are read to different depths": {"affine": "unlike"},
     "two devices, not named": {"devices": True},
