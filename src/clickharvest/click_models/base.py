@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.registry import CLICK_MODELS
 from clickharvest.model.provenance import Provenance
+from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
     from clickharvest.diagnosis.findings import Finding
@@ -123,3 +124,27 @@ class ClickModel(ABC):
         cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
     ) -> WeighReport:
         """Write a log with what its clicks are worth as further columns, and tell what was done."""
+
+
+@dataclass(frozen=True)
+class PageModel(ClickModel):
+    """A model of what users did further up on the page, estimated by click shares.
+
+    Attributes:
+        intervals: where error bars come from; None for none.
+        anchor: the position that others are relative to.
+        seed: seed of all randomness.
+        progress: shows what is being done.
+    """
+
+    needs_page: ClassVar[bool] = True
+
+    intervals: Any = "auto"
+    anchor: int = 1
+    seed: int = 0
+    progress: Progress = silent
+
+    @property
+    def needs_unclicked(self) -> bool:
+        """Units without a click say nothing to click shares."""
+        return False

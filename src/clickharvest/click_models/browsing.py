@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clickharvest.click_models.base import ClickModel
+from clickharvest.click_models.base import PageModel
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
     from clickharvest.diagnosis.findings import Finding
@@ -25,22 +24,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Browsing(ClickModel):
+class Browsing(PageModel):
     """The user browsing model, estimated by click shares; fields are those of `estimation.browsing.Browsing`."""
 
     name: ClassVar[str] = "browsing"
     about: ClassVar[str] = "as examination, which the last click above changes"
-    needs_page: ClassVar[bool] = True
-
-    intervals: Any = "auto"
-    anchor: int = 1
-    seed: int = 0
-    progress: Progress = silent
-
-    @property
-    def needs_unclicked(self) -> bool:
-        """Units without a click say nothing to click shares."""
-        return False
 
     def harvest(self, log: ClickLog, **how: Any) -> Interventions:
         """Return the interventions of a log by browsing state; `how` are the arguments of `harvesting.harvest`.

@@ -20,12 +20,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clickharvest.click_models.base import ClickModel
+from clickharvest.click_models.base import PageModel
 from clickharvest.click_models.browsing import Browsing
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS, ReadingPropensities
-from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -52,29 +51,18 @@ class ReadInterventions(Interventions):
 
 
 @dataclass(frozen=True)
-class Reading(ClickModel):
+class Reading(PageModel):
     """Browsing, where also what was skipped above counts."""
 
     name: ClassVar[str] = "reading"
     about: ClassVar[str] = "as browsing, and what was skipped above counts, too"
-    needs_page: ClassVar[bool] = True
-
-    intervals: Any = "auto"
-    anchor: int = 1
-    seed: int = 0
-    progress: Progress = silent
-
-    @property
-    def needs_unclicked(self) -> bool:
-        """Units without a click say nothing to click shares."""
-        return False
 
     def harvest(self, log: ClickLog, **how: Any) -> ReadInterventions:
         """Fit a browsing model to a log, and return its interventions by place; `how` as for `Browsing`."""
         lowest = how.get("max_position")
         browsing = Browsing(intervals=None, anchor=1, seed=self.seed, progress=self.progress)
         base = browsing.fit(browsing.harvest(log, **how))
-        found = ClickModel.harvest(self, reading_log(log, base, lowest), **(how | {"max_position": None}))
+        found = super().harvest(reading_log(log, base, lowest), **(how | {"max_position": None}))
         return ReadInterventions(**{one.name: getattr(found, one.name) for one in fields(found)}, base=base)
 
     def fit(self, interventions: Interventions) -> ReadingPropensities:
