@@ -20,7 +20,7 @@ from clickharvest.experiments import Plan, Results, Run, load_experiment
 from clickharvest.experiments.families import feature_groups
 from clickharvest.experiments.families.arxiv_bands import all_pairs_bands, pooled_pairs, swap_ratio_bands
 from clickharvest.experiments.families.arxiv_curves import FAMILY, SWAP_RATIO, measure
-from clickharvest.experiments.families.models import CLICKSHARE, CPBM
+from clickharvest.experiments.families.models import CLICKSHARE, ROBUST
 from clickharvest.experiments.runner.runs import Result
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -177,18 +177,22 @@ class TestChecks:
         assert judged == [True, True, False, False]
 
     def test_table_max(self) -> None:
-        def results(**objective: float) -> Results:
+        def results(error: float = 1.0, **gain: float) -> Results:
             found = results_of("table-max", {})
-            return Results(Result(r.run, {"objective": objective.get(r.run["features"], -95.0)}) for r in found)
+            numbers = [{"objective": -100.0, "gain": gain.get(r.run["features"], 5.0), "gain_se": error} for r in found]
+            return Results(Result(r.run, own) for r, own in zip(found, numbers, strict=True))
 
-        assert verdicts("table-max", results(PBM=-100.0, all=-90.0)) == [True] * 4
-        assert verdicts("table-max", results(PBM=-100.0, all=-96.0)) == [True, False] * 2
-        assert verdicts("table-max", results(PBM=-94.0, all=-90.0)) == [False, True] * 2
+        assert verdicts("table-max", results(all=9.0)) == [True] * 4
+        assert verdicts("table-max", results(all=4.0)) == [True, False] * 2
+        assert verdicts("table-max", results(results=-1.0, all=9.0)) == [False, True] * 2
+        behind = load_experiment("table-max").checks(results(results=-1.0, all=9.0))[0]
+        unknown = load_experiment("table-max").checks(results(error=3.0, results=-1.0, all=9.0))[0]
+        assert not behind.cause and "interval of results holds 0" in unknown.cause
 
     def test_a_quick_table_max_tells_of_all_groups(self) -> None:
         found = results_of("table-max", {}, quick=True)
         assert found.settings("features") == ["PBM", "all"]
-        judged = Results(Result(r.run, {"objective": -9.0 - (r.run["features"] == "all")}) for r in found)
+        judged = Results(Result(r.run, {"objective": -9.0, "gain": -1.0, "gain_se": 0.1}) for r in found)
         assert verdicts("table-max", judged) == [False, False]
 
 
@@ -196,7 +200,7 @@ class TestTelling:
     @pytest.mark.parametrize("quick", [True, False])
     @pytest.mark.parametrize("name", ARXIV)
     def test_tables_and_charts(self, name: str, quick: bool) -> None:
-        numbers = curves(1.1, 0.6, 0.02) | {"objective": -1.0}
+        numbers = curves(1.1, 0.6, 0.02) | {"objective": -1.0, "gain": 0.5, "gain_se": 0.1}
         for (kind, part), (queries, clicks) in PAPER_SIZES.items():
             numbers |= {f"{kind}_{part}_queries": queries, f"{kind}_{part}_clicks": clicks}
         results = results_of(name, numbers, quick=quick)
@@ -213,4 +217,4 @@ class TestTelling:
             assert {run["queries"] for run in runs} == {QUERIES}
             assert {run["replicates"] for run in runs} <= {1_000, None}
         models = {run["model"] for run in load_experiment("table-max").runs(Plan(world="arxiv"))}
-        assert models == {CPBM, CLICKSHARE}
+        assert models == {ROBUST, CLICKSHARE}

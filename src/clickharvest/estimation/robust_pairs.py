@@ -86,7 +86,14 @@ class RobustPairs:
 
 
 def fit_robust_pairs(
-    curve: MLP, sample: Sample, *, weighting: str = "paper", folds: int = 5, seed: int = 0, update: Update = ignore
+    curve: MLP,
+    sample: Sample,
+    *,
+    weighting: str = "paper",
+    folds: int = 5,
+    aside: Array | None = None,
+    seed: int = 0,
+    update: Update = ignore,
 ) -> RobustPairs:
     """Choose relevance model and ridges, or the PBM, and fit what was chosen to all queries.
 
@@ -95,11 +102,13 @@ def fit_robust_pairs(
         sample: the sample, of two queries or more.
         weighting: ω of a unit and pair, see `AllPairs`.
         folds: folds that queries are kept aside in.
+        aside: which queries are kept aside, 0 or 1, [folds, queries], where that is not drawn.
         seed: seed of the folds.
         update: called with the share of the work done.
     """
     everything = np.ones(sample.n_clusters)
-    aside = fold_weights(sample.n_clusters, min(folds, sample.n_clusters), seed)
+    if aside is None:
+        aside = fold_weights(sample.n_clusters, min(folds, sample.n_clusters), seed)
     rows = {"constant": PairRows(sample, "constant", weighting)}
     plain = rows["constant"].fit(rows["constant"].blank(), everything, INFINITE, 0.0)
     starts = [rows["constant"].fit(plain, 1 - own, INFINITE, 0.0) for own in aside]

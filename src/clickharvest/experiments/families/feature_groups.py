@@ -1,7 +1,9 @@
 """The family of the feature groups: curves with some query features, by the objective on unseen queries.
 
-Models are fitted to the training part of the A/B pages, hyper-parameters chosen on the validation part, and the
-objective is that of the test part, summed over its queries.
+Queries are in three parts. What there is to choose is fitted to the training part and chosen on the validation part;
+what was chosen is fitted to both, and so is the PBM. Their objectives on the test part are sums over its queries, and
+
+    gain = Σ_q (l_q − l_q of the PBM),    se of the gain = √(n · variance over the n test queries).
 """
 
 from __future__ import annotations
@@ -9,81 +11,139 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.experiments.families.arxiv_log import arxiv_log
-from clickharvest.experiments.families.models import CPBM
+from clickharvest.experiments.families.models import ROBUST
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
 from clickharvest.model import ContextEncoder, make_curve
 from clickharvest.simulate import GROUPS, SPLITS
 
+if TYPE_CHECKING:
+    from clickharvest.estimation.sample import Sample
+
+Array = NDArray[np.float64]
+
 FAMILY = "table_max"
 NOTHING, ALL = "PBM", "all"
 FEATURES: dict[str, tuple[str, ...]] = {NOTHING: (), **{group: (group,) for group in GROUPS}, ALL: GROUPS}
-WIDTH = 8
-"""Hidden units of the networks."""
+TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
 
 @family(FAMILY)
 def measure(run: Run, source: Path | None) -> Numbers:
-    """Fit the candidates to the training part, take the best on the validation part, and try it on the test part."""
-    from clickharvest.estimation import AllPairs, ClickShare, Fit
-
-    features = FEATURES[run["features"]]
-    sample = _sample(run, features)
-    d = sample.x.shape[1]
-    train, validation, test = np.eye(len(SPLITS))
-    if run["model"] == CPBM:
-        objective: Any = AllPairs(sample, relevance="mlp" if features else "constant", width=WIDTH)
+    """Choose on the validation part, fit to it and to the training part, and compare with the PBM on the test part."""
+    sample, part = _sample(run)
+    found: Array | None = None
+    told: Numbers = {"curve": "constant"}
+    if run["model"] == ROBUST:
+        by_pbm = _pbm_pairs(sample, part)
+        if run["features"] != NOTHING:
+            found, told = _chosen_pairs(sample, part)
     else:
-        objective = ClickShare(sample)
-    best: Numbers = {"validation": -np.inf}
-    for shape in run["curves"] if features else [{"name": "constant"}]:
-        fit = Fit(make_curve(positions=sample.positions, anchor=1, n_features=d, **shape), objective, sample)
-        penalties = np.array(run["penalties"] if features else [0.0])
-        fit.part = count = len(penalties)
+        by_pbm, _ = _chosen_shares(run, sample, part, [{"name": "constant"}], [0.0])
+        if run["features"] != NOTHING:
+            found, told = _chosen_shares(run, sample, part, run["curves"], run["penalties"])
+    gains = np.zeros_like(by_pbm) if found is None else found - by_pbm
+    return {
+        "objective": float((by_pbm + gains).sum()),
+        "gain": float(gains.sum()),
+        "gain_se": float(gains.std() * len(gains) ** 0.5),
+        **told,
+    }
+
+
+def _chosen_shares(
+    run: Run, sample: Sample, part: NDArray[np.int64], shapes: list[dict[str, Any]], penalties: list[float]
+) -> tuple[Array, Numbers]:
+    """Return the ClickShare objective of every test query by the best of some curves and penalties, and which it is."""
+    from clickharvest.estimation import ClickShare, Fit
+
+    objective = ClickShare(sample)
+    count, strengths = len(penalties), np.array(penalties)
+    train, validation = (np.tile((part == one).astype(float), (count, 1)) for one in (TRAIN, VALIDATION))
+    best, least = None, -np.inf
+    for shape in shapes:
+        curve = make_curve(positions=sample.positions, anchor=1, n_features=sample.x.shape[1], **shape)
+        fit = Fit(curve, objective, sample)
+        fit.part = count
         start = np.repeat(fit.starts(1, run.seed), count, axis=0)
-        found = fit.solve(start, np.tile(train, (count, 1)), penalties, tolerance=run["tolerance"])
-        judged = fit.held_out(found.params, np.tile(validation, (count, 1)))
+        found = fit.solve(start, train, strengths, tolerance=run["tolerance"]).params
+        judged = fit.held_out(found, validation)
         one = int(np.nanargmax(judged))
-        if judged[one] > best["validation"]:
-            best = {
-                "validation": float(judged[one]),
-                "objective": float(fit.held_out(found.params[one : one + 1], test[None])[0]),
-                "curve": " ".join(str(value) for value in shape.values()),
-                "penalty": float(penalties[one]),
-                "status": str(found.status[one]),
-            }
-    return best
+        if judged[one] > least:
+            best, least = (fit, found[one : one + 1], shape, penalties[one]), judged[one]
+    assert best is not None
+    fit, start, shape, penalty = best
+    known = (part != TEST).astype(float)[None]
+    last = fit.solve(start, known, np.array([penalty]), tolerance=run["tolerance"]).params
+    told = {"curve": " ".join(str(value) for value in shape.values()), "penalty": penalty, "validation": float(least)}
+    return fit.by_query(last)[0][part == TEST], told
 
 
-def _sample(run: Run, features: tuple[str, ...]) -> Any:
-    """Return the A/B interventions as a sample whose three clusters are the parts of the split."""
+def _pbm_pairs(sample: Sample, part: NDArray[np.int64]) -> Array:
+    """Return the AllPairs objective of every test query by the PBM."""
+    from clickharvest.estimation import AllPairs, Fit
+
+    constant = make_curve("constant", positions=sample.positions, anchor=1, n_features=sample.x.shape[1])
+    fit = Fit(constant, AllPairs(sample), sample)
+    found = fit.solve(fit.starts(1, 0), (part != TEST).astype(float)[None], np.zeros(1)).params
+    return fit.by_query(found)[0][part == TEST]
+
+
+def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array | None, Numbers]:
+    """Return the AllPairs objective of every test query by the robust recipe, None where that takes the PBM."""
+    from clickharvest.estimation import Fit
+    from clickharvest.estimation.objectives.allpairs import SquaresAllPairs
+    from clickharvest.estimation.robust_pairs import fit_robust_pairs
+    from clickharvest.model.curves import MLP
+
+    known, test = (sample.take(rows) for rows in (part[sample.cluster] != TEST, part[sample.cluster] == TEST))
+    printed = MLP(sample.positions, 1, sample.x.shape[1], width=0)
+    found = fit_robust_pairs(printed, known, aside=(part == VALIDATION).astype(float)[None])
+    if found.fit is None:
+        return None, {"curve": "constant"}
+    chosen = found.fit.objective
+    own = {"strength": chosen.strength} if isinstance(chosen, SquaresAllPairs) else {}
+    by_query = Fit(printed, type(chosen)(test, **own), test).by_query(found.flat[None])[0]
+    told = {"curve": "mlp 0", "penalty": found.penalty, "relevance": found.told["relevance"]}
+    return by_query[part == TEST], told
+
+
+def _sample(run: Run) -> tuple[Sample, NDArray[np.int64]]:
+    """Return the A/B interventions as a sample clustered by query, and the part that each query is in."""
+    features = FEATURES[run["features"]]
     simulation = arxiv_log(run)
     query, base = _base(run)
-    clusters = simulation.split[query].astype(np.int64)
+    pages, page = np.unique(query, return_inverse=True)
+    part = simulation.split[pages].astype(np.int64)
     if not features:
-        return replace(base, cluster=clusters, n_clusters=len(SPLITS))
+        return base, part
     columns = simulation.features(*features)
     known = simulation.pages("ab", "train")
     encoder = ContextEncoder.fit({name: values[known] for name, values in columns.items()})
-    pages, page = np.unique(query, return_inverse=True)
     encoded = encoder.transform({name: values[pages] for name, values in columns.items()})
     x, code = np.unique(encoded, axis=0, return_inverse=True)
-    return replace(base, x=x, context=code[page], cluster=clusters, n_clusters=len(SPLITS))
+    return replace(base, x=x, context=code[page]), part
 
 
 @lru_cache(maxsize=1)
-def _base(run: Run) -> tuple[NDArray[np.int64], Any]:
-    """Return the query of every row, and the rows as a sample without context; positions as the training part has."""
+def _base(run: Run) -> tuple[NDArray[np.int64], Sample]:
+    """Return the query of every row, and the rows as a sample without context; positions as the training part has.
+
+    Where a run is of a share of the pages, so many of those that are fitted to are drawn, and all test pages stay.
+    """
     from clickharvest.estimation import make_sample, supported_positions
 
     simulation = arxiv_log(run)
     positions = supported_positions(simulation.interventions(split="train"), 1)
     interventions = simulation.interventions()
+    share = run["share"] or 1.0
+    drawn = np.random.default_rng([run.seed, 41]).random(len(simulation.split)) < share
+    interventions = interventions.take((drawn | (simulation.split == TEST))[interventions.query])
     sample = make_sample(interventions, positions)
     return np.unique(interventions.query)[sample.cluster], sample
