@@ -29,7 +29,13 @@ README = HERE / "README.md"
 BEGIN, END = "<!-- features:begin -->", "<!-- features:end -->"
 ROWS, FEATURES, LIST = 1_000_000, 136, 100
 BAR_MB = 2_000
-LEARNERS = ("lightgbm", "xgboost")
+LEARNERS = {
+    "lightgbm": {"loss": "softmax"},
+    "xgboost": {"loss": "softmax"},
+    "linear": {"loss": "softmax"},
+    "svm": {"C": 0.01, "clip": 0.1},
+}
+"""Learners with their settings; SVM-Rank without the search for C and clip, which takes time and not memory."""
 ROUNDS = 10
 """Trees that are grown: memory is the question, which more of them do not change."""
 TRAIN = """
@@ -39,7 +45,7 @@ clicks = read_clicks(read_log(log, clicks="clicks", impressions="impressions"), 
 held = split_lists(clicks.data, 0.2)
 train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))
 for part in (at_face_value(train), train):
-    ranker = train_ranker(part, learner, loss="softmax", names=clicks.features, settings=BoostSettings(rounds=rounds))
+    ranker = train_ranker(part, learner, **how, names=clicks.features, settings=BoostSettings(rounds=rounds))
     ranker.predict(test.features)
 ranker.save(output)
 """
@@ -78,7 +84,8 @@ def main() -> None:
             files = {"log": str(log), "documents": str(documents)}
             work: dict[str, dict[str, Any]] = {
                 f"reading, training, judging: {learner}": {
-                    "code": TRAIN, **files, "learner": learner, "rounds": ROUNDS, "output": ranker,
+                    "code": TRAIN, **files, "learner": learner, "how": LEARNERS[learner], "rounds": ROUNDS,
+                    "output": ranker,
                 },
                 f"`rerank`, a ranker of {learner}": {"code": RERANK, **files, "ranker": ranker, "output": ranked},
             }  # fmt: skip

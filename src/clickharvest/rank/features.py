@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Features:
         base: an array or a sparse CSR array of these and maybe other documents, [n, F].
         complete: whether no value is missing (NaN), as trees allow.
         rows: which rows of it are the documents, where not all are, [n_docs].
+        scale: what its columns are divided by as they are used, without a copy, [F]; dense features alone.
 
     Example:
         >>> features = Features.of([[1.0, 0.0], [0.0, 2.0]])
@@ -37,6 +38,7 @@ class Features:
     base: Any
     complete: bool = True
     rows: Index | None = None
+    scale: Array | None = None
 
     @classmethod
     def of(cls, matrix: Any) -> Features:
@@ -75,8 +77,9 @@ class Features:
 
     @property
     def matrix(self) -> Any:
-        """The features, [n_docs, F]: a copy of some rows where not all of the base are meant."""
-        return self.base if self.rows is None else self.base[self.rows]
+        """The features, [n_docs, F]: a copy where not all rows of the base are meant, or not as they are."""
+        rows = self.base if self.rows is None else self.base[self.rows]
+        return rows if self.scale is None else rows / self.scale.astype(rows.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,6 +89,10 @@ class Features:
 
     def panels(self) -> Iterator[Any]:
         """Yield the features a few rows at a time: views or small copies."""
+        for panel in self._panels():
+            yield panel if self.scale is None else panel / self.scale.astype(panel.dtype)
+
+    def _panels(self) -> Iterator[Any]:
         for begin in range(0, self.shape[0], PANEL):
             part = slice(begin, begin + PANEL)
             yield self.base[part if self.rows is None else self.rows[part]]
@@ -93,10 +100,10 @@ class Features:
     def times(self, w: Array) -> Array:
         """Return X w, [n_docs]."""
         self.require_complete()
-        wide = w.astype(self.base.dtype)
+        wide = (w if self.scale is None else w / self.scale).astype(self.base.dtype)
         if self.rows is None:
             return np.asarray(self.base @ wide, np.float64)
-        return np.concatenate([np.zeros(0), *(panel @ wide for panel in self.panels())])
+        return np.concatenate([np.zeros(0), *(panel @ wide for panel in self._panels())])
 
     def sums(self, values: Array) -> Array:
         """Return Xᵀ v, [F]."""
@@ -106,12 +113,11 @@ class Features:
             return np.asarray(rows.T @ values, np.float64)
         total = np.zeros(self.base.shape[1])
         values = values.astype(self.base.dtype)
-        for k, panel in enumerate(self.panels()):
+        for k, panel in enumerate(self._panels()):
             total += values[k * PANEL : (k + 1) * PANEL] @ panel
-        return total
+        return total if self.scale is None else total / self.scale
 
     def take(self, rows: Index, *, copy: bool = True) -> Features:
         """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
-        if copy:
-            return Features(self.matrix[rows] if self.rows is None else self.base[self.rows[rows]], self.complete)
-        return Features(self.base, self.complete, rows if self.rows is None else self.rows[rows])
+        own = rows if self.rows is None else self.rows[rows]
+        return replace(self, base=self.base[own], rows=None) if copy else replace(self, rows=own)

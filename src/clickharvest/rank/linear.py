@@ -16,6 +16,8 @@ PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Penalties of a linear ranker that held-out clicks choose from."""
 HELD_OUT = 1 / 3
 """Share of the queries that choose."""
+ROUNDING = 1e-7
+"""A column that varies by less than this share of its mean is constant: that is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +65,17 @@ def fit_linear(data: RankingData, objective: OffsetObjective, *, seed: int = 0) 
 def scaled(features: Features) -> tuple[Features, Array]:
     """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
     features.require_complete()
-    scale = np.ones(features.shape[1])
-    dense = features.matrix  # once: it may be a copy
-    if issparse(dense):
-        return Features(dense), scale
-    spread = np.asarray(dense.std(axis=0, dtype=np.float64))
-    scale = np.where(spread > 0, spread, 1.0)
-    return Features(dense / scale.astype(dense.dtype)), scale
+    n_docs, n_features = features.shape
+    if issparse(features.base):
+        return features, np.ones(n_features)
+    total, squares = np.zeros(n_features), np.zeros(n_features)
+    for panel in features.panels():
+        total += panel.sum(axis=0, dtype=np.float64)
+    for panel in features.panels():
+        squares += np.square(panel - total / n_docs).sum(axis=0, dtype=np.float64)
+    spread = np.sqrt(squares / n_docs)
+    scale = np.where(spread > ROUNDING * np.abs(total / n_docs), spread, 1.0)
+    return replace(features, scale=scale), scale
 
 
 def filled(features: Features) -> Features:

@@ -183,12 +183,13 @@ EXPERIMENT = Experiment(
     notes=(
         "The log is simulated (`simulate_arxiv`), so the numbers compare in sign and order, not in size; the paper "
         "does not say how its objective is scaled. How much each group matters to examination is our choice.",
-        "AllPairs is the robust recipe (*CPBM AllPairs, robust*): ridges, a model of relevance or the PBM, chosen on the "
-        "validation part, then fitted to it and the training part. It sees a tenth of their pages, to save time: every "
-        "page is a query and a context of its own. ClickShare sees all; its curve and penalty are chosen likewise.",
-        "The objective of AllPairs also rewards what features tell of relevance. ClickShare's does not: its column shows "
-        "what they tell of examination alone. Intervals are over the test queries, differences to the PBM query by "
-        "query; they do not count that other training pages would give another fit.",
+        "AllPairs is the robust recipe (*CPBM AllPairs, robust*): ridges, a model of relevance or the PBM, chosen on "
+        "the validation part, then fitted to it and the training part. It sees a tenth of their pages, to save time: "
+        "every page is a query and a context of its own. ClickShare sees all; its curve and penalty "
+        "are chosen likewise.",
+        "The objective of AllPairs also rewards what features tell of relevance. ClickShare's does not: its column "
+        "shows what they tell of examination alone. Intervals are over the test queries, differences to the PBM "
+        "query by query; they do not count that other training pages would give another fit.",
         "The curve `power` joined ClickShare's candidates, and the rankers of the simulated log were made to disagree "
         "more, after a first version had shown no gain.",
         "A quick run has too few test queries to tell groups apart, and tries all of them together only.",
