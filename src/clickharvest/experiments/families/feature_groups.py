@@ -92,8 +92,8 @@ def _pbm_pairs(sample: Sample, part: NDArray[np.int64]) -> Array:
     constant = make_curve("constant", positions=sample.positions, anchor=1, n_features=sample.x.shape[1])
     fit = Fit(constant, AllPairs(sample), sample)
     found = fit.solve(fit.starts(1, 0), (part != TEST).astype(float)[None], np.zeros(1)).params
-    by_query: Array = fit.by_query(found)[0]
-    return by_query[part == TEST]
+    by_query: Array = fit.by_query(found)[0][part == TEST]
+    return by_query
 
 
 def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array | None, Numbers]:
