@@ -20,7 +20,7 @@ from clickharvest.experiments import Plan, Results, Run, load_experiment
 from clickharvest.experiments.families import feature_groups
 from clickharvest.experiments.families.arxiv_bands import all_pairs_bands, pooled_pairs, swap_ratio_bands
 from clickharvest.experiments.families.arxiv_curves import FAMILY, SWAP_RATIO, measure
-from clickharvest.experiments.families.models import CLICKSHARE, ROBUST
+from clickharvest.experiments.families.models import CLICKSHARE
 from clickharvest.experiments.runner.runs import Result
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -218,4 +218,4 @@ class TestTelling:
             assert {run["queries"] for run in runs} == {QUERIES}
             assert {run["replicates"] for run in runs} <= {1_000, None}
         models = {run["model"] for run in load_experiment("table-max").runs(Plan(world="arxiv"))}
-        assert models == {ROBUST, CLICKSHARE}
+        assert models == {feature_groups.ALLPAIRS, CLICKSHARE}

@@ -92,6 +92,7 @@ def fit_robust_pairs(
     weighting: str = "paper",
     folds: int = 5,
     aside: Array | None = None,
+    gated: bool = True,
     seed: int = 0,
     update: Update = ignore,
 ) -> RobustPairs:
@@ -103,6 +104,8 @@ def fit_robust_pairs(
         weighting: ω of a unit and pair, see `AllPairs`.
         folds: folds that queries are kept aside in.
         aside: which queries are kept aside, 0 or 1, [folds, queries], where that is not drawn.
+        gated: whether ClickShare rules out, with the PBM to fall back on. Otherwise AllPairs alone chooses, among g of
+            constants and of squares, as the paper does; a free g follows the queries that are to judge it.
         seed: seed of the folds.
         update: called with the share of the work done.
     """
@@ -115,7 +118,8 @@ def fit_robust_pairs(
     shares = _Shares(sample)
     of_pbm = shares.kept_aside(starts, aside)
     judged: list[Judged] = []
-    for done, relevance in enumerate(SIMPLEST_FIRST):
+    tried = SIMPLEST_FIRST if gated else SIMPLEST_FIRST[:2]
+    for done, relevance in enumerate(tried):
         if relevance not in rows:
             rows[relevance] = PairRows(sample, relevance, weighting)
         search = _Search(relevance, rows[relevance], aside, starts, shares, of_pbm)
@@ -126,9 +130,9 @@ def fit_robust_pairs(
         else:
             search.walk((ridge_h, 0.0) for ridge_h in STRENGTHS_H)
         judged += search.judged.values()
-        update((done + 1) / (len(SIMPLEST_FIRST) + 1))
-    chosen = choose(judged)
-    gains = {name: max(float(one.shares.sum()) for one in judged if one.relevance == name) for name in SIMPLEST_FIRST}
+        update((done + 1) / (len(tried) + 1))
+    chosen = choose(judged) if gated else max(judged, key=lambda one: one.pairs)
+    gains = {name: max(float(one.shares.sum()) for one in judged if one.relevance == name) for name in tried}
     told: dict[str, Any] = {"relevance_held_out": {"pbm": 0.0, **gains}}
     if chosen is None:
         return RobustPairs(None, 0.0, np.zeros(0), {"relevance": "constant", **told})

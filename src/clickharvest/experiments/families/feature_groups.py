@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.experiments.families.arxiv_log import arxiv_log
-from clickharvest.experiments.families.models import ROBUST
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
 from clickharvest.model import ContextEncoder, make_curve
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 FAMILY = "table_max"
+ALLPAIRS = "CPBM AllPairs, ridges"
+"""The ridges and relevance models of the robust recipe, chosen by AllPairs on the validation part."""
 NOTHING, ALL = "PBM", "all"
 FEATURES: dict[str, tuple[str, ...]] = {NOTHING: (), **{group: (group,) for group in GROUPS}, ALL: GROUPS}
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
@@ -38,19 +39,17 @@ TRAIN, VALIDATION, TEST = range(len(SPLITS))
 def measure(run: Run, source: Path | None) -> Numbers:
     """Choose on the validation part, fit to it and to the training part, and compare with the PBM on the test part."""
     sample, part = _sample(run)
-    found: Array | None = None
-    told: Numbers = {"curve": "constant"}
-    if run["model"] == ROBUST:
-        by_pbm = _pbm_pairs(sample, part)
-        if run["features"] != NOTHING:
-            found, told = _chosen_pairs(sample, part)
+    pairs = run["model"] == ALLPAIRS
+    by_pbm = _pbm_pairs(sample, part) if pairs else _chosen_shares(run, sample, part, [{"name": "constant"}], [0.0])[0]
+    if run["features"] == NOTHING:
+        found, told = by_pbm, {"curve": "constant"}
+    elif pairs:
+        found, told = _chosen_pairs(sample, part)
     else:
-        by_pbm, _ = _chosen_shares(run, sample, part, [{"name": "constant"}], [0.0])
-        if run["features"] != NOTHING:
-            found, told = _chosen_shares(run, sample, part, run["curves"], run["penalties"])
-    gains = np.zeros_like(by_pbm) if found is None else found - by_pbm
+        found, told = _chosen_shares(run, sample, part, run["curves"], run["penalties"])
+    gains = found - by_pbm
     return {
-        "objective": float((by_pbm + gains).sum()),
+        "objective": float(found.sum()),
         "gain": float(gains.sum()),
         "gain_se": float(gains.std() * len(gains) ** 0.5),
         **told,
@@ -96,8 +95,8 @@ def _pbm_pairs(sample: Sample, part: NDArray[np.int64]) -> Array:
     return by_query
 
 
-def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array | None, Numbers]:
-    """Return the AllPairs objective of every test query by the robust recipe, None where that takes the PBM."""
+def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array, Numbers]:
+    """Return the AllPairs objective of every test query by the robust recipe, before it may fall back on the PBM."""
     from clickharvest.estimation import Fit
     from clickharvest.estimation.objectives.allpairs import SquaresAllPairs
     from clickharvest.estimation.robust_pairs import fit_robust_pairs
@@ -105,9 +104,8 @@ def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array | None
 
     known, test = (sample.take(rows) for rows in (part[sample.cluster] != TEST, part[sample.cluster] == TEST))
     printed = MLP(sample.positions, 1, sample.x.shape[1], width=0)
-    found = fit_robust_pairs(printed, known, aside=(part == VALIDATION).astype(float)[None])
-    if found.fit is None:
-        return None, {"curve": "constant"}
+    found = fit_robust_pairs(printed, known, aside=(part == VALIDATION).astype(float)[None], gated=False)
+    assert found.fit is not None
     chosen = found.fit.objective
     own = {"strength": chosen.strength} if isinstance(chosen, SquaresAllPairs) else {}
     by_query = Fit(printed, type(chosen)(test, **own), test).by_query(found.flat[None])[0]
