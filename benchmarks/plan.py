@@ -40,6 +40,7 @@ from clickharvest.planning import Outline, plan_from_design, plan_from_log, rank
 from clickharvest.planning.forecast import forecast
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
 README = Path(__file__).resolve().parent / "README.md"
 FITS, SHARE, NEAR = 8, 0.95, 0.10
 
@@ -184,21 +185,31 @@ def widths(interventions: Interventions, k: int) -> Array:
 
 def pages_of(world: World, outline: Outline, pages: int, random: np.random.Generator) -> Interventions:
     """Return the harvest of pages that are drawn one by one."""
+    return harvest_of(outline, counts_of(world, outline, pages, random))
+
+
+def counts_of(world: World, outline: Outline, pages: int, random: np.random.Generator) -> Counts:
+    """Return impressions and clicks of every unit at every position, of pages that are drawn one by one, [2, u K]."""
     k = len(outline.examination)
     query = random.choice(len(outline.pages), size=pages, p=outline.pages)
     shown = world.arms[query, random.integers(2, size=pages)].copy()
-    draw, before = random.random(pages), 0.0
+    moved = np.zeros((pages, k), dtype=bool)
     for (i, j), share in outline.swaps.items():
-        swap = (before <= draw) & (draw < before + share)
+        # Pairs of ranks that have none in common may be exchanged on one page; each has its share of all pages.
+        free = ~(moved[:, i - 1] | moved[:, j - 1])
+        swap = free & (random.random(pages) < share / max(free.mean(), 1e-9))
         shown[swap, i - 1], shown[swap, j - 1] = shown[swap, j - 1].copy(), shown[swap, i - 1].copy()
-        before += share
+        moved[swap, i - 1] = moved[swap, j - 1] = True
     chance = outline.examination * outline.relevance[shown] * world.effects[query]
     click = random.random(shown.shape) < np.minimum(chance, 1.0)
     cell = shown * k + np.arange(k)
-    impressions, clicks = (
-        np.bincount(cell.ravel(), minlength=len(outline.query) * k),
-        np.bincount(cell[click], minlength=len(outline.query) * k),
-    )
+    return np.stack([np.bincount(some.ravel(), minlength=len(outline.query) * k) for some in (cell, cell[click])])
+
+
+def harvest_of(outline: Outline, counts: Counts) -> Interventions:
+    """Return the harvest of such counts."""
+    k = len(outline.examination)
+    impressions, clicks = counts
     exposure = impressions.astype(np.float64) if outline.realised else outline.exposure.ravel()
     unit, position = np.divmod(np.flatnonzero(exposure > 0), k)
     several = np.bincount(unit, minlength=len(outline.query))[unit] > 1

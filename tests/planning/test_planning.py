@@ -65,7 +65,7 @@ def test_every_position_may_have_traffic_of_its_own(new_queries: bool) -> None:
     for s in np.unique(scales):
         inverse = np.linalg.inv(s * told.information + told.precision)
         apart = s * told.apart if new_queries else s**2 * (told.apart - told.single) + s * told.single
-        score = told.overdispersion * s * told.information + apart + told.chance + told.precision
+        score = told.overdispersion * s * told.information + apart + told.precision
         covariance = inverse @ score @ inverse + told.missed / s
         expected = np.sqrt(np.einsum("cki,ij,ckj->ck", told.gradients, covariance, told.gradients))
         np.testing.assert_allclose(found[scales == s], expected[scales == s], rtol=1e-7, atol=1e-12)

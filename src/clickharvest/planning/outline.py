@@ -110,29 +110,55 @@ class Outline:
         return np.minimum(total, 1.0)
 
     def simulate(self, pages: float, seed: int) -> Interventions:
-        """Return the harvest that so many pages may give: clicks are Poisson around what is assumed."""
+        """Return the harvest that so many pages may give.
+
+        Pages of queries are drawn, and on them what stands at each position: one result at a time, so that the displays
+        of a query's units at a position exclude each other, as on real pages.
+        """
         random = np.random.default_rng(seed)
         k = len(self.examination)
         effects = np.exp(random.normal(0, self.spread, (len(self.pages), k)) - self.spread**2 / 2)
-        displays = pages * self.pages[self.query][:, None] * self.exposure
-        unit, position = np.nonzero(self.exposure > 0)
-        exposed = displays[unit, position]
-        shown = random.poisson(exposed)
+        exposure = self.exposure
+        unit, position = np.nonzero(exposure > 0)
+        shown = self._displays(random.multinomial(int(pages), self.pages), unit, position, exposure, random)
         rate = self.examination[position] * self.relevance[unit] * effects[self.query[unit], position]
         clicks = random.binomial(shown, np.minimum(rate, 1.0))
         kept = shown > 0 if self.realised else np.ones(len(unit), dtype=bool)
         several = np.bincount(unit[kept], minlength=len(self.query))[unit] > 1
         kept &= several
-        exposure = shown.astype(np.float64) if self.realised else self.exposure[unit, position]
+        exposed = shown.astype(np.float64) if self.realised else exposure[unit, position]
         return Interventions(
             unit=unit[kept].astype(np.int64),
             query=self.query[unit[kept]],
             position=position[kept].astype(np.int64) + 1,
-            exposure=exposure[kept],
+            exposure=exposed[kept],
             clicks=clicks[kept],
             impressions=shown[kept],
             exposure_kind="realised" if self.realised else "design",
         )
+
+    def _displays(
+        self, pages: Integers, unit: Integers, position: Integers, exposure: Array, random: np.random.Generator
+    ) -> Integers:
+        """Return the displays of units at positions: the pages of a query, divided among its units by exposure."""
+        column = self.query[unit] * len(self.examination) + position
+        order = np.argsort(column, kind="stable")
+        column, chance = column[order], exposure[unit, position][order]
+        first = np.flatnonzero(np.diff(column, prepend=-1))
+        size = np.diff(np.append(first, len(column)))
+        before = np.cumsum(chance) - chance
+        before -= np.repeat(before[first], size)
+        given = np.clip(chance / np.maximum(1 - before, chance), 0.0, 1.0)
+        left = pages[self.query[unit[order]][first]]
+        shown = np.zeros(len(column), dtype=np.int64)
+        for i in range(int(size.max(initial=0))):
+            some = size > i
+            first, size, left = first[some], size[some], left[some]
+            shown[first + i] = random.binomial(left, given[first + i])
+            left = left - shown[first + i]
+        found = np.empty_like(shown)
+        found[order] = shown
+        return found
 
 
 def transfer(swaps: Swaps, k: int) -> Array:
