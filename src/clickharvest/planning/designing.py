@@ -16,7 +16,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.outline import Outline, Pair
 from clickharvest.planning.scaling import WIDTH, log_margin, z_value
-from clickharvest.planning.swaps import choose_swaps
+from clickharvest.planning.swaps import candidates, choose_swaps
 from clickharvest.words import spell_positions
 
 Array = NDArray[np.float64]
@@ -25,6 +25,8 @@ DRAWS = 40
 """Simulated experiments whose widths are averaged, at most."""
 FEWEST, SURE = 9, 0.02
 """The fewest of them, and the error of the mean log width at which they are enough."""
+MANY = 50
+"""Positions beyond which fewer experiments average as well, and take as long."""
 ROUNDS = 5
 """How often swaps are chosen again, where intervals come out wider or narrower than wanted."""
 NEAR = (0.95, 1.0)
@@ -136,6 +138,7 @@ def plan_from_design(
     if not choose:
         margin = expected_margins(outline, pages, level=level, draws=draws, seed=seed)
         return _plan(outline, pages, margin, width, level, chosen=False)
+    candidates(len(outline.examination))  # too many positions are refused before anything is simulated
     none = replace(outline, swaps={})
     margin = expected_margins(none, pages, level=level, draws=draws, seed=seed)
     if margin.max() <= width:
@@ -174,8 +177,8 @@ def expected_margins(outline: Outline, pages: float, *, level: float, draws: int
         except NotIdentifiedError:
             continue
         at = np.array(told.positions) - 2
-        found[i, at[at >= 0]] = told.log_sd(1.0)[0, at >= 0]
-        if i + 1 >= FEWEST and _error(found[: i + 1]) <= SURE:
+        found[i, at[at >= 0]] = told.log_sd_now[0, at >= 0]
+        if i + 1 >= (FEWEST if k <= MANY else 3) and _error(found[: i + 1]) <= SURE:
             found = found[: i + 1]
             break
     linked = np.isfinite(found)

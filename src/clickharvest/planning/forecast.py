@@ -55,7 +55,6 @@ class Forecast:
         information: H, [size, size].
         precision: Λ, [size, size].
         apart: σ² S and ς² T, [size, size].
-        single: σ² B, [size, size].
         overdispersion: φ.
         missed: what misfit adds to the covariance, [size, size].
         queries: number of queries.
@@ -73,7 +72,6 @@ class Forecast:
     information: Array
     precision: Array
     apart: Array
-    single: Array
     overdispersion: float
     missed: Array
     queries: int
@@ -87,6 +85,18 @@ class Forecast:
         """D and P with Pᵀ (H + Λ) P = 1 and Pᵀ H P = D, so that (s H + Λ)⁻¹ = P (1 + (s − 1) D)⁻¹ Pᵀ for every s."""
         values, vectors = eigh(self.information, self.information + self.precision, check_finite=False)
         return values, vectors
+
+    @cached_property
+    def single(self) -> Array:
+        """σ² B, [size, size]."""
+        return self.clustered.variance * single_clicks(self.fit)
+
+    @cached_property
+    def log_sd_now(self) -> Array:
+        """The standard deviations of log p_k / p_anchor of the fit, [c, K]."""
+        variance = np.sum(self.gradients @ (self.clustered.covariance + self.missed) * self.gradients, axis=-1)
+        sd: Array = np.sqrt(np.maximum(variance, 0.0))
+        return sd
 
     def log_sd(self, scale: float | Array, *, new_queries: bool = False) -> Array:
         """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K].
@@ -165,7 +175,6 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         information=fit.information,
         precision=fit.precision,
         apart=found.apart.sum(axis=0),
-        single=found.variance * single_clicks(fit),
         overdispersion=found.overdispersion,
         missed=whole - found.covariance,
         queries=sample.n_queries,

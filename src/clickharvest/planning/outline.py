@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ LARGEST = 100_000_000
 """Of the table of where documents stand, queries × positions²: 0.8 GB."""
 TOP_RATE, FALL = 0.3, 1.5
 """Rate of clicks at rank 1, and the power by which it falls with the rank, where none is given."""
+
+LEAST_RATE = 1e-12
+"""Rates of clicks below give none, whatever is planned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ class Outline:
             total[[i - 1, j - 1]] += share
         return total
 
-    @property
+    @cached_property
     def exposure(self) -> Array:
         """Probability of each unit to stand at each position, [u, K]."""
         return self.placed @ transfer(self.swaps, len(self.examination))
@@ -168,10 +172,11 @@ def transfer(swaps: Swaps, k: int) -> Array:
         >>> transfer({(1, 3): 0.2}, 3).tolist()
         [[0.8, 0.0, 0.2], [0.0, 1.0, 0.0], [0.2, 0.0, 0.8]]
     """
-    matrix = np.eye(k)
-    for (i, j), share in swaps.items():
-        matrix[[i - 1, j - 1], [i - 1, j - 1]] -= share
-        matrix[[i - 1, j - 1], [j - 1, i - 1]] += share
+    first, second = np.array(list(swaps), dtype=np.int64).reshape(-1, 2).T - 1
+    share = np.fromiter(swaps.values(), np.float64, len(swaps))
+    matrix = np.zeros((k, k))
+    matrix[first, second] = matrix[second, first] = share
+    matrix[np.diag_indices(k)] = 1 - matrix.sum(axis=1)
     return matrix
 
 
@@ -298,8 +303,8 @@ def _assumed(k: int, click_rates: Sequence[float] | None, steepness: float) -> t
         raise InputError(f"the steepness of examination is {steepness}: expected 0 or more")
     rank = np.arange(1, k + 1)
     rates = np.array(TOP_RATE * rank**-FALL if click_rates is None else click_rates, dtype=np.float64)
-    if not len(rates) or not np.all((rates > 0) & (rates <= 1)):
-        raise InputError(f"rates of clicks are {rates.tolist()}: expected numbers above 0, at most 1")
+    if wrong := rates[~((rates >= LEAST_RATE) & (rates <= 1))].tolist() if len(rates) else ["none"]:
+        raise InputError(f"a rate of clicks is {wrong[0]}: expected numbers from {LEAST_RATE:g} to 1, such as 0.3,0.12")
     rates = np.concatenate([rates, np.full(max(k - len(rates), 0), rates[-1])])[:k]
     p: Array = rank.astype(np.float64) ** -steepness
     relevance: Array = np.minimum(rates / p, 1.0)

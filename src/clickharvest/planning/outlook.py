@@ -118,7 +118,7 @@ class Outlook:
         truth, noise, evidence = self._truth, self._noise, self.evidence
         before = evidence.precision(1.0)
         information = before * s if new_queries else evidence.precision(s)
-        then: Array = np.linalg.inv(information)
+        then = np.linalg.inv(information).astype(np.float64)
         share: Array = then @ before
         left = then - share @ then
         raw = truth.variances + (evidence.found - truth.variances) @ share.T + noise["variances"] @ _root(left).T

@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 
 WIDTH = 0.1
 """Half-width that is wanted unless told otherwise: ±10 %."""
+LEAST_WIDTH = 1e-6
 MOST = 1e4
 """Times the traffic of the log beyond which it is called never."""
 LEAST = 1e-3
@@ -175,7 +176,7 @@ def plan_from_log(
             queries, in which those that came often come often again.
 
     Raises:
-        InputError: the width is not positive.
+        InputError: the width is not a number from `LEAST_WIDTH` on.
         NotIdentifiedError: no position is linked to the anchor.
 
     Example:
@@ -191,7 +192,7 @@ def plan_from_log(
     source = forecast(interventions, anchor=anchor)
     others = np.flatnonzero(np.array(source.positions) != anchor)
     shown = {int(k) for k in np.unique(interventions.position)}
-    now = source.log_sd(1.0)[:, others]
+    now = source.log_sd_now[:, others]
     unknown = np.full((3, *now.shape), np.nan)
     plan = Plan(
         positions=tuple(source.positions[i] for i in others),
@@ -220,7 +221,7 @@ def _times(plan: Plan, others: NDArray[np.intp], wanted: float) -> Array:
         every[:, others] = scale
         return source.log_sd(every, new_queries=plan.new_queries)[:, others]
 
-    now = sd(np.ones(1))
+    now = source.log_sd_now[:, others]
     low, high = np.full(now.shape, math.log(LEAST)), np.zeros(now.shape)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -257,10 +258,10 @@ def log_margin(width: float) -> float:
     """Return the half-width on the log scale, log(1 + width).
 
     Raises:
-        InputError: it is not a positive number.
+        InputError: it is not a number from `LEAST_WIDTH` on.
     """
-    if not (width > 0 and math.isfinite(width)):
-        raise InputError(f"the width wanted is {width}: expected a positive number, such as 0.1 for ±10 %")
+    if not (width >= LEAST_WIDTH and math.isfinite(width)):
+        raise InputError(f"the width wanted is {width}: expected {LEAST_WIDTH:g} or more, such as 0.1 for ±10 %")
     return math.log1p(width)
 
 
