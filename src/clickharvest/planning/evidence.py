@@ -132,12 +132,12 @@ def evidence_of(fit: Pooled, found: Clustered, sample: Sample) -> tuple[Evidence
     own = gather(fit)
     spoken = (found.variance, found.steepness)
     phi = overdispersion(fit, own.squares)
-    clear, bound = own, found.overdispersion
+    clear, within = own, phi
     if not np.array_equal(sample.exposure, sample.impressions):
         shown = as_shown(fit, sample)
         clear = gather(shown)
-        bound = max(overdispersion(shown, clear.squares).found, 1.0)
-    variances = clear.estimates(bound, spoken)
+        within = overdispersion(shown, clear.squares)
+    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), spoken)
     single = single_clicks(fit)
     evidence = Evidence(
         found=variances,
@@ -148,6 +148,13 @@ def evidence_of(fit: Pooled, found: Clustered, sample: Sample) -> tuple[Evidence
         alone=float(min(np.trace(single) / max(np.trace(own.effects[0]), 1e-300), 1.0)),
     )
     return evidence, own.effects, single
+
+
+def _rate(fit: Pooled, sample: Sample) -> float:
+    """Return the rate of clicks where clicks are: a display has one at most, so that they vary by so much less."""
+    clicks, shown = fit.shares.clicks, sample.impressions[fit.shares.rows]
+    told = shown > 1
+    return min(float(np.sum(clicks[told] * (clicks[told] - 1) / (shown[told] - 1)) / max(clicks[told].sum(), 1.0)), 0.9)
 
 
 def single_clicks(fit: Pooled) -> Array:

@@ -32,7 +32,7 @@ from clickharvest.planning.evidence import Evidence
 
 Array = NDArray[np.float64]
 
-DRAWS = 200
+DRAWS = 400
 SPREADS = (0.003, 1.0)
 """Standard deviations τ, σ and ς on the log scale: of 0.3 % to 100 %, each order of magnitude as likely as another."""
 COUNTED = 0.2
