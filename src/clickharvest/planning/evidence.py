@@ -4,14 +4,13 @@ How far queries differ, as `estimation.query_effects` estimates it, but with no 
 that there is nothing, one of 0 does not. How overdispersed clicks are, with its error. How surely the information is
 known: clicks N_u of units are counts, so that the variance xᵀ H x of an entry, x = J⁻¹ g, has the variance
 Σ_u N_u v_u², v_u the variance of x·z over the shares of unit u. And how much faster than its pages the information of
-realised exposures grows, see `gain`.
+realised exposures grows, see `unseen`.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from clickharvest.harvesting.interventions import Interventions
 Array = NDArray[np.float64]
 
 THINNED = 8
-"""Parts of each size that realised exposures are thinned to."""
+"""Halves that realised exposures are thinned to."""
 
 
 @dataclass(frozen=True)
@@ -232,31 +231,34 @@ def counts(fit: Pooled, gradients: Array) -> Array:
     return root
 
 
-def gain(interventions: Interventions, fit: Pooled, seed: int = 0) -> tuple[float, float]:
-    """Return x_1 and x_1/x_0: how much faster than its pages the information grew, per doubling, and how that falls.
+def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> float:
+    """Return n: how many times the pages of the log it takes until half of what links positions has been seen.
 
-    Exposures by design do not change. Realised ones are thinned: every display, with its click, is kept at random with
-    probability ½ and ¼; the information of what is left is compared, position by position, at the fitted shares.
+    Exposures by design are known from the beginning: n = 0. Of realised ones every display, with its click, is kept at
+    random with probability ½; the information of what is left, position by position at the fitted shares, tells n: with
+    units that are shown at rates which are exponentially distributed, s times the pages hold s² / (s + n) of it, and
+    half of them 1 / q as much as all, q = 2 (1 + 2 n) / (1 + n).
     """
     if interventions.exposure_kind != "realised" or interventions.cluster is not None:
-        return 0.0, 0.0
+        return 0.0
     shares, random = fit.shares, np.random.default_rng(seed)
     p = np.exp(np.log(fit.at.share) - shares.log_exposure)
     shown, clicks = np.rint(np.exp(shares.log_exposure)).astype(np.int64), shares.clicks.astype(np.int64)
-    told = []
-    for kept in (0.25, 0.5, 1.0):
-        sums = np.zeros(shares.n_positions)
-        for _ in range(THINNED if kept < 1 else 1):
-            click = random.binomial(clicks, kept)
-            seen = click + random.binomial(np.maximum(shown - clicks, 0), kept)
-            weight = seen * p
-            total = np.add.reduceat(weight, shares.first)[shares.unit]
-            share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
-            n = np.add.reduceat(click, shares.first)[shares.unit]
-            sums += np.bincount(shares.position, n * share * (1 - share), shares.n_positions)
-        told.append(sums / (THINNED if kept < 1 else 1))
-    use = told[0] > 0
+
+    def information(seen: NDArray[np.int64], click: NDArray[np.int64]) -> Array:
+        weight = seen * p
+        total = np.add.reduceat(weight, shares.first)[shares.unit]
+        share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+        of_unit = np.add.reduceat(click, shares.first)[shares.unit]
+        return np.bincount(shares.position, of_unit * share * (1 - share), shares.n_positions).astype(np.float64)
+
+    half = np.zeros(shares.n_positions)
+    for _ in range(THINNED):
+        click = random.binomial(clicks, 0.5)
+        half += information(click + random.binomial(np.maximum(shown - clicks, 0), 0.5), click) / THINNED
+    use = half > 0
     if not use.any():
-        return 0.0, 0.0
-    before, last = (max(float(np.mean(np.log2(more[use] / less[use]))) - 1, 0.0) for less, more in pairwise(told))
-    return last, min(last / before, 1.0) if before > 0 else 0.0
+        return 0.0
+    q = float(np.exp(np.mean(np.log(information(shown, clicks)[use] / half[use])))) / 2
+    q = min(max(q, 1.0), 1.95)
+    return (q - 1) / (2 - q)

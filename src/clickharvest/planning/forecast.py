@@ -33,7 +33,7 @@ from clickharvest.estimation.sample import Sample, make_sample, supported_positi
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear
-from clickharvest.planning.evidence import counts, evidence_of, gain, single_clicks
+from clickharvest.planning.evidence import counts, evidence_of, single_clicks, unseen
 from clickharvest.planning.outlook import Outlook
 
 Array = NDArray[np.float64]
@@ -89,7 +89,8 @@ class Forecast:
     @cached_property
     def single(self) -> Array:
         """σ² B, [size, size]."""
-        return self.clustered.variance * single_clicks(self.fit)
+        variance = self.clustered.variance
+        return variance * single_clicks(self.fit) if variance else np.zeros_like(self.apart)
 
     @cached_property
     def log_sd_now(self) -> Array:
@@ -142,7 +143,7 @@ class Forecast:
             missed=np.sum(gradients @ self.missed * gradients, axis=1),
             counts=counts(fit, gradients),
             evidence=evidence,
-            gain=gain(self.interventions, fit, seed),
+            unseen=unseen(self.interventions, fit, seed),
             seed=seed,
         )
 

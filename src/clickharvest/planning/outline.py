@@ -117,14 +117,18 @@ class Outline:
         """Return the harvest that so many pages may give.
 
         Pages of queries are drawn, and on them what stands at each position: one result at a time, so that the displays
-        of a query's units at a position exclude each other, as on real pages.
+        of a query's units at a position exclude each other, as on real pages. Where exposures will be the displays
+        themselves, that does not matter, but that a unit is at one position of a page does: displays are Poisson there.
         """
         random = np.random.default_rng(seed)
         k = len(self.examination)
         effects = np.exp(random.normal(0, self.spread, (len(self.pages), k)) - self.spread**2 / 2)
         exposure = self.exposure
         unit, position = np.nonzero(exposure > 0)
-        shown = self._displays(random.multinomial(int(pages), self.pages), unit, position, exposure, random)
+        if self.realised:
+            shown = random.poisson(pages * self.pages[self.query[unit]] * exposure[unit, position])
+        else:
+            shown = self._displays(random.multinomial(int(pages), self.pages), unit, position, exposure, random)
         rate = self.examination[position] * self.relevance[unit] * effects[self.query[unit], position]
         clicks = random.binomial(shown, np.minimum(rate, 1.0))
         kept = shown > 0 if self.realised else np.ones(len(unit), dtype=bool)

@@ -5,19 +5,19 @@ overdispersed clicks are (φ), how far positions stray from a power law (τ), an
 A draw of the outlook takes truths that agree with the log, lets the log grow to s times its pages, and does what a fit
 would do then:
 
-1. **Truths.** (σ², ς²) are normal around their unconstrained estimates, both at least 0; φ is normal around its own. τ
-   follows its evidence times a half-Cauchy of scale `TYPICAL`; θ given τ is normal.
+1. **Truths.** Unconstrained estimates of σ² and ς² are normal around them, that of φ too; τ has its evidence, and θ
+   given τ is normal. Before anything is seen, σ, ς and τ may be of any order of magnitude (`SPREADS`), φ is near 1.
 2. **Growth.** The score becomes y_s = y_1 + (s − 1) H θ + noise: clicks add φ (s − 1) H, while what queries read
    otherwise comes again, s times as large (with `new_queries` it is that of other queries). Estimates of σ², ς² and φ
-   move towards the truth as their error falls; the part that the log has told stays in them.
+   move towards the truth as their error falls; what the log has told stays in them. What displays that exclude each
+   other hide of σ² (`evidence`) falls with 1/s, and φ grows by what it takes for overdispersion and is σ².
 3. **The fit.** τ of most evidence, then V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹, as `forecast` has it.
 
 So all draws start, at s = 1, from the width of the log's own fit. All τ are multiplied by one factor f, so that one
 basis diagonalises H and Λ/f² for every f and s: with Pᵀ H P = D and Pᵀ Λ P = E, J⁻¹ = P (s D + E/f²)⁻¹ Pᵀ.
 
-**Realised exposures** gain units as a log grows. How fast the information has grown beyond the pages, parts of the log
-tell (`evidence.gain`): per doubling by x_1 from half to whole, by x_0 from a quarter to half, and so by x_1 (x_1/x_0)^j
-in the doublings to come.
+**Realised exposures** gain units as a log grows: s times the pages hold s (1 + n) / (s + n) times as much as pages
+alone, n from parts of the log (`evidence.unseen`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNTED = 0.2
 """Standard deviation of φ around 1 before anything is seen."""
 FACTORS = (1 / 60, 12.0)
 """What τ may be multiplied with, in `STEPS` steps; in fewer where parameters are so many that they take more work."""
-STEPS, WORK = 60, 1e9
+STEPS, WORK = 60, 1e8
 BOUNDS = (1e-3, 10.0)
 GRID = 40
 
@@ -59,7 +59,7 @@ class Outlook:
         missed: what misfit adds to the variance of every entry, [entries].
         counts: root of the covariance of the entries' log information, for clicks are counts, [entries, r].
         evidence: of the variances between queries.
-        gain: x_1 and x_1/x_0 of realised exposures.
+        unseen: n of realised exposures.
         seed: of the draws.
     """
 
@@ -75,13 +75,13 @@ class Outlook:
     missed: Array
     counts: Array
     evidence: Evidence
-    gain: tuple[float, float]
+    unseen: float
     seed: int = 0
 
     def log_sd(self, scale: float, *, new_queries: bool = False) -> Array:
         """Return standard deviations of every entry with `scale` ≥ 1 times the traffic, [draws, entries]."""
         truth, noise = self._truth, self._noise
-        s = scale * self._grown(scale)
+        s = scale * scale * (1 + self.unseen) / (scale + self.unseen)
         variances, overdispersion = self._estimates(s, new_queries=new_queries)
         effect = truth.effect if not new_queries else 0.0
         fresh = truth.overdispersion[:, None] * self.information
@@ -92,26 +92,19 @@ class Outlook:
         factor = self._most_evident(s, linear)
         found = np.empty((DRAWS, len(self.rows)))
         pairs = s if new_queries else s**2
+        by_position = pairs * self.pairs + s * self.single
         for f in np.unique(factor):
             own = factor == f
             rows = self.rows / (s * self.information + self.precision / f**2)
             clicks = rows**2 @ self.information * s
             prior = rows**2 @ (self.precision / f**2)
-            position = pairs * _form(rows, self.pairs) + s * _form(rows, self.single)
-            steep = pairs * _form(rows, self.steep)
+            position, steep = _form(rows, by_position), pairs * _form(rows, self.steep)
             sigma, varsigma = variances[own].T
             found[own] = np.outer(overdispersion[own], clicks) + np.outer(sigma, position) + np.outer(varsigma, steep)
             found[own] += prior
         drift = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
         sd: Array = np.sqrt(found * np.exp(-drift @ self.counts.T) + self.missed / s)
         return sd
-
-    def _grown(self, scale: float) -> float:
-        """Return how many times more than the pages the information has grown."""
-        first, decay = self.gain
-        doublings = np.log2(scale)
-        total = first * doublings if decay >= 1 else first * decay * (1 - decay**doublings) / (1 - decay)
-        return float(2**total)
 
     def _estimates(self, s: float, *, new_queries: bool) -> tuple[Array, Array]:
         """Return what a fit to the grown log finds of σ² and ς², [draws, 2], and of φ, [draws]."""
@@ -122,7 +115,7 @@ class Outlook:
         share: Array = then @ before
         left = then - share @ then
         raw = truth.variances + (evidence.found - truth.variances) @ share.T + noise["variances"] @ _root(left).T
-        raw = raw - evidence.hidden / s
+        raw = raw - evidence.hidden / (1 if new_queries else s)
         # As `query_effects` does it: both at least 0, steepness shrunk by its error, what that leaves counted as σ².
         alone = raw[:, 1] + information[0, 1] / information[1, 1] * raw[:, 0]
         steep = np.maximum(np.where(raw[:, 0] < 0, alone, raw[:, 1]), 0.0)

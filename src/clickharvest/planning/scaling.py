@@ -222,18 +222,18 @@ def _times(plan: Plan, others: NDArray[np.intp], wanted: float) -> Array:
         return source.log_sd(every, new_queries=plan.new_queries)[:, others]
 
     now = source.log_sd_now[:, others]
-    low, high = np.full(now.shape, math.log(LEAST)), np.zeros(now.shape)
-    for _ in range(HALVINGS):
+    reached, low, high = now <= wanted, np.full(now.shape, math.log(LEAST)), np.zeros(now.shape)
+    for _ in range(HALVINGS if reached.any() else 0):
         middle = (low + high) / 2
-        reached = sd(np.exp(middle)) <= wanted
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-    enough = np.broadcast_to(np.exp(high), (3, *now.shape))
-    if np.all(now <= wanted):
-        return enough
+        enough = sd(np.exp(middle)) <= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    needed = np.broadcast_to(np.exp(high), (3, *now.shape))
+    if reached.all():
+        return needed
     outlook = plan._outlook
     widths = [_ahead(outlook, s, plan.new_queries, len(source.clicks))[..., others] for s in SCALES.tolist()]
     logs = np.log(np.maximum(np.minimum.accumulate(np.stack(widths), axis=0), 1e-300))
-    return np.where(now <= wanted, enough, _crossed(logs, math.log(wanted)))
+    return np.where(reached, needed, _crossed(logs, math.log(wanted)))
 
 
 def _crossed(logs: Array, wanted: float) -> Array:
