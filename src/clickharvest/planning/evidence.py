@@ -71,7 +71,7 @@ class Evidence:
         root = np.sqrt(self.weight) / (max(self.overdispersion.found, 1.0) + grown @ at / self.weight)
         rows = grown * root[:, None]
         product: Array = rows.T @ rows / 2
-        return product + np.eye(2) * 1e-12 * max(float(np.trace(product)), 1e-300)
+        return product + np.eye(2) * 1e-12 * max(float(np.trace(product)), 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +95,8 @@ class Gathered:
     def estimates(self, overdispersion: float, spoken: tuple[float, float]) -> Array:
         """Return σ² and ς² without a bound at 0, by weights that go by φ and by what was estimated, [2]."""
         root = np.sqrt(self.weight) / (overdispersion + self.slopes @ np.array(spoken) / self.weight)
-        found: Array = np.linalg.lstsq(self.slopes * root[:, None], (self.excess - overdispersion) * root, rcond=None)[
-            0
-        ]
+        rows, left = self.slopes * root[:, None], (self.excess - overdispersion) * root
+        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0]
         return found
 
 

@@ -175,7 +175,7 @@ class Outlook:
             value = (told[:, None] ** 2 / total).sum(axis=2) / 2 - np.log(total).sum(axis=2) / 2
             tau = self._factors[:, None] * self.spread
             likely = ((tau >= SPREADS[0]) & (tau <= SPREADS[1])).any(axis=1)
-            value += np.where(likely, -self.rank * np.log(self._factors), -np.inf)
+            value += np.where(likely | ~likely.any(), -self.rank * np.log(self._factors), -np.inf)
             weight = np.exp(value - value.max(axis=1, keepdims=True))
             if len(self._factors) > 1:
                 weight *= np.gradient(np.log(self._factors))
