@@ -23,7 +23,9 @@ from clickharvest.planning import (
     plan_from_log,
     ranked_outline,
 )
+from clickharvest.planning.evidence import unseen
 from clickharvest.planning.forecast import forecast
+from clickharvest.planning.swaps import _variance, candidates
 from command_line import run
 from samples import simulated_interventions
 
@@ -65,7 +67,7 @@ def test_every_position_may_have_traffic_of_its_own(new_queries: bool) -> None:
     for s in np.unique(scales):
         inverse = np.linalg.inv(s * told.information + told.precision)
         apart = s * told.apart if new_queries else s**2 * (told.apart - told.single) + s * told.single
-        score = told.overdispersion * s * told.information + apart + told.chance + told.precision
+        score = told.overdispersion * s * told.information + apart + told.precision
         covariance = inverse @ score @ inverse + told.missed / s
         expected = np.sqrt(np.einsum("cki,ij,ckj->ck", told.gradients, covariance, told.gradients))
         np.testing.assert_allclose(found[scales == s], expected[scales == s], rtol=1e-7, atol=1e-12)
@@ -82,8 +84,62 @@ def test_contexts_have_their_own_widths() -> None:
 def test_more_traffic_of_the_same_queries_is_forecast() -> None:
     outline = ranked_outline(5, queries=300, swaps={(1, k): 0.15 for k in range(2, 6)}, spread=0.3)
     seen = np.mean([np.log(widths(outline.simulate(80_000, seed))) for seed in range(4)], axis=0)
-    planned = [np.log(1.96 * forecast(outline.simulate(20_000, seed)).log_sd(4.0)[0, 1:]) for seed in range(10, 16)]
-    assert np.exp(np.mean(planned) - np.mean(seen)) == pytest.approx(1.0, abs=0.15)
+    planned = [plan_from_log(outline.simulate(20_000, seed)).margins_after(4)[1, 0] for seed in range(10, 16)]
+    assert np.exp(np.mean(np.log(np.log1p(planned))) - np.mean(seen)) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("realised", [False, True])
+def test_draws_begin_with_the_fit(realised: bool) -> None:
+    outline = ranked_outline(
+        6, queries=100, swaps={(k, k + 1): 0.2 for k in range(1, 6)}, spread=0.4, realised=realised
+    )
+    told = forecast(outline.simulate(20_000, 2))
+    drawn = told.outlook().log_sd(1.0)
+    np.testing.assert_allclose(drawn, np.tile(told.log_sd_now, (len(drawn), 1)), rtol=0.02, atol=1e-12)
+
+
+def test_the_range_holds_what_the_log_grows_to() -> None:
+    """A log goes on to four times its pages, twelve times over: its widths are within, and the range says something."""
+    outline = ranked_outline(5, queries=200, swaps={(k, k + 1): 0.2 for k in range(1, 5)})
+    log = outline.simulate(6_000, 0)
+    low, expected, high = np.log1p(plan_from_log(log).margins_after(4)[:, 0])
+    further = [outline.simulate(18_000, seed) for seed in range(1, 13)]
+    seen = np.array([
+        widths(replace(log, clicks=log.clicks + more.clicks, impressions=log.impressions + more.impressions))
+        for more in further
+    ])  # fmt: skip
+    assert np.mean((seen >= low) & (seen <= high)) > 0.85
+    assert np.all((low < expected) & (expected < high))
+    assert np.all(high / low < 2)
+
+
+def test_sparse_logs_of_displays_gain_units() -> None:
+    """With a page or two a query most documents are seen at one rank alone: information outgrows the pages."""
+    outline = ranked_outline(4, queries=1_000, swaps={(k, k + 1): 0.2 for k in range(1, 4)}, realised=True)
+    few, many = (forecast(outline.simulate(pages, 1)) for pages in (3_000, 24_000))
+    n = unseen(few.interventions, few.fit)
+    assert n > 0.3
+    assert np.trace(many.information) / np.trace(few.information) == pytest.approx(64 * (1 + n) / (8 + n), rel=0.25)
+    assert np.trace(many.information) > 1.2 * 8 * np.trace(few.information)
+    by_design = forecast(replace(outline, realised=False).simulate(3_000, 1))
+    assert unseen(by_design.interventions, by_design.fit) == 0
+
+
+def test_a_page_has_one_result_at_a_rank() -> None:
+    outline = ranked_outline(4, queries=10, swaps={(1, 2): 0.3, (1, 3): 0.2, (3, 4): 0.5})
+    found = outline.simulate(5_000, 3)
+    np.testing.assert_array_equal(np.bincount(found.position, found.impressions)[1:], 5_000)
+    by_query = np.bincount(found.query * 5 + found.position, found.impressions).reshape(10, 5)[:, 1:]
+    assert (by_query == by_query[:, :1]).all()
+
+
+def test_slopes_of_variances_are_their_differences() -> None:
+    outline, pairs = ranked_outline(5, queries=3), candidates(5)
+    shares = np.random.default_rng(0).uniform(0.01, 0.08, len(pairs))
+    _, slopes = _variance(outline, pairs, shares, 1e5)
+    for i, step in enumerate(1e-6 * np.eye(len(pairs))):
+        up, down = (_variance(outline, pairs, shares + sign * step, 1e5)[0] for sign in (1, -1))
+        np.testing.assert_allclose(slopes[:, i], (up - down) / 2e-6, rtol=1e-5, atol=1e-9 * np.abs(slopes).max())
 
 
 def test_queries_that_differ_set_a_floor() -> None:
@@ -136,8 +192,15 @@ def test_what_is_refused() -> None:
         ranked_outline(3, swaps={(2, 5): 0.1})
     with pytest.raises(InputError, match="take too much memory"):
         ranked_outline(1_000, queries=1_000_000)
-    with pytest.raises(InputError, match="width wanted"):
-        plan_from_log(two_positions(800), width=0.0)
+    for width in (0.0, 1e-320):
+        with pytest.raises(InputError, match="width wanted"):
+            plan_from_log(two_positions(800), width=width)
+    with pytest.raises(InputError, match="a rate of clicks is 1e-320"):
+        ranked_outline(3, click_rates=[0.3, 1e-320])
+    with pytest.raises(InputError, match="too many to choose swaps among"):
+        plan_from_design(ranked_outline(300, queries=1), 1e6, choose=True)
+    with pytest.raises(InputError, match="expected 1 or more"):
+        plan_from_log(two_positions(800)).margins_after(0.5)
     with pytest.raises(InputError, match="lacks ranker"):
         outline_from_rankings({"query": ["q"], "doc": ["a"], "position": [1]})
     with pytest.raises(NotIdentifiedError, match="plan more pages"):
@@ -150,6 +213,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     told = json.loads(capsys.readouterr().out)
     assert {row["device"] for row in told["needed"]} == {"desk", "phone"}
     assert told["days_of_log"] == 7
+    wide = [row for row in told["needed"] if row["margin"] > 0.1]
+    assert wide
+    for row in wide:
+        least, most = row["times_range"]
+        assert 1 <= least <= row["times"]
+        assert most is None or row["times"] <= most
+        assert row["days_range"][0] == pytest.approx(7 * least)
+    assert run("plan", tmp_path / "i.parquet", "--width", "1e-320") == 2
+    assert "width" in capsys.readouterr().err
     assert run("plan", "--positions", 3, "--pages", 20_000, "--swaps", "1-2=.2,2-3=.2") == 0
     assert "They cost" in capsys.readouterr().out
     ranked = {"query": ["q"] * 4, "ranker": list("aabb"), "doc": list("xyyx"), "position": [1, 2, 1, 2]}

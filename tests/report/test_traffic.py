@@ -72,3 +72,14 @@ def test_what_is_never_enough_is_null() -> None:
     assert plan is not None
     never = replace(plan, times=np.full_like(plan.times, np.inf))
     assert all(point["times"] is None for line in traffic_data(never)["segments"] for point in line["points"])
+
+
+def test_the_chart_has_the_plans_range() -> None:
+    plan = plan_traffic(by_kind(2))
+    assert plan is not None
+    points = [
+        point for line in traffic_data(plan)["segments"] for point in line["points"] if point["margin"] > plan.width
+    ]
+    assert points
+    assert all(point["least"] < point["times"] for point in points)
+    assert all(point["most"] is None or point["times"] < point["most"] for point in points)

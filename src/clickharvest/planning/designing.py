@@ -16,13 +16,17 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.outline import Outline, Pair
 from clickharvest.planning.scaling import WIDTH, log_margin, z_value
-from clickharvest.planning.swaps import choose_swaps
+from clickharvest.planning.swaps import candidates, choose_swaps
 from clickharvest.words import spell_positions
 
 Array = NDArray[np.float64]
 
-DRAWS = 9
-"""Simulated experiments whose widths are averaged."""
+DRAWS = 40
+"""Simulated experiments whose widths are averaged, at most."""
+FEWEST, SURE = 9, 0.02
+"""The fewest of them, and the error of the mean log width at which they are enough."""
+MANY = 50
+"""Positions beyond which fewer experiments average as well, and take as long."""
 ROUNDS = 5
 """How often swaps are chosen again, where intervals come out wider or narrower than wanted."""
 NEAR = (0.95, 1.0)
@@ -115,7 +119,7 @@ def plan_from_design(
         width: half-width that is wanted.
         level: level of the intervals.
         choose: whether to choose the swaps that reach it for the least loss in clicks, see `choose_swaps`.
-        draws: simulated experiments whose widths are averaged.
+        draws: simulated experiments whose widths are averaged, at most.
         seed: seed of these.
 
     Raises:
@@ -134,6 +138,7 @@ def plan_from_design(
     if not choose:
         margin = expected_margins(outline, pages, level=level, draws=draws, seed=seed)
         return _plan(outline, pages, margin, width, level, chosen=False)
+    candidates(len(outline.examination))  # too many positions are refused before anything is simulated
     none = replace(outline, swaps={})
     margin = expected_margins(none, pages, level=level, draws=draws, seed=seed)
     if margin.max() <= width:
@@ -160,7 +165,10 @@ def plan_from_design(
 
 
 def expected_margins(outline: Outline, pages: float, *, level: float, draws: int, seed: int) -> Array:
-    """Return e^{z sd} − 1 of every position but the first, sd the median over simulated experiments, [K]."""
+    """Return e^{z sd} − 1 of every position but the first, sd the geometric mean over simulated experiments, [K].
+
+    Experiments are simulated until the error of the mean is at most `SURE`, or `draws` of them.
+    """
     k = len(outline.examination)
     found = np.full((draws, k - 1), np.inf)
     for i in range(draws):
@@ -169,11 +177,25 @@ def expected_margins(outline: Outline, pages: float, *, level: float, draws: int
         except NotIdentifiedError:
             continue
         at = np.array(told.positions) - 2
-        sd = told.log_sd(1.0)[0]
-        found[i, at[at >= 0]] = sd[at >= 0]
+        found[i, at[at >= 0]] = told.log_sd_now[0, at >= 0]
+        if i + 1 >= (FEWEST if k <= MANY else 3) and _error(found[: i + 1]) <= SURE:
+            found = found[: i + 1]
+            break
+    linked = np.isfinite(found)
+    mean = np.log(np.where(linked, found, 1.0)).sum(axis=0) / np.maximum(linked.sum(axis=0), 1)
     with np.errstate(over="ignore"):
-        margins: Array = np.expm1(z_value(level) * np.median(found, axis=0))
-    return margins
+        margins: Array = np.expm1(z_value(level) * np.exp(mean))
+    # What most experiments do not link has no width to expect.
+    return np.where(2 * linked.sum(axis=0) > len(found), margins, np.inf)
+
+
+def _error(found: Array) -> float:
+    """Return the standard error of the mean log width of the positions that are always linked, [draws, K]."""
+    always = np.isfinite(found).all(axis=0)
+    if not always.any():
+        return np.inf
+    mean = np.log(np.maximum(found[:, always], 1e-300)).mean(axis=1)
+    return float(mean.std(ddof=1) / np.sqrt(len(mean)))
 
 
 def _plan(outline: Outline, pages: float, margin: Array, width: float, level: float, *, chosen: bool) -> DesignPlan:

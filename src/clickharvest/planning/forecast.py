@@ -12,8 +12,7 @@ and T, nearly all of it pairs, with s². So V(s) does not go to 0 where queries 
 again and again: then no amount of such traffic is enough, and only other queries help. With `new_queries` all traffic
 beyond the log is of other queries, and S grows with s.
 
-σ² has a standard error; of σ² S the share σ⁴ / (σ⁴ + error²) is taken for real, and the rest, which further traffic
-would show to be chance, does not grow. (ς² has been shrunk in that way by `query_effects`.)
+That holds as far as σ², ς², φ and Λ are known; `outlook` counts how far they are not, by draws.
 
 What a curve may miss of the contexts (`estimation.misfit`) is taken to fall with 1/s.
 """
@@ -28,12 +27,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from clickharvest.estimation.misfit import misfit, widened
-from clickharvest.estimation.pooling import Pooled, pool
-from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.sample import make_sample, supported_positions
+from clickharvest.estimation.pooling import Pooled, Precision, pool
+from clickharvest.estimation.query_effects import Clustered, clustered_covariance
+from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear
+from clickharvest.planning.evidence import counts, evidence_of, single_clicks, unseen
+from clickharvest.planning.outlook import Outlook
 
 Array = NDArray[np.float64]
 
@@ -53,12 +54,14 @@ class Forecast:
         log_p: log p_k / p_anchor, [c, K].
         information: H, [size, size].
         precision: Λ, [size, size].
-        apart: σ² S, as far as σ² is more than chance, and ς² T, [size, size].
-        chance: the rest of σ² S, [size, size].
-        single: σ² B, [size, size].
+        apart: σ² S and ς² T, [size, size].
         overdispersion: φ.
         missed: what misfit adds to the covariance, [size, size].
         queries: number of queries.
+        fit: the fit itself.
+        clustered: its covariance.
+        sample: its sample.
+        interventions: what was fitted.
     """
 
     positions: tuple[int, ...]
@@ -69,17 +72,32 @@ class Forecast:
     information: Array
     precision: Array
     apart: Array
-    chance: Array
-    single: Array
     overdispersion: float
     missed: Array
     queries: int
+    fit: Pooled
+    clustered: Clustered
+    sample: Sample
+    interventions: Interventions
 
     @cached_property
     def _basis(self) -> tuple[Array, Array]:
         """D and P with Pᵀ (H + Λ) P = 1 and Pᵀ H P = D, so that (s H + Λ)⁻¹ = P (1 + (s − 1) D)⁻¹ Pᵀ for every s."""
         values, vectors = eigh(self.information, self.information + self.precision, check_finite=False)
         return values, vectors
+
+    @cached_property
+    def single(self) -> Array:
+        """σ² B, [size, size]."""
+        variance = self.clustered.variance
+        return variance * single_clicks(self.fit) if variance else np.zeros_like(self.apart)
+
+    @cached_property
+    def log_sd_now(self) -> Array:
+        """The standard deviations of log p_k / p_anchor of the fit, [c, K]."""
+        variance = np.sum(self.gradients @ (self.clustered.covariance + self.missed) * self.gradients, axis=-1)
+        sd: Array = np.sqrt(np.maximum(variance, 0.0))
+        return sd
 
     def log_sd(self, scale: float | Array, *, new_queries: bool = False) -> Array:
         """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K].
@@ -96,12 +114,38 @@ class Forecast:
             total: Array = np.sum(of @ matrix * of, axis=-1)
             return total
 
-        fixed, once, twice = (
-            form(rows, vectors.T @ part @ vectors) for part in (self.chance + self.precision, singles, pairs)
-        )
+        fixed, once, twice = (form(rows, vectors.T @ part @ vectors) for part in (self.precision, singles, pairs))
         variance = fixed + s * once + s**2 * twice + form(self.gradients, self.missed) / s
         sd: Array = np.sqrt(np.maximum(variance, 0.0))
         return sd
+
+    def outlook(self, seed: int = 0) -> Outlook:
+        """Return what draws of wider logs are made from; its entries are those of [c, K], one after the other."""
+        fit, (values, vectors) = self.fit, self._basis
+        gradients = self.gradients.reshape(-1, self.gradients.shape[-1])
+        evidence, (by_position, by_steepness), single = evidence_of(fit, self.clustered, self.sample)
+        prior = fit.prior
+        learned = np.zeros(0, dtype=bool) if prior is None else prior.learned
+
+        def turned(matrix: Array) -> Array:
+            return vectors.T @ matrix @ vectors
+
+        return Outlook(
+            rows=gradients @ vectors,
+            information=np.maximum(values, 0.0),
+            precision=np.maximum(1 - values, 0.0),
+            linear=vectors.T @ (fit.information @ fit.theta + fit.score),
+            rank=int(np.sum(prior.ranks)) if isinstance(prior, Precision) and learned.any() else 0,
+            spread=np.exp(fit.log_spread[learned]),
+            pairs=turned(by_position - single),
+            single=turned(single),
+            steep=turned(by_steepness),
+            missed=np.sum(gradients @ self.missed * gradients, axis=1),
+            counts=counts(fit, gradients),
+            evidence=evidence,
+            unseen=unseen(self.interventions, fit, seed),
+            seed=seed,
+        )
 
 
 def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
@@ -119,8 +163,6 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     found = clustered_covariance(fit)
     off_by = misfit(curve, sample, fit, found) if features else None
     whole = found.covariance if off_by is None else widened(curve, sample, fit, found.covariance, off_by)
-    # σ² is never below 0, so that chance makes it positive in small logs; what grows with s² must not be chance.
-    trust = found.variance**2 / (found.variance**2 + found.variance_error**2) if found.variance else 0.0
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
     gradients = fit.shares.gradients(most)
@@ -133,24 +175,15 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         log_p=np.einsum("cki,i->ck", gradients, fit.theta),
         information=fit.information,
         precision=fit.precision,
-        apart=trust * found.apart[0] + found.apart[1],
-        chance=(1 - trust) * found.apart[0],
-        single=trust * found.variance * _single(fit),
+        apart=found.apart.sum(axis=0),
         overdispersion=found.overdispersion,
         missed=whole - found.covariance,
         queries=sample.n_queries,
+        fit=fit,
+        clustered=found,
+        sample=sample,
+        interventions=interventions,
     )
-
-
-def _single(fit: Pooled) -> Array:
-    """Return B, part by part, [size, size]."""
-    shares = fit.shares
-    whole = np.zeros((shares.size, shares.size))
-    for cells in shares.parts(shares.size):
-        rows = shares.centred(shares.design(cells), fit.at.share, cells)
-        rows *= (np.sqrt(shares.clicks_of_unit[cells]) * fit.at.share[cells])[:, None]
-        whole += rows.T @ rows
-    return whole
 
 
 def _values(interventions: Interventions, encoder: ContextEncoder, x: Array) -> dict[str, NDArray[np.object_]]:

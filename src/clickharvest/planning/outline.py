@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ LARGEST = 100_000_000
 """Of the table of where documents stand, queries × positions²: 0.8 GB."""
 TOP_RATE, FALL = 0.3, 1.5
 """Rate of clicks at rank 1, and the power by which it falls with the rank, where none is given."""
+
+LEAST_RATE = 1e-12
+"""Rates of clicks below give none, whatever is planned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ class Outline:
             total[[i - 1, j - 1]] += share
         return total
 
-    @property
+    @cached_property
     def exposure(self) -> Array:
         """Probability of each unit to stand at each position, [u, K]."""
         return self.placed @ transfer(self.swaps, len(self.examination))
@@ -110,29 +114,59 @@ class Outline:
         return np.minimum(total, 1.0)
 
     def simulate(self, pages: float, seed: int) -> Interventions:
-        """Return the harvest that so many pages may give: clicks are Poisson around what is assumed."""
+        """Return the harvest that so many pages may give.
+
+        Pages of queries are drawn, and on them what stands at each position: one result at a time, so that the displays
+        of a query's units at a position exclude each other, as on real pages. Where exposures will be the displays
+        themselves, that does not matter, but that a unit is at one position of a page does: displays are Poisson there.
+        """
         random = np.random.default_rng(seed)
         k = len(self.examination)
         effects = np.exp(random.normal(0, self.spread, (len(self.pages), k)) - self.spread**2 / 2)
-        displays = pages * self.pages[self.query][:, None] * self.exposure
-        unit, position = np.nonzero(self.exposure > 0)
-        exposed = displays[unit, position]
-        shown = random.poisson(exposed)
+        exposure = self.exposure
+        unit, position = np.nonzero(exposure > 0)
+        if self.realised:
+            shown = random.poisson(pages * self.pages[self.query[unit]] * exposure[unit, position])
+        else:
+            shown = self._displays(random.multinomial(int(pages), self.pages), unit, position, exposure, random)
         rate = self.examination[position] * self.relevance[unit] * effects[self.query[unit], position]
         clicks = random.binomial(shown, np.minimum(rate, 1.0))
         kept = shown > 0 if self.realised else np.ones(len(unit), dtype=bool)
         several = np.bincount(unit[kept], minlength=len(self.query))[unit] > 1
         kept &= several
-        exposure = shown.astype(np.float64) if self.realised else self.exposure[unit, position]
+        exposed = shown.astype(np.float64) if self.realised else exposure[unit, position]
         return Interventions(
             unit=unit[kept].astype(np.int64),
             query=self.query[unit[kept]],
             position=position[kept].astype(np.int64) + 1,
-            exposure=exposure[kept],
+            exposure=exposed[kept],
             clicks=clicks[kept],
             impressions=shown[kept],
             exposure_kind="realised" if self.realised else "design",
         )
+
+    def _displays(
+        self, pages: Integers, unit: Integers, position: Integers, exposure: Array, random: np.random.Generator
+    ) -> Integers:
+        """Return the displays of units at positions: the pages of a query, divided among its units by exposure."""
+        column = self.query[unit] * len(self.examination) + position
+        order = np.argsort(column, kind="stable")
+        column, chance = column[order], exposure[unit, position][order]
+        first = np.flatnonzero(np.diff(column, prepend=-1))
+        size = np.diff(np.append(first, len(column)))
+        before = np.cumsum(chance) - chance
+        before -= np.repeat(before[first], size)
+        given = np.clip(chance / np.maximum(1 - before, chance), 0.0, 1.0)
+        left = pages[self.query[unit[order]][first]]
+        shown = np.zeros(len(column), dtype=np.int64)
+        for i in range(int(size.max(initial=0))):
+            some = size > i
+            first, size, left = first[some], size[some], left[some]
+            shown[first + i] = random.binomial(left, given[first + i])
+            left = left - shown[first + i]
+        found = np.empty_like(shown)
+        found[order] = shown
+        return found
 
 
 def transfer(swaps: Swaps, k: int) -> Array:
@@ -142,10 +176,11 @@ def transfer(swaps: Swaps, k: int) -> Array:
         >>> transfer({(1, 3): 0.2}, 3).tolist()
         [[0.8, 0.0, 0.2], [0.0, 1.0, 0.0], [0.2, 0.0, 0.8]]
     """
-    matrix = np.eye(k)
-    for (i, j), share in swaps.items():
-        matrix[[i - 1, j - 1], [i - 1, j - 1]] -= share
-        matrix[[i - 1, j - 1], [j - 1, i - 1]] += share
+    first, second = np.array(list(swaps), dtype=np.int64).reshape(-1, 2).T - 1
+    share = np.fromiter(swaps.values(), np.float64, len(swaps))
+    matrix = np.zeros((k, k))
+    matrix[first, second] = matrix[second, first] = share
+    matrix[np.diag_indices(k)] = 1 - matrix.sum(axis=1)
     return matrix
 
 
@@ -272,8 +307,8 @@ def _assumed(k: int, click_rates: Sequence[float] | None, steepness: float) -> t
         raise InputError(f"the steepness of examination is {steepness}: expected 0 or more")
     rank = np.arange(1, k + 1)
     rates = np.array(TOP_RATE * rank**-FALL if click_rates is None else click_rates, dtype=np.float64)
-    if not len(rates) or not np.all((rates > 0) & (rates <= 1)):
-        raise InputError(f"rates of clicks are {rates.tolist()}: expected numbers above 0, at most 1")
+    if wrong := rates[~((rates >= LEAST_RATE) & (rates <= 1))].tolist() if len(rates) else ["none"]:
+        raise InputError(f"a rate of clicks is {wrong[0]}: expected numbers from {LEAST_RATE:g} to 1, such as 0.3,0.12")
     rates = np.concatenate([rates, np.full(max(k - len(rates), 0), rates[-1])])[:k]
     p: Array = rank.astype(np.float64) ** -steepness
     relevance: Array = np.minimum(rates / p, 1.0)

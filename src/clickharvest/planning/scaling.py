@@ -1,10 +1,13 @@
-"""Plans from a log: how many times as much of its traffic gives each position the wanted width."""
+"""Plans from a log: how many times as much of its traffic gives each position the wanted width.
+
+What a log does not tell (`outlook`) makes that a range, of widths and so of the traffic at which they are the wanted.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -14,16 +17,23 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.planning.forecast import Forecast, forecast
+from clickharvest.planning.outlook import Outlook
 from clickharvest.words import count, spell_positions
 
 Array = NDArray[np.float64]
 
 WIDTH = 0.1
 """Half-width that is wanted unless told otherwise: ±10 %."""
+LEAST_WIDTH = 1e-6
 MOST = 1e4
 """Times the traffic of the log beyond which it is called never."""
 LEAST = 1e-3
 HALVINGS = 30
+SCALES = np.exp(np.linspace(0, math.log(MOST), 24))
+"""Times the traffic at which widths are drawn; between them logarithms are interpolated."""
+RANGE = (0.01, 0.5, 0.99)
+"""Quantiles of the draws: the range, and what is expected. Draws leave out some of what happens: 98 % of them hold 95 %
+of what fits find, seen by simulation (`benchmarks/plan.py` with other seeds than the published one)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +47,7 @@ class Plan:
         clicks: clicks on intervened units in each, [c].
         margin: present half-width, e^{z sd} − 1, [c, K].
         times: times the log's traffic until it is at most the width; infinite where it never is, [c, K].
+        range: from how many times to how many that may be, as far as the log can tell, [2, c, K].
         width: the half-width that is wanted.
         level: level of the intervals.
         days: days that the log covers; None where nothing tells.
@@ -50,6 +61,7 @@ class Plan:
     clicks: Array
     margin: Array
     times: Array
+    range: Array
     width: float
     level: float
     days: float | None
@@ -66,6 +78,21 @@ class Plan:
             for i in range(len(self.clicks))
         ]
 
+    @cached_property
+    def _outlook(self) -> Outlook:
+        return self.source.outlook()
+
+    def margins_after(self, times: float) -> Array:
+        """Return half-widths with `times` ≥ 1 times the traffic: the least, the expected and the most, [3, c, K].
+
+        Of fits to logs that go on until they are so long, 95 % are expected within.
+        """
+        if not (times >= 1 and math.isfinite(times)):
+            raise InputError(f"{times} times the traffic of the log: expected 1 or more")
+        at = [self.source.positions.index(k) for k in self.positions]
+        found: Array = np.expm1(z_value(self.level) * _ahead(self._outlook, times, self.new_queries, len(self.clicks)))
+        return found[..., at]
+
     @property
     def sentence(self) -> str:
         """What it takes, in one line."""
@@ -77,13 +104,15 @@ class Plan:
         now = f"{where} has ±{_percent(self.margin[worst])} now"
         needed = float(self.times[worst])
         if math.isinf(needed):
+            amount = "No amount" if math.isinf(self.range[0][worst]) else "Probably no amount"
             return (
-                f"No amount of such traffic gives {wanted}: {now}, and its queries read differently; other queries, or "
+                f"{amount} of such traffic gives {wanted}: {now}, and its queries read differently; other queries, or "
                 "an experiment that moves documents in all of them, would help."
             )
         if needed <= 1:
             return f"This log has {wanted}: the widest is ±{_percent(self.margin.max())}, at {where}."
-        return f"For {wanted} it takes {spell_traffic(needed, self.days)}: {now}."
+        told = spell_traffic(needed, self.days, (float(self.range[0][worst]), float(self.range[1][worst])))
+        return f"For {wanted} it takes {told}: {now}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON holds it; null stands for never."""
@@ -93,7 +122,9 @@ class Plan:
                 "position": k,
                 "margin": float(self.margin[i, j]),
                 "times": _finite(self.times[i, j]),
+                "times_range": [_finite(end) for end in self.range[:, i, j]],
                 "days": None if self.days is None else _finite(self.times[i, j] * self.days),
+                "days_range": None if self.days is None else [_finite(end * self.days) for end in self.range[:, i, j]],
             }
             for i in range(len(self.clicks))
             for j, k in enumerate(self.positions)
@@ -114,7 +145,8 @@ class Plan:
             lines += [f"\n{segment} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
             lines.append("position     now   traffic needed")
             for j, k in enumerate(self.positions):
-                told = spell_traffic(float(self.times[i, j]), self.days)
+                ends = float(self.range[0, i, j]), float(self.range[1, i, j])
+                told = spell_traffic(float(self.times[i, j]), self.days, ends)
                 lines.append(f"{k:>8} {'±' + _percent(self.margin[i, j]):>8}   {told}")
         if self.unlinked:
             lines.append(f"\nNot linked, whatever the traffic: {spell_positions(self.unlinked)}.")
@@ -144,7 +176,7 @@ def plan_from_log(
             queries, in which those that came often come often again.
 
     Raises:
-        InputError: the width is not positive.
+        InputError: the width is not a number from `LEAST_WIDTH` on.
         NotIdentifiedError: no position is linked to the anchor.
 
     Example:
@@ -159,47 +191,77 @@ def plan_from_log(
         raise InputError(f"the log covers {days} days: expected a positive number")
     source = forecast(interventions, anchor=anchor)
     others = np.flatnonzero(np.array(source.positions) != anchor)
-
-    def sd(scale: float | Array) -> Array:
-        every = np.ones((len(source.clicks), len(source.positions)))
-        every[:, others] = scale
-        return source.log_sd(every, new_queries=new_queries)[:, others]
-
     shown = {int(k) for k in np.unique(interventions.position)}
-    return Plan(
+    now = source.log_sd_now[:, others]
+    unknown = np.full((3, *now.shape), np.nan)
+    plan = Plan(
         positions=tuple(source.positions[i] for i in others),
         unlinked=tuple(sorted(shown - set(source.positions))),
         contexts=source.contexts,
         clicks=source.clicks,
-        margin=np.expm1(z_value(level) * sd(1.0)),
-        times=_times(sd, wanted),
+        margin=np.expm1(z_value(level) * now),
+        times=unknown[1],
+        range=unknown[::2],
         width=width,
         level=level,
         days=days,
         new_queries=new_queries,
         source=source,
     )
+    low, expected, high = _times(plan, others, wanted)
+    return replace(plan, times=expected, range=np.stack([low, high]))
 
 
-def _times(sd: Callable[[float | Array], Array], wanted: float) -> Array:
-    """Return for every entry of sd(s), which falls with s, the s at which it is `wanted`; infinite beyond `MOST`."""
-    never = sd(MOST) > wanted
-    low, high = (np.full(never.shape, math.log(bound)) for bound in (LEAST, MOST))
-    for _ in range(HALVINGS):
+def _times(plan: Plan, others: NDArray[np.intp], wanted: float) -> Array:
+    """Return from how many times the traffic, at how many and up to how many each entry has `wanted`, [3, c, K]."""
+    source = plan.source
+
+    def sd(scale: Array) -> Array:
+        every = np.ones((len(source.clicks), len(source.positions)))
+        every[:, others] = scale
+        return source.log_sd(every, new_queries=plan.new_queries)[:, others]
+
+    now = source.log_sd_now[:, others]
+    reached, low, high = now <= wanted, np.full(now.shape, math.log(LEAST)), np.zeros(now.shape)
+    for _ in range(HALVINGS if reached.any() else 0):
         middle = (low + high) / 2
-        reached = sd(np.exp(middle)) <= wanted
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-    return np.where(never, np.inf, np.exp(high))
+        enough = sd(np.exp(middle)) <= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    needed = np.broadcast_to(np.exp(high), (3, *now.shape))
+    if reached.all():
+        return needed
+    outlook = plan._outlook
+    widths = [_ahead(outlook, s, plan.new_queries, len(source.clicks))[..., others] for s in SCALES.tolist()]
+    logs = np.log(np.maximum(np.minimum.accumulate(np.stack(widths), axis=0), 1e-300))
+    return np.where(reached, needed, _crossed(logs, math.log(wanted)))
+
+
+def _crossed(logs: Array, wanted: float) -> Array:
+    """Return the scale at which logarithms [scales, …], which fall, are `wanted`; infinite where they never are."""
+    after = np.sum(logs > wanted, axis=0)
+    never = after == len(SCALES)
+    after = np.clip(after, 1, len(SCALES) - 1)
+    before, then = (np.take_along_axis(logs, at[None], axis=0)[0] for at in (after - 1, after))
+    share = np.clip(np.divide(before - wanted, before - then, out=np.zeros_like(before), where=before > then), 0, 1)
+    grid = np.log(SCALES)
+    return np.where(never, np.inf, np.exp(grid[after - 1] + share * (grid[after] - grid[after - 1])))
+
+
+def _ahead(outlook: Outlook, scale: float, new_queries: bool, contexts: int) -> Array:
+    """Return the quantiles of standard deviations with `scale` times the traffic, [3, c, K]."""
+    drawn = outlook.log_sd(scale, new_queries=new_queries)
+    found: Array = np.quantile(drawn, RANGE, axis=0).reshape(3, contexts, -1)
+    return found
 
 
 def log_margin(width: float) -> float:
     """Return the half-width on the log scale, log(1 + width).
 
     Raises:
-        InputError: it is not a positive number.
+        InputError: it is not a number from `LEAST_WIDTH` on.
     """
-    if not (width > 0 and math.isfinite(width)):
-        raise InputError(f"the width wanted is {width}: expected a positive number, such as 0.1 for ±10 %")
+    if not (width >= LEAST_WIDTH and math.isfinite(width)):
+        raise InputError(f"the width wanted is {width}: expected {LEAST_WIDTH:g} or more, such as 0.1 for ±10 %")
     return math.log1p(width)
 
 
@@ -215,20 +277,39 @@ def z_value(level: float) -> float:
     return -NormalDist().inv_cdf((1 - level) / 2)
 
 
-def spell_traffic(times: float, days: float | None) -> str:
-    """Return how much traffic that is, in words.
+def spell_traffic(times: float, days: float | None, ends: tuple[float, float]) -> str:
+    """Return how much traffic that is, and in which range, in words.
 
     Example:
-        >>> spell_traffic(3.2, None), spell_traffic(3.2, 7.0), spell_traffic(math.inf, 7.0)
-        ('3.2 × this log', '3.2 × this log, 23 days', 'never with these queries')
+        >>> spell_traffic(3.2, None, (2.5, 4.6)), spell_traffic(3.2, 7.0, (2.5, math.inf))
+        ('3.2 (2.5 to 4.6) × this log', '3.2 (2.5 or more) × this log, 23 (18 or more) days')
+        >>> spell_traffic(0.5, None, (0.5, 0.5)), spell_traffic(math.inf, None, (9.0, math.inf))
+        ('0.5 × this log', 'never with these queries, or more than 9 × this log')
     """
+    low, high = ends
     if math.isinf(times):
-        return "never with these queries"
-    told = f"{times:.2g} × this log" if times < 10 else f"{times:,.0f} × this log"
+        least = "" if math.isinf(low) else f", or more than {_times_told(low)} × this log"
+        return f"never with these queries{least}"
+    told = f"{_times_told(times)}{_range_told(_times_told(times), _times_told(low), _times_told(high))} × this log"
     if days is None:
         return told
-    whole = times * days
-    return f"{told}, {count(math.ceil(whole), 'day')}"
+    whole, least, most = (_days_told(end * days) for end in (times, low, high))
+    noun = "day" if whole == "1" and not _range_told(whole, least, most) else "days"
+    return f"{told}, {whole}{_range_told(whole, least, most)} {noun}"
+
+
+def _times_told(times: float) -> str:
+    return "inf" if math.isinf(times) else f"{times:.2g}" if times < 10 else f"{times:,.0f}"
+
+
+def _days_told(days: float) -> str:
+    return "inf" if math.isinf(days) else f"{math.ceil(days):,}"
+
+
+def _range_told(middle: str, low: str, high: str) -> str:
+    if low == high == middle:
+        return ""
+    return f" ({low} or more)" if high == "inf" else f" ({low} to {high})"
 
 
 def _percent(margin: float) -> str:

@@ -47,7 +47,7 @@ def _are_few(interventions: Interventions) -> bool:
 
 
 def traffic_data(plan: Plan) -> dict[str, Any]:
-    """Return what the chart draws: for every segment and position the half-width now, and the traffic it takes."""
+    """Return what the chart draws: for every segment and position the half-width now, and what traffic it takes."""
     return {
         "days": plan.days,
         "unlinked": list(plan.unlinked),
@@ -55,8 +55,14 @@ def traffic_data(plan: Plan) -> dict[str, Any]:
             {
                 "name": segment if plan.contexts else "all queries",
                 "points": [
-                    {"k": k, "margin": float(margin), "times": float(times) if np.isfinite(times) else None}
-                    for k, margin, times in zip(plan.positions, plan.margin[i], plan.times[i], strict=True)
+                    {
+                        "k": k,
+                        "margin": float(plan.margin[i, j]),
+                        "times": _finite(plan.times[i, j]),
+                        "least": _finite(plan.range[0, i, j]),
+                        "most": _finite(plan.range[1, i, j]),
+                    }
+                    for j, k in enumerate(plan.positions)
                 ],
             }
             for i, segment in enumerate(plan.segments)
@@ -73,3 +79,7 @@ def traffic_view(plan: Plan, columns: int) -> dict[str, Any]:
         "together": bool(columns) and not plan.contexts,
         "days": plan.days is not None,
     }
+
+
+def _finite(times: float) -> float | None:
+    return float(times) if np.isfinite(times) else None

@@ -292,6 +292,8 @@ function makeFigures(data, state) {
     };
   }
   if (data.traffic) {
+    // Beyond, a plan calls it never.
+    const MOST_TIMES = 1e4;
     const { days, segments, unlinked } = data.traffic,
       unit = days ?? 1,
       positions = segments[0].points.map((d) => d.k);
@@ -300,8 +302,8 @@ function makeFigures(data, state) {
       points: points.map((d) => ({
         k: d.k,
         p: d.times === null ? null : d.times * unit,
-        lower: null,
-        upper: null,
+        lower: d.times === null || d.most === d.least ? null : d.least * unit,
+        upper: d.times === null || d.most === d.least ? null : (d.most ?? MOST_TIMES) * unit,
         note: d.times === null ? "never with these queries" : undefined,
       })),
     }));
@@ -317,9 +319,17 @@ function makeFigures(data, state) {
           title: "Traffic that the wanted precision takes, by position",
         }),
       rows: () => [
-        ["segment", "position", "half_width_now", "times_as_much", "days"],
+        ["segment", "position", "half_width_now", "times_as_much", "at_least", "at_most", "days"],
         ...segments.flatMap(({ name, points }) =>
-          points.map((d) => [name, d.k, d.margin, d.times, d.times === null || days === null ? null : d.times * days]),
+          points.map((d) => [
+            name,
+            d.k,
+            d.margin,
+            d.times,
+            d.least,
+            d.most,
+            d.times === null || days === null ? null : d.times * days,
+          ]),
         ),
       ],
     };
