@@ -68,6 +68,29 @@ def test_the_page_tells_slopes_and_what_to_do(folder: Path, capsys: pytest.Captu
     assert run("report", model, "--level", "1.5", "-o", page) == 2
 
 
+def test_a_ranker_learns_from_corrected_clicks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, model, features = folder / "log.parquet", folder / "model.safetensors", folder / "features.parquet"
+    shown = pq.read_table(log).group_by(["query", "doc"]).aggregate([])
+    noise = np.random.default_rng(0).normal(size=(2, shown.num_rows))
+    pq.write_table(
+        pa.table({**dict(zip("ab", noise, strict=True)), "query": shown["query"], "doc": shown["doc"]}), features
+    )
+    ranker = folder / "ranker.json"
+    fixed = ("--C", "1", "--clip", "0.05", "-o", ranker)
+    assert run("rank", log, features, "--model", model, *fixed, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["corrected"]
+    assert told["unsupported_clicks"] == 0
+    assert told["verdict"].startswith("Keep the best that was shown")  # noise ranks no better
+    weighed = folder / "for the ranker.parquet"
+    assert run("weigh", log, model, "-o", weighed) == 0
+    assert run("rank", weighed, features, *fixed) == 0
+    assert "Clicks are corrected" in capsys.readouterr().out
+    assert json.loads(ranker.read_text())["info"]["data"]["sha256"]
+    assert run("labels", log, "--model", model, "-o", folder / "labels.parquet") == 0
+    assert "shift" in pq.read_table(folder / "labels.parquet").column_names
+
+
 def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "position": [1, 2, 9], "click": [1, 0, 1]})
     pq.write_table(shown, folder / "few.parquet")

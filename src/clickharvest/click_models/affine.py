@@ -21,6 +21,7 @@ from clickharvest.progress import Progress, silent
 from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
+    import ibis.expr.types as ir
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -149,6 +150,15 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     Raises:
         InputError: names clash, positions are empty, or the log has places instead.
     """
+    with log.engine.output(Path(path)) as partial:
+        table, report = correct_log(log, model)
+        metadata = {"what": "corrected clicks", "anchor": model.anchor, **report.to_dict()}
+        log.engine.write_parquet(table, partial, metadata=metadata, task="Correcting")
+    return report
+
+
+def correct_log(log: ClickLog, model: AffineModel) -> tuple[ir.Table, CorrectionReport]:
+    """Return the log as `correct_to_parquet` writes it, an expression not yet run, and what it will hold."""
     import ibis
 
     from clickharvest.scoring import cell_values, count_cells, join_cells, own_columns
@@ -163,24 +173,20 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
             f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
             "rename it or leave it out"
         )
-    with log.engine.output(Path(path)) as partial:
-        values = cell_values(log, ())
-        cells = count_cells(log, values)
-        position = cells["position"].to_numpy()
-        predicted = model.predict()
-        at = np.minimum(np.searchsorted(model.shown, position), len(model.shown) - 1)
-        fine = (np.array(model.shown)[at] == position) & predicted.supported[at]
-        slope, offset = (np.where(fine, column[at], 1.0) for column in (predicted.slope, predicted.offset))
-        joined = join_cells(log, values, cells, {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
-        clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
-        corrected = (clicks - shown * joined.click_offset) / joined.click_slope
-        found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
-        told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
-        table = joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported})
-        report = _report(log, model, cells, fine)
-        metadata = {"what": "corrected clicks", "anchor": model.anchor, **report.to_dict()}
-        log.engine.write_parquet(table, partial, metadata=metadata, task="Correcting")
-    return report
+    values = cell_values(log, ())
+    cells = count_cells(log, values)
+    position = cells["position"].to_numpy()
+    predicted = model.predict()
+    at = np.minimum(np.searchsorted(model.shown, position), len(model.shown) - 1)
+    fine = (np.array(model.shown)[at] == position) & predicted.supported[at]
+    slope, offset = (np.where(fine, column[at], 1.0) for column in (predicted.slope, predicted.offset))
+    joined = join_cells(log, values, cells, {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
+    clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
+    corrected = (clicks - shown * joined.click_offset) / joined.click_slope
+    found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
+    told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
+    table = joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported})
+    return table, _report(log, model, cells, fine)
 
 
 def _report(log: ClickLog, model: AffineModel, cells: pa.Table, fine: NDArray[np.bool_]) -> CorrectionReport:
