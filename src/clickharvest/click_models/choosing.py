@@ -17,6 +17,7 @@ both must find it, as corrected clicks would be wrong.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedEr
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.estimation.browsing import HeldOutGain
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
 
@@ -98,9 +101,7 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
     """Return browsing, reading or examination, and why."""
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.diagnosis.cascade import clicks_above
-    from clickharvest.diagnosis.findings import spell_p
-    from clickharvest.estimation.browsing import compare_with_ranks, is_it_worth_it
-    from clickharvest.model.affine import SIGN
+    from clickharvest.estimation.browsing import compare_with_ranks
 
     if log.places is not None:
         return EXAMINATION, "Clicks above were not looked for: places have no order."
@@ -109,10 +110,24 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
         gain = compare_with_ranks(states, anchor=anchor, seed=seed, progress=progress)
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Clicks above were not looked for: {error}."
+    return by_states(gain, lambda: clicks_above(log))
+
+
+def by_states(gain: HeldOutGain, above: Callable[[], Iterable[Finding]]) -> tuple[str, str]:
+    """Return browsing, reading or examination, and why.
+
+    Args:
+        gain: what clicks above explain of held-out queries.
+        above: makes the test whether results above that attract clicks change clicks below.
+    """
+    from clickharvest.diagnosis.findings import spell_p
+    from clickharvest.estimation.browsing import is_it_worth_it
+    from clickharvest.model.affine import SIGN
+
     why = is_it_worth_it(gain).sentence
     if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
         return EXAMINATION, why
-    for found in clicks_above(log):
+    for found in above():
         if found.p_value is not None and found.value is not None and found.p_value < SIGN:
             times = f"A result is clicked {found.value:.2f} times as often for each click that results above it attract"
             return ("reading" if found.value < 1 else "browsing"), f"{why} {times} ({spell_p(found.p_value)})."

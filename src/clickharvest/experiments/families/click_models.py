@@ -1,0 +1,227 @@
+"""The family of the click models: the logs of the semi-synthetic runs, and what `fit --model` makes of them.
+
+Where users trust what stands high, E[C] = α_k(x) r + β_k(x), and the truth has the slopes α_k(x) / α_1(x) and the click
+rates c = E[C at position 1] of results that are relevant or not:
+
+    slope_error = mean |1 − â_k(x) / (α_k(x) / α_1(x))|          over test contexts x and positions k = 1 … K
+    corrected   = √ mean ((E[C_k] − b̂_k) / â_k − c)²             over the displays below position 1
+
+An examination model has b̂ = 0 and its propensities for â, so that it is judged by the same numbers.
+
+Where users browse, the truth of a display is p, the probability that its result was examined given the clicks above on
+its page, relative to position 1 (`simulate.browsing.examined_given`), and p̂ what `weigh` would give that row:
+
+    impression_error = mean |1 − p̂ / p|           over the displays below position 1 with p > 0
+    seen_error       = Σ |p̂ − p| / Σ p            over all of them: where p is 0, p̂ counts whole
+
+The truth enters after the fit, here and nowhere else. No run needs an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.click_models.browsing import Browsing
+from clickharvest.click_models.choosing import by_states, choose_click_model
+from clickharvest.click_models.reading import Reading, ReadInterventions
+from clickharvest.errors import InputError
+from clickharvest.experiments.families.models import CLICKSHARE, fit_interventions, fit_settings
+from clickharvest.experiments.families.semi_synthetic import make_runs as make_plain_runs
+from clickharvest.experiments.families.semi_synthetic import simulate_run
+from clickharvest.experiments.families.simulated_pages import (
+    Pages,
+    clicks_above,
+    interventions_at,
+    pages_of,
+    reading_places,
+)
+from clickharvest.experiments.runner.experiment import Plan
+from clickharvest.experiments.runner.registry import family
+from clickharvest.experiments.runner.runs import Numbers, Run
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.scoring import lenders
+from clickharvest.simulate import Simulation
+
+Array = NDArray[np.float64]
+
+FAMILY = "click_models"
+EXAMINATION, AFFINE, BROWSING, READING, AUTO = "examination", "affine", "browsing", "reading", "auto"
+WITH_CONTEXT = (EXAMINATION, BROWSING)
+"""Models that are given contexts where there are some: affine knows none, the places of readers times ten contexts are
+more parameters than a fit of minutes takes, and auto may choose either."""
+
+
+def make_runs(
+    plan: Plan, models: Sequence[str], *, seeds: int, sweeps: float, context: bool, **settings: Any
+) -> list[Run]:
+    """Return the runs of click models on logs of the protocol, the same as those of the semi-synthetic family.
+
+    Args:
+        plan: the plan.
+        models: names of click models, or `auto`.
+        seeds: number of seeds.
+        sweeps: sweeps of the paper's log.
+        context: whether fits are given the context columns; those of `WITH_CONTEXT` alone take them.
+        settings: further arguments of `simulate_protocol`.
+
+    Example:
+        >>> (run,) = make_runs(Plan(), ["affine"], seeds=1, sweeps=1, context=False, clicks="trust")
+        >>> run.family, run["clicks"], run["model"], run["context"]
+        ('click_models', 'trust', 'affine', False)
+    """
+    logs = make_plain_runs(plan, [CLICKSHARE], seeds=seeds, sweeps=sweeps, **settings)
+    fits = [{"model": model, "context": context and model in WITH_CONTEXT} for model in models]
+    return [Run(FAMILY, one.world, one.seed, one.log, fit) for one in logs for fit in fits]
+
+
+@family(FAMILY)
+def measure(run: Run, source: Path | None) -> Numbers:
+    """Fit a click model to the run's log, and compare it with the truth."""
+    simulation = simulate_run(run.group, source)
+    model, why = run.fit["model"], None
+    if model == AUTO:
+        model, why = _choose(run, source)
+    of_pages = simulation.click_model.browses
+    found = _pages_errors(run, source, model) if of_pages else _line_errors(run, source, model)
+    told = {"chosen": model, "why": why} if why is not None else {}
+    return {**found, "queries": len(simulation.train), "clicks": int(simulation.clicks.sum()), **told}
+
+
+def _choose(run: Run, source: Path | None) -> tuple[str, list[str]]:
+    """Return the model that the log speaks for, as `choose_click_model` chooses it, and why."""
+    from clickharvest.estimation.browsing import compare_with_ranks
+
+    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
+    states = interventions_at(pages, pages.state, _contexts(run, simulation))
+    chosen, why = by_states(compare_with_ranks(states, seed=run.seed), lambda: [clicks_above(pages)])
+    if chosen != EXAMINATION:
+        return chosen, [why]
+    other = choose_click_model(_positions(run, simulation), seed=run.seed)
+    return other.model, [why, other.why[-1]]
+
+
+def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
+    """Return the errors of slopes and of corrected clicks, where users trust what stands high."""
+    simulation = simulate_run(run.group, source)
+    positions = simulation.shown.shape[2]
+    a, b, at_test = _lines(run, simulation, model)
+    users, curve = simulation.click_model, simulation.examination(simulation.train_contexts)
+    rates = {kind: users.attraction(np.full(positions, kind)) for kind in (True, False)}
+    steps = rates[True] - rates[False]
+    truth = simulation.test_examination / simulation.test_examination[:, :1] * (steps / steps[0])
+    ratio = np.abs(1 - at_test / truth).mean(axis=0)
+    relevant = simulation.train.relevant[simulation.shown] & (simulation.shown >= 0)
+    clicked = np.where(relevant, curve * rates[True], curve * rates[False])
+    right = np.where(relevant, (curve * rates[True])[:, :1], (curve * rates[False])[:, :1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wrong = ((clicked - b) / a - right) ** 2
+    weight = np.where(simulation.shown >= 0, simulation.served[:, :, None], 0)[:, :, 1:]
+    known = np.isfinite(wrong[:, :, 1:])
+    supported = np.isfinite(ratio)
+    corrected = np.where(known, wrong[:, :, 1:] * weight, 0.0).sum() / np.where(known, weight, 0).sum()
+    return {
+        "slope_error": float(ratio.mean()) if supported.all() else None,
+        "corrected": float(np.sqrt(corrected)),
+        "by_position": [float(e) if ok else None for e, ok in zip(ratio, supported, strict=True)],
+        "unsupported": [int(k) for k in np.flatnonzero(~supported) + 1],
+    }
+
+
+def _lines(run: Run, simulation: Simulation, model: str) -> tuple[Array, Array, Array]:
+    """Return slopes and offsets at the contexts of the log, [n or 1, K], and slopes at test contexts, [m, K]."""
+    from clickharvest.estimation.affine import AffineClicks
+
+    rows, positions = _positions(run, simulation), simulation.shown.shape[2]
+    if model == AFFINE:
+        found = AffineClicks().fit(rows).affine_.predict()
+        lines = np.full((2, 1, positions), np.nan)
+        fine = found.supported
+        lines[:, 0, np.array(found.positions)[fine] - 1] = [found.slope[fine], found.offset[fine]]
+        return lines[0], lines[1], np.broadcast_to(lines[0], simulation.test_examination.shape)
+    if model != EXAMINATION:
+        raise InputError(f"the model {model} is not judged by slopes: expected {EXAMINATION} or {AFFINE}")
+    here, there = _examination(run, simulation)
+    return here, np.zeros((1, positions)), there
+
+
+def _pages_errors(run: Run, source: Path | None, model: str) -> Numbers:
+    """Return the errors of the propensities of displays, where users browse."""
+    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
+    curve = simulation.examination(simulation.train_contexts)[pages.query]
+    relevant = simulation.train.relevant[pages.doc] & pages.shown
+    truth = simulation.click_model.examination_given(curve, relevant, pages.clicked)
+    truth = (truth / truth[:, :1])[:, 1:]
+    estimate = _propensities(run, source, model)[:, 1:]
+    used = pages.shown[:, 1:] & np.isfinite(estimate)
+    p, found = truth[used], estimate[used]
+    there = p > 0
+    return {
+        "impression_error": float(np.abs(1 - found[there] / p[there]).mean()),
+        "seen_error": float(np.abs(found - p).sum() / p.sum()),
+        "never_seen": float(np.mean(~there)),
+        "without_estimate": int(pages.shown[:, 1:].sum() - used.sum()),
+    }
+
+
+def _propensities(run: Run, source: Path | None, model: str) -> Array:
+    """Return the propensity of every display, [n, K], as `weigh` would give it to the rows of the log."""
+    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
+    contexts = _contexts(run, simulation)
+    if model == EXAMINATION:
+        return _examination(run, simulation)[0][pages.query]
+    states = interventions_at(pages, pages.state, contexts)
+    browsing = Browsing(intervals=None, seed=run.seed).fit(states)
+    by_state = browsing.predict(contexts or None).propensity
+    of_query = pages.query[:, None] if contexts else np.zeros((len(pages.query), 1), np.int64)
+    found: Array = by_state[of_query, np.minimum(pages.state, by_state.shape[1]) - 1]
+    if model == BROWSING:
+        return found
+    if model != READING:
+        raise InputError(f"the model {model} is not judged by displays: expected {EXAMINATION}, browsing or reading")
+    number, places = reading_places(pages, found)
+    rows = interventions_at(pages, number, contexts, places)
+    own = ReadInterventions(**vars(rows), base=browsing)
+    fitted_places = Reading(intervals=None, seed=run.seed).fit(own).places_model
+    by_place = fitted_places.predict(contexts or None)
+    column = np.searchsorted(by_place.positions, fitted_places.curve.positions)[lenders(fitted_places, places)]
+    read: Array = by_place.propensity[of_query, column[number - 1]]
+    return read
+
+
+def _examination(run: Run, simulation: Simulation) -> tuple[Array, Array]:
+    """Return the propensities of ClickShare at the contexts of the log, [n, K], and at test contexts, [m, K]."""
+    settings = fit_settings(CLICKSHARE) if run.fit["context"] else {"estimator": "PBM", "options": {}}
+    fitted = fit_interventions(settings, _positions(run, simulation), run.seed)
+    found = []
+    for contexts in (simulation.train_contexts, simulation.test_contexts):
+        own = {name: contexts[:, j] for j, name in enumerate(simulation.context)}
+        prediction = fitted.predict(own if run.fit["context"] else None)
+        estimate = np.full((len(contexts), simulation.shown.shape[2]), np.nan)
+        estimate[:, np.array(prediction.positions) - 1] = prediction.propensity
+        found.append(estimate)
+    return found[0], found[1]
+
+
+def _positions(run: Run, simulation: Simulation) -> Interventions:
+    """Return the interventions by position, with contexts if the fit is given them."""
+    rows = simulation.interventions()
+    return rows if run.fit["context"] else replace(rows, contexts={})
+
+
+def _contexts(run: Run, simulation: Simulation) -> dict[str, Array]:
+    """Return the context columns by query, none where the fit is not given them."""
+    if not run.fit["context"]:
+        return {}
+    return {name: simulation.train_contexts[:, j] for j, name in enumerate(simulation.context)}
+
+
+@lru_cache(maxsize=1)
+def _pages(group: str, source: Path | None, seed: int) -> Pages:
+    return pages_of(simulate_run(group, source), seed=seed)
