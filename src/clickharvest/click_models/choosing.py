@@ -143,12 +143,11 @@ def _affine(
     """Return affine or examination, and why."""
     from clickharvest.click_models.affine import Affine
     from clickharvest.estimation.affine import AffineClicks
-    from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.model.affine import SIGN
 
     try:
-        interventions = data if isinstance(data, Interventions) else harvest(data, **how)
+        interventions = data if isinstance(data, Interventions) else Affine().harvest(data, **how)
         model = AffineClicks(anchor=anchor, progress=progress).fit(interventions).affine_
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Trust was not looked for: {error}."

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from clickharvest.click_models.browsing import Browsing
 from clickharvest.click_models.choosing import by_states, choose_click_model
 from clickharvest.click_models.reading import Reading, ReadInterventions
-from clickharvest.errors import InputError
 from clickharvest.experiments.families.models import CLICKSHARE, fit_interventions, fit_settings
 from clickharvest.experiments.families.semi_synthetic import make_runs as make_plain_runs
 from clickharvest.experiments.families.semi_synthetic import simulate_run
@@ -88,8 +87,8 @@ def measure(run: Run, source: Path | None) -> Numbers:
     model, why = run.fit["model"], None
     if model == AUTO:
         model, why = _choose(run, source)
-    of_pages = simulation.click_model.browses
-    found = _pages_errors(run, source, model) if of_pages else _line_errors(run, source, model)
+    judge = _pages_errors if simulation.click_model.browses else _line_errors
+    found = judge(run, source, model)
     told = {"chosen": model, "why": why} if why is not None else {}
     return {**found, "queries": len(simulation.train), "clicks": int(simulation.clicks.sum()), **told}
 
@@ -108,47 +107,49 @@ def _choose(run: Run, source: Path | None) -> tuple[str, list[str]]:
 
 
 def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
-    """Return the errors of slopes and of corrected clicks, where users trust what stands high."""
-    simulation = simulate_run(run.group, source)
-    positions = simulation.shown.shape[2]
-    a, b, at_test = _lines(run, simulation, model)
-    users, curve = simulation.click_model, simulation.examination(simulation.train_contexts)
-    rates = {kind: users.attraction(np.full(positions, kind)) for kind in (True, False)}
+    """Return the errors of slopes and of corrected clicks, where users trust what stands high.
+
+    Models of pages have a propensity for every display, and no slopes.
+    """
+    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
+    curve = simulation.examination(simulation.train_contexts)[pages.query]
+    rates = {kind: simulation.click_model.attraction(np.full(curve.shape[1], kind)) for kind in (True, False)}
+    offset, slopes = np.zeros(curve.shape[1]), None
+    if model == AFFINE:
+        slope, offset = _affine(run, simulation)
+        divisor, slopes = np.broadcast_to(slope, curve.shape), np.broadcast_to(slope, simulation.test_examination.shape)
+    elif model == EXAMINATION:
+        here, slopes = _examination(run, simulation)
+        divisor = here[pages.query]
+    else:
+        divisor = _propensities(run, source, model)
+    relevant = simulation.train.relevant[pages.doc] & pages.shown
+    clicked = curve * np.where(relevant, rates[True], rates[False])
+    right = curve[:, :1] * np.where(relevant, rates[True][0], rates[False][0])
+    wrong = (((clicked - offset) / divisor - right) ** 2)[:, 1:][pages.shown[:, 1:]]
+    found: Numbers = {"corrected": float(np.sqrt(np.mean(wrong[np.isfinite(wrong)])))}
+    if slopes is None:
+        return found | {"slope_error": None}
     steps = rates[True] - rates[False]
     truth = simulation.test_examination / simulation.test_examination[:, :1] * (steps / steps[0])
-    ratio = np.abs(1 - at_test / truth).mean(axis=0)
-    relevant = simulation.train.relevant[simulation.shown] & (simulation.shown >= 0)
-    clicked = np.where(relevant, curve * rates[True], curve * rates[False])
-    right = np.where(relevant, (curve * rates[True])[:, :1], (curve * rates[False])[:, :1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wrong = ((clicked - b) / a - right) ** 2
-    weight = np.where(simulation.shown >= 0, simulation.served[:, :, None], 0)[:, :, 1:]
-    known = np.isfinite(wrong[:, :, 1:])
-    supported = np.isfinite(ratio)
-    corrected = np.where(known, wrong[:, :, 1:] * weight, 0.0).sum() / np.where(known, weight, 0).sum()
-    return {
-        "slope_error": float(ratio.mean()) if supported.all() else None,
-        "corrected": float(np.sqrt(corrected)),
-        "by_position": [float(e) if ok else None for e, ok in zip(ratio, supported, strict=True)],
+    by_position = np.abs(1 - slopes / truth).mean(axis=0)
+    supported = np.isfinite(by_position)
+    return found | {
+        "slope_error": float(by_position.mean()) if supported.all() else None,
+        "by_position": [float(e) if ok else None for e, ok in zip(by_position, supported, strict=True)],
         "unsupported": [int(k) for k in np.flatnonzero(~supported) + 1],
     }
 
 
-def _lines(run: Run, simulation: Simulation, model: str) -> tuple[Array, Array, Array]:
-    """Return slopes and offsets at the contexts of the log, [n or 1, K], and slopes at test contexts, [m, K]."""
+def _affine(run: Run, simulation: Simulation) -> tuple[Array, Array]:
+    """Return slopes and offsets, NaN where they are not supported, [K] each."""
     from clickharvest.estimation.affine import AffineClicks
 
-    rows, positions = _positions(run, simulation), simulation.shown.shape[2]
-    if model == AFFINE:
-        found = AffineClicks().fit(rows).affine_.predict()
-        lines = np.full((2, 1, positions), np.nan)
-        fine = found.supported
-        lines[:, 0, np.array(found.positions)[fine] - 1] = [found.slope[fine], found.offset[fine]]
-        return lines[0], lines[1], np.broadcast_to(lines[0], simulation.test_examination.shape)
-    if model != EXAMINATION:
-        raise InputError(f"the model {model} is not judged by slopes: expected {EXAMINATION} or {AFFINE}")
-    here, there = _examination(run, simulation)
-    return here, np.zeros((1, positions)), there
+    found = AffineClicks().fit(_positions(run, simulation)).affine_.predict()
+    lines = np.full((2, simulation.shown.shape[2]), np.nan)
+    fine = found.supported
+    lines[:, np.array(found.positions)[fine] - 1] = [found.slope[fine], found.offset[fine]]
+    return lines[0], lines[1]
 
 
 def _pages_errors(run: Run, source: Path | None, model: str) -> Numbers:
@@ -176,6 +177,8 @@ def _propensities(run: Run, source: Path | None, model: str) -> Array:
     contexts = _contexts(run, simulation)
     if model == EXAMINATION:
         return _examination(run, simulation)[0][pages.query]
+    if model == AFFINE:
+        return np.broadcast_to(_affine(run, simulation)[0], pages.doc.shape)
     states = interventions_at(pages, pages.state, contexts)
     browsing = Browsing(intervals=None, seed=run.seed).fit(states)
     by_state = browsing.predict(contexts or None).propensity
@@ -183,8 +186,6 @@ def _propensities(run: Run, source: Path | None, model: str) -> Array:
     found: Array = by_state[of_query, np.minimum(pages.state, by_state.shape[1]) - 1]
     if model == BROWSING:
         return found
-    if model != READING:
-        raise InputError(f"the model {model} is not judged by displays: expected {EXAMINATION}, browsing or reading")
     number, places = reading_places(pages, found)
     rows = interventions_at(pages, number, contexts, places)
     own = ReadInterventions(**vars(rows), base=browsing)
