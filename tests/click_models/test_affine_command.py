@@ -91,6 +91,27 @@ def test_a_ranker_learns_from_corrected_clicks(folder: Path, capsys: pytest.Capt
     assert "shift" in pq.read_table(folder / "labels.parquet").column_names
 
 
+def test_judgments_are_of_corrected_clicks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "judgments.parquet"
+    assert run("judgments", folder / "log.parquet", folder / "model.safetensors", "-o", out) == 0
+    assert "Judged" in capsys.readouterr().out
+    judged = pq.read_table(out)
+    model = load_model(folder / "model.safetensors")
+    assert isinstance(model, AffineModel)
+    rows = pq.read_table(folder / "log.parquet").to_pandas()
+    rows["corrected"] = model.correct(rows["clicks"], rows["position"], rows["impressions"])
+    rows["seen"] = np.interp(rows["position"], model.positions, model.slope) * rows["impressions"]
+    rows["net"] = rows["corrected"] * rows["seen"] / rows["impressions"]
+    sums = rows.groupby(["query", "doc"])[["net", "seen"]].sum()
+    sums["raw"] = sums["net"] / sums["seen"]
+    both = judged.to_pandas().join(sums, on=["query", "doc"])
+    assert np.allclose(both["effective_impressions"], both["seen"])
+    assert both["relevance"].std() < both["raw"].std()  # drawn towards the mean
+    assert np.corrcoef(both["relevance"], both["raw"])[0, 1] > 0.8
+    assert ((both["lower"] <= both["relevance"]) & (both["relevance"] <= both["upper"])).all()
+    assert set(both["grade"]) >= {0, 1, 2}
+
+
 def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = pa.table({"query": ["q"] * 3, "doc": ["a", "b", "c"], "position": [1, 2, 9], "click": [1, 0, 1]})
     pq.write_table(shown, folder / "few.parquet")

@@ -62,7 +62,7 @@ def test_rankers_are_trained_on_weights_by_state(
     assert run("rank", log, *how, "--model", model) == 2
     error = capsys.readouterr().err
     assert "is a model of browsing" in error
-    assert "give the weighed log without --model" in error
+    assert "rank and labels take the weighed log alone" in error
     assert error.count("\n") == 1
     assert run("weigh", log, model, "-o", tmp_path / "weighed.parquet") == 0
     weighed = pq.read_table(tmp_path / "weighed.parquet").to_pydict()

@@ -340,26 +340,37 @@ def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensitie
     Raises:
         InputError: it is another click model, or speaks of places.
     """
+    if log.place_columns:
+        raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
+    if model is None:
+        return log.read(show_progress), None
+    fitted = load_weighing_model(model)
+    if getattr(fitted, "places", None) is not None:
+        raise InputError(f"{model} speaks of places, and rankers are judged by lists: weigh the log, and train on it")
+    return replace(log, context=[*dict.fromkeys([*log.context_columns, *fitted.context])]).read(show_progress), fitted
+
+
+def load_weighing_model(path: Path) -> Propensities | AffineModel:
+    """Read a model that says what a click is worth by its position and context alone.
+
+    Raises:
+        InputError: it is one of what comes of a click, or needs to know what was clicked above.
+    """
     from clickharvest.click_models.loading import load_model
     from clickharvest.model.affine import AffineModel
     from clickharvest.model.cautions import require_examination
     from clickharvest.model.propensities import Propensities
 
-    if log.place_columns:
-        raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
-    if model is None:
-        return log.read(show_progress), None
-    fitted = load_model(model)
-    if not isinstance(fitted, Propensities | AffineModel):
+    fitted = load_model(path)
+    if isinstance(fitted, AffineModel):
+        return fitted
+    if not isinstance(fitted, Propensities):
         raise InputError(
-            f"{model} is a model of {fitted.kind}, which weighs a click by what was clicked above it: weigh the log "
-            "first (clickharvest weigh LOG MODEL -o weighted.parquet), and give the weighed log without --model"
+            f"{path} is a model of {fitted.kind}, which weighs a click by what was clicked above it: weigh the log "
+            "first (clickharvest weigh LOG MODEL -o weighted.parquet); rank and labels take the weighed log alone"
         )
-    if isinstance(fitted, Propensities):
-        require_examination(fitted)
-        if fitted.places is not None:
-            raise InputError(f"{model} speaks of places, and rankers are judged by lists: weigh the log, train on it")
-    return replace(log, context=[*dict.fromkeys([*log.context_columns, *fitted.context])]).read(show_progress), fitted
+    require_examination(fitted)
+    return fitted
 
 
 def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, told: Mapping[str, Any], target: Path) -> None:

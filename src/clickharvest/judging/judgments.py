@@ -9,6 +9,11 @@ calls the documents average that a good ranker puts on top.
 How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
 bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
 users of single queries deviate from its curve at single positions.
+
+Of affine clicks relevance is what `corrected` makes of them; documents that were shown only at positions that the model
+tells nothing of are left out. The rate of clicks at the anchor has then no zero that is known: of what all results get
+there, the model tells what it is at least (`AffineModel.floor`), and grades are multiples of what a mean document has
+above that.
 """
 
 from __future__ import annotations
@@ -21,9 +26,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.numbering import as_array
-from clickharvest.judging.shrinkage import Prior, shrink
+from clickharvest.judging.corrected import Corrected, shrink_corrected
+from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
+from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
 from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count
@@ -39,6 +47,8 @@ Scale = Literal["corpus", "query", "rate"]
 
 CUTOFFS = (0.5, 1.0, 2.0)
 """Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
+TINY = 1e-12
+"""Least mean that grades are multiples of."""
 COLUMNS = ("query", "doc", "relevance", "lower", "upper", "grade", "clicks", "impressions", "effective_impressions",
            "supported")  # fmt: skip
 """The columns of judgments."""
@@ -101,7 +111,7 @@ class Judgments:
 
 def judge(
     log: ClickLog,
-    propensities: Propensities,
+    propensities: Propensities | AffineModel,
     *,
     level: float = 0.95,
     cutoffs: Sequence[float] = CUTOFFS,
@@ -112,7 +122,7 @@ def judge(
 
     Args:
         log: the click log; its context holds the model's context columns.
-        propensities: the model.
+        propensities: the model, of examination or affine.
         level: level of the intervals.
         cutoffs: least relevance of the grades 1, 2, …, ascending.
         scale: what they are multiples of: `"corpus"`, the mean relevance of all documents; `"query"`, the mean of the
@@ -147,38 +157,108 @@ def judge(
     import pyarrow as pa
 
     chosen = _checked(cutoffs, scale, level)
-    _warn(log, propensities)
-    counts = log.engine.fetch(_counted(log, propensities), task="Counting clicks")
+    _warn(log, (propensities.covariance if isinstance(propensities, AffineModel) else propensities.draws) is None)
+    counted = _corrected(log, propensities) if isinstance(propensities, AffineModel) else _counted(log, propensities)
+    counts = log.engine.fetch(counted, task="Counting clicks")
     if not counts.num_rows:
         raise InputError("the log has no impressions: there is nothing to judge")
-    c, e, squares, by_position, with_sd = (
-        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
-    )
-    told = propensities.info.get("clustered") or {}
-    apart = float(told.get("query_variance") or 0.0)
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
+    c, e, impressions = (counts[name].to_numpy() for name in ("clicks", "exposure", "impressions"))
+    is_affine = isinstance(propensities, AffineModel)
+    displays = counts["known"].to_numpy() if is_affine else impressions
+    known = _placement(query, e, displays) if placement else None
     with log.engine.progress("Judging"):
-        unsure = (with_sd / e) ** 2 + apart * by_position / e**2
-        known = _placement(query, e, counts["impressions"].to_numpy()) if placement else None
-        found = shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
-    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else found.prior.mean
+        if isinstance(propensities, AffineModel):
+            found = _from_corrected(query, counts, known, level)
+        else:
+            found = _from_counts(query, counts, propensities, known, level)
+    floor = (propensities.floor() or 0.0) if isinstance(propensities, AffineModel) else 0.0
+    above = np.maximum(found.relevance - floor, 0.0)
+    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else max(found.prior.mean - floor, TINY)
     if scale == "query":
-        mean = (np.bincount(query, found.relevance) / np.bincount(query))[query]
+        mean = np.maximum((np.bincount(query, above) / np.bincount(query))[query], TINY)
+    rated = found.relevance if scale == "rate" else above / mean
     columns = {
         "query": counts["query"],
         "doc": counts["doc"],
         "relevance": found.relevance,
         "lower": found.lower,
         "upper": found.upper,
-        "grade": np.searchsorted(chosen, found.relevance / mean, side="right"),
+        "grade": np.searchsorted(chosen, rated, side="right"),
         "clicks": c,
-        "impressions": counts["impressions"],
+        "impressions": impressions,
         "effective_impressions": e,
-        "supported": counts["known"].to_numpy() / counts["impressions"].to_numpy(),
+        "supported": counts["known"].to_numpy() / impressions,
     }
     table = pa.table({name: columns[name] for name in COLUMNS})
     table = table.sort_by([("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")])
     return Judgments(table, found.prior, chosen, scale, level)
+
+
+def _from_counts(
+    query: NDArray[Any], counts: pa.Table, propensities: Propensities, known: NDArray[np.float64] | None, level: float
+) -> Shrunk:
+    """Return what clicks and examination say."""
+    c, e, squares, by_position, with_sd = (
+        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
+    )
+    told = propensities.info.get("clustered") or {}
+    apart = float(told.get("query_variance") or 0.0)
+    unsure = (with_sd / e) ** 2 + apart * by_position / e**2
+    return shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
+
+
+def _from_corrected(query: NDArray[Any], counts: pa.Table, known: NDArray[np.float64] | None, level: float) -> Shrunk:
+    """Return what corrected clicks say."""
+    clicks, displays, exposure, shift, aa, ab, bb, with_sd = (
+        counts[name].to_numpy().astype(np.float64)
+        for name in ("corrected", "known", "exposure", "shift", "aa", "ab", "bb", "with_sd")
+    )
+    sums = Corrected(query, clicks, displays, exposure, shift, np.stack([aa, ab, bb]), with_sd / exposure)
+    return shrink_corrected(sums, known=known, level=level)
+
+
+def _corrected(log: ClickLog, model: AffineModel) -> ir.Table:
+    """Return, for every query and document, clicks, impressions and the sums that `shrink_corrected` takes.
+
+    What the errors of slope and offset add to a click at a position has the standard deviation
+    √(c² var a + 2 c cov(a, b) + var b); it is told at the mean rate c of clicks at the anchor, and summed as if the
+    errors of all positions went together.
+    """
+    import ibis
+
+    table, _ = correct_log(log, model)
+    k, sd = len(model.positions), np.zeros(len(model.positions))
+    if model.covariance is not None:
+        v = model.covariance
+        rate = float(model.info.get("anchor_rate") or 1.0)
+        both = np.array([v[i, k + i] for i in range(k)])
+        sd = np.sqrt(np.maximum(rate**2 * np.diag(v)[:k] + 2 * rate * both + np.diag(v)[k:], 0.0))
+    roles = log.roles
+    position = table[roles["position"]].cast("int64") + (1 - log.position_base)
+    one = ibis.literal(1)
+    rows = table.select(
+        **{role: table[roles[role]] for role in ("query", "doc")},
+        clicks=table[roles["click" if "click" in roles else "clicks"]].cast("int64"),
+        n=table[roles["impressions"]].cast("int64") if "impressions" in roles else one,
+        a=table.click_slope,
+        b=table.click_offset,
+        known=table.correction_supported,
+        sd=position.cases(*((number, float(own)) for number, own in zip(model.positions, sd, strict=True)), else_=0.0),
+    )
+    rows = rows.filter(rows.n > 0)
+    sums = {
+        "exposure": rows.a, "shift": rows.b, "aa": rows.a * rows.a, "ab": rows.a * rows.b, "bb": rows.b * rows.b,
+        "with_sd": rows.sd,
+    }  # fmt: skip
+    found = rows.group_by("query", "doc").agg(
+        clicks=rows.clicks.sum().cast("int64"),
+        impressions=rows.n.sum().cast("int64"),
+        known=rows.known.ifelse(rows.n, 0).sum().cast("int64"),
+        corrected=rows.known.ifelse(rows.clicks, 0).sum().cast("float64"),
+        **{name: rows.known.ifelse(value * rows.n, 0.0).sum().cast("float64") for name, value in sums.items()},
+    )
+    return found.filter(found.known > 0)
 
 
 def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:
@@ -200,8 +280,8 @@ def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float,
     return chosen
 
 
-def _warn(log: ClickLog, propensities: Propensities) -> None:
-    if propensities.draws is None:
+def _warn(log: ClickLog, exact: bool) -> None:
+    if exact:
         sentence = "the model has no error bars, so that intervals of relevance take its propensities as exact"
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
     if log.only_clicked_pages:
