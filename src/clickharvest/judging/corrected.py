@@ -6,10 +6,10 @@ c the rate of clicks at the anchor. So y_d = (C_d − B_d) / E_d has mean c_d, a
     y_d ~ N(c_d, v_d)      c_d ~ N(m_q + β z_d, τ²)      m_q ~ N(m, ω²)
 
 with z what was known of documents before any click. v is the variance of binomial clicks, Σ p (1 − p) / E² with
-p = a_k c + b_k at the rate that a first round has found. τ and ω have the largest marginal likelihood, m and β are those
-of generalised least squares. Told are posterior means and intervals of c_d. To their variance comes that of slopes and
-offsets themselves, in full: their errors move all documents together, means included. A rate of clicks is not below 0,
-and neither are they.
+p = a_k c + b_k at the rate that a first round has found. τ and ω have the largest marginal likelihood, m and β are
+those of generalised least squares. Told are posterior means and intervals of c_d. To their variance comes that of
+slopes and offsets themselves, in full: their errors move all documents together, means included. A rate of clicks is
+not below 0, and neither are they.
 """
 
 from __future__ import annotations
