@@ -14,7 +14,7 @@ from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.harvesting import Interventions
 from clickharvest.model import AffineModel
-from clickharvest.simulate import simulate_ab_log, simulate_trust_log
+from clickharvest.simulate import simulate_trust_log
 from command_line import run
 
 
@@ -167,35 +167,3 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
     (found,) = Affine().check(rows)
     assert (found.name, found.status) == ("trust within queries", "warning")
     assert "Prefer fit --model examination" in found.sentence
-
-
-def test_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pq.write_table(simulate_ab_log(pages=500)[0], tmp_path / "log.parquet")
-    command = (
-        "fit",
-        tmp_path / "log.parquet",
-        "--model",
-        "affine",
-        "--context",
-        "device",
-        "-o",
-        tmp_path / "m.safetensors",
-    )
-    assert run(*command) == 2
-    assert "the model affine knows no context, found device" in capsys.readouterr().err
-
-
-def test_alike_results_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    random = np.random.default_rng(0)
-    doc, position = np.repeat(np.arange(300), 2), np.tile([1, 2], 300)
-    log = pa.table({"query": doc // 3, "doc": doc, "position": position, "impressions": np.full(600, 40),
-                    "clicks": random.binomial(40, 0.6 / position)})  # fmt: skip
-    pq.write_table(log, tmp_path / "log.parquet")
-    assert run("fit", tmp_path / "log.parquet", "--model", "affine", "-o", tmp_path / "m.safetensors") == 3
-    assert "relevance does not vary enough" in capsys.readouterr().err
-
-
-def test_places_are_not_taken_for_positions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("weigh", folder / "log.parquet", folder / "model.safetensors", "--place", "position,query")
-    assert run(*words, "-o", folder / "placed.parquet") == 2
-    assert "the model speaks of positions of a list, and the log was read with places by" in capsys.readouterr().err

@@ -4,35 +4,42 @@
 
 with the unit's click rate c_u at the anchor: see `model.affine` for what that says, `estimation.affine` for how it is
 found. A log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
+
+Contexts are a few categories, each of which has slopes and offsets of its own (`model.affine_levels`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from clickharvest.click_models.base import ClickModel
-from clickharvest.errors import InputError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.progress import Progress, silent
-from clickharvest.words import count, spell_positions
+from clickharvest.words import clean_text, count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from clickharvest.diagnosis.findings import Finding
+    from clickharvest.estimation.affine import AffineClicks
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
+    from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.weights import Clip
+
+    AnyAffine = AffineModel | AffineLevels
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
 """The columns that weighing adds to those of a log."""
+MOST_NAMED = 6
+"""Contexts that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,10 @@ class CorrectionReport:
         rows: rows of the log.
         clicks: clicks in them.
         corrected: sum of the corrected clicks: about so many clicks would all displays have got at the anchor.
-        unsupported_rows: rows at positions without an estimate: their correction is empty.
+        unsupported_rows: rows at positions, or in contexts, without an estimate: their correction is empty.
         unsupported_clicks: clicks in those rows.
         unsupported_positions: those positions.
+        unsupported_contexts: contexts in which no position has an estimate, in words.
     """
 
     rows: int
@@ -54,10 +62,12 @@ class CorrectionReport:
     unsupported_rows: int
     unsupported_clicks: int
     unsupported_positions: tuple[int, ...]
+    unsupported_contexts: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON holds it."""
-        return asdict(self) | {"unsupported_positions": list(self.unsupported_positions)}
+        lists = ("unsupported_positions", "unsupported_contexts")
+        return asdict(self) | {name: list(getattr(self, name)) for name in lists}
 
     def __str__(self) -> str:
         lines = [
@@ -72,6 +82,8 @@ class CorrectionReport:
                 f"Cannot tell {where} {spell_positions(self.unsupported_positions)} ({what}): corrected_click is empty "
                 "there; leave these rows out."
             )
+        if self.unsupported_contexts:
+            lines.append(f"Cannot tell any position where {'; or '.join(self.unsupported_contexts)}.")
         return "\n".join(lines)
 
 
@@ -87,14 +99,17 @@ class Affine(ClickModel):
     seed: int = 0
     progress: Progress = silent
 
-    def fit(self, interventions: Interventions) -> AffineModel:
-        """Return slopes and offsets."""
+    def fit(self, interventions: Interventions) -> AnyAffine:
+        """Return slopes and offsets, of every level of the context where there is one."""
         from clickharvest.estimation.affine import AffineClicks
 
         if self.intervals not in (None, "auto", "clustered"):
             raise InputError(f"--intervals {self.intervals}: those of the model affine are clustered; leave it out")
         with_bars = self.intervals is not None
-        return AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress).fit(interventions).affine_
+        estimator = AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress)
+        if interventions.contexts:
+            return _fit_levels(estimator, interventions)
+        return estimator.fit(interventions).affine_
 
     def check(self, interventions: Interventions) -> Sequence[Finding]:
         """Return whether trust shows among documents of one query too.
@@ -105,8 +120,9 @@ class Affine(ClickModel):
         from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
         from clickharvest.estimation.model_checks import trust_bias
 
+        plain = replace(interventions.clicked(), contexts={})
         with self.progress("Checking the model"):
-            found = trust_bias(interventions.clicked(), anchor=self.anchor, seed=self.seed)
+            found = trust_bias(plain, anchor=self.anchor, seed=self.seed)
         name = "trust within queries"
         if found.p_value is None or found.value is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
@@ -121,10 +137,13 @@ class Affine(ClickModel):
         return [Finding(name, "warning", sentence, found.value, found.p_value)]
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AffineModel:
+    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
         """Return the model of a file."""
         from clickharvest.model.affine import affine_from_file
+        from clickharvest.model.affine_levels import levels_from_file
 
+        if "levels" in header:
+            return levels_from_file(header, tensors)
         return affine_from_file(header, tensors)
 
     @classmethod
@@ -141,7 +160,46 @@ class Affine(ClickModel):
         return correct_to_parquet(log, fitted, path)
 
 
-def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> CorrectionReport:
+def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> AffineLevels:
+    """Return the model of every level of the context; levels whose clicks do not tell have a reason instead."""
+    from clickharvest.model.affine_levels import MOST_LEVELS, AffineLevels, level_values
+    from clickharvest.model.fingerprint import data_fingerprint
+
+    columns = tuple(interventions.contexts)
+    if interventions.unit_kind != "context":
+        raise InputError(
+            "the model affine takes contexts of whole units: harvest with --unit context, or leave them out"
+        )
+    rows = list(zip(*(level_values(interventions.contexts[name]) for name in columns), strict=True))
+    levels = sorted(set(rows))
+    if len(levels) > MOST_LEVELS:
+        raise InputError(
+            f"--context {','.join(columns)} makes {len(levels):,} levels: the model affine has slopes of its own for "
+            f"each of a few categories, {MOST_LEVELS} at most; name fewer columns, or cut numbers into a few classes"
+        )
+    number = {level: i for i, level in enumerate(levels)}
+    level = np.array([number[row] for row in rows])
+    models: list[AffineModel | None] = []
+    reasons: list[str] = []
+    for i in range(len(levels)):
+        own = replace(interventions.take(level == i), contexts={})
+        try:
+            models.append(estimator.fit(own).affine_)
+            reasons.append("")
+        except NotIdentifiedError as error:
+            models.append(None)
+            reasons.append(str(error))
+    fitted = [model for model in models if model is not None]
+    if not fitted:
+        raise NotIdentifiedError(f"no level of {', '.join(columns)} tells slopes; of the first, {reasons[0]}")
+    sums = {name: sum(int(model.info[name]) for model in fitted) for name in ("units", "clicks")}
+    queries = len(np.unique(interventions.query[np.isin(level, [i for i, one in enumerate(models) if one])]))
+    info = {"estimator": fitted[0].info["estimator"], **sums, "queries": queries}
+    info["data"] = data_fingerprint(interventions)
+    return AffineLevels(columns, tuple(levels), tuple(models), tuple(reasons), info, fitted[0].provenance)
+
+
+def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> CorrectionReport:
     """Write all rows and columns of a log, and slope, offset and corrected click, straight into a Parquet file.
 
     `corrected_click` is (C − n b_k) / a_k with the clicks C and displays n of the row (1 in a log of single displays).
@@ -157,53 +215,72 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     return report
 
 
-def correct_log(log: ClickLog, model: AffineModel) -> tuple[ir.Table, CorrectionReport]:
+def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
     """Return the log as `correct_to_parquet` writes it, an expression not yet run, and what it will hold."""
     import ibis
 
-    from clickharvest.scoring import cell_values, count_cells, join_cells, own_columns
+    from clickharvest.scoring import own_columns
+
+    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
+        raise InputError(
+            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
+            "rename it or leave it out"
+        )
+    joined, report = join_lines(log, model)
+    clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
+    corrected = (clicks - shown * joined.click_offset) / joined.click_slope
+    found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
+    told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
+    return joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported}), report
+
+
+def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
+    """Return the log's source with slope, offset, `click_sd` and whether they are supported, and what they will do.
+
+    Where they are not supported, slopes are 1 and offsets 0.
+    """
+    from clickharvest.model.affine_levels import lines_of
+    from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells
 
     if log.places is not None:
         raise InputError(
             f"the model speaks of positions of a list, and the log was read with places by "
             f"{', '.join(log.places.columns)}: leave --place out, and name the column of positions with --position"
         )
-    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
-        raise InputError(
-            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
-            "rename it or leave it out"
-        )
-    values = cell_values(log, ())
-    cells = count_cells(log, values)
-    position = cells["position"].to_numpy()
-    predicted = model.predict()
-    at = np.minimum(np.searchsorted(model.shown, position), len(model.shown) - 1)
-    fine = (np.array(model.shown)[at] == position) & predicted.supported[at]
-    slope, offset = (np.where(fine, column[at], 1.0) for column in (predicted.slope, predicted.offset))
-    joined = join_cells(log, values, cells, {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
-    clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
-    corrected = (clicks - shown * joined.click_offset) / joined.click_slope
-    found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
-    told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
-    table = joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported})
-    return table, _report(log, model, cells, fine)
-
-
-def _report(log: ClickLog, model: AffineModel, cells: pa.Table, fine: NDArray[np.bool_]) -> CorrectionReport:
-    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
-    shown = rows
-    if "click" not in log.roles:  # counted rows: displays are not their number
-        at = log.source.select(position=log.columns["position"].cast("int64"), shown=log.columns["impressions"])
-        sums = log.engine.fetch(
-            at.group_by("position").agg(shown=at.shown.sum().cast("int64")), task="Counting displays"
-        )
-        by_position = dict(zip(sums["position"].to_pylist(), sums["shown"].to_pylist(), strict=True))
-        shown = np.array([by_position[k] for k in position.tolist()])
-    return CorrectionReport(
+    if missing := [name for name in model.context if name not in log.context]:
+        raise InputError(f"the model depends on the context column {missing[0]!r}: read the log with it")
+    values = cell_values(log, model.context)
+    cells = count_cells(log, values, shown=log.columns["impressions"])
+    contexts = cell_contexts(cells, model.context)
+    position, clicks, rows, shown = (cells[name].to_numpy() for name in ("position", "clicks", "rows", "shown"))
+    lines = lines_of(model, position, contexts)
+    named = {COLUMNS[0]: lines.slope, COLUMNS[1]: lines.offset, "click_sd": lines.sd, COLUMNS[3]: lines.supported}
+    fine = lines.supported
+    report = CorrectionReport(
         rows=int(rows.sum()),
         clicks=int(clicks.sum()),
-        corrected=float(np.nansum(model.correct(clicks, position, shown))),
+        corrected=float(((clicks - shown * lines.offset) / lines.slope)[fine].sum()),
         unsupported_rows=int(rows[~fine].sum()),
         unsupported_clicks=int(clicks[~fine].sum()),
         unsupported_positions=tuple(np.unique(position[~fine]).tolist()),
+        unsupported_contexts=_lost(contexts, fine),
+    )
+    return join_cells(log, values, cells, named), report
+
+
+def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the contexts in which nothing is supported, in words."""
+    from clickharvest.model.affine_levels import level_values
+
+    if not contexts:
+        return ()
+    rows = list(zip(*(level_values(values) for values in contexts.values()), strict=True))
+    known = {row for row, own in zip(rows, fine, strict=True) if own}
+    lost = sorted(set(rows) - known)
+    return tuple(
+        ", ".join(
+            f"{clean_text(name, 24)} = {clean_text(value, 40) or 'empty'}"
+            for name, value in zip(contexts, row, strict=True)
+        )
+        for row in lost[:MOST_NAMED]
     )

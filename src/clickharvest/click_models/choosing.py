@@ -148,6 +148,9 @@ def _affine(
 
     try:
         interventions = data if isinstance(data, Interventions) else Affine().harvest(data, **how)
+        if interventions.contexts:
+            told = "each context has slopes of its own, which fit --model affine tells, with a test of each"
+            return EXAMINATION, f"Trust was not looked for: {told}."
         model = AffineClicks(anchor=anchor, progress=progress).fit(interventions).affine_
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Trust was not looked for: {error}."

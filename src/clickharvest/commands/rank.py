@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.affine import AffineModel
     from clickharvest.model.propensities import Propensities
     from clickharvest.rank.data import RankingData
     from clickharvest.rank.features import Array
@@ -334,7 +334,7 @@ def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
     return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried, choice.left_out)
 
 
-def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AffineModel | None]:
+def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AnyAffine | None]:
     """Return the log, read with the context columns of the model, and the model, of examination or affine.
 
     Raises:
@@ -350,7 +350,7 @@ def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensitie
     return replace(log, context=[*dict.fromkeys([*log.context_columns, *fitted.context])]).read(show_progress), fitted
 
 
-def load_weighing_model(path: Path) -> Propensities | AffineModel:
+def load_weighing_model(path: Path) -> Propensities | AnyAffine:
     """Read a model that says what a click is worth by its position and context alone.
 
     Raises:
@@ -358,11 +358,12 @@ def load_weighing_model(path: Path) -> Propensities | AffineModel:
     """
     from clickharvest.click_models.loading import load_model
     from clickharvest.model.affine import AffineModel
+    from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.model.cautions import require_examination
     from clickharvest.model.propensities import Propensities
 
     fitted = load_model(path)
-    if isinstance(fitted, AffineModel):
+    if isinstance(fitted, AffineModel | AffineLevels):
         return fitted
     if not isinstance(fitted, Propensities):
         raise InputError(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.affine import correct_log
+from clickharvest.click_models.affine import join_lines
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.judging.corrected import Corrected, shrink_corrected
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
 
 Scale = Literal["corpus", "query", "rate"]
@@ -111,7 +112,7 @@ class Judgments:
 
 def judge(
     log: ClickLog,
-    propensities: Propensities | AffineModel,
+    propensities: Propensities | AnyAffine,
     *,
     level: float = 0.95,
     cutoffs: Sequence[float] = CUTOFFS,
@@ -157,22 +158,23 @@ def judge(
     import pyarrow as pa
 
     chosen = _checked(cutoffs, scale, level)
-    _warn(log, (propensities.covariance if isinstance(propensities, AffineModel) else propensities.draws) is None)
-    counted = _corrected(log, propensities) if isinstance(propensities, AffineModel) else _counted(log, propensities)
+    if isinstance(propensities, Propensities):
+        floor, exact, counted = 0.0, propensities.draws is None, _counted(log, propensities)
+    else:
+        floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
+    _warn(log, exact)
     counts = log.engine.fetch(counted, task="Counting clicks")
     if not counts.num_rows:
         raise InputError("the log has no impressions: there is nothing to judge")
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
     c, e, impressions = (counts[name].to_numpy() for name in ("clicks", "exposure", "impressions"))
-    is_affine = isinstance(propensities, AffineModel)
-    displays = counts["known"].to_numpy() if is_affine else impressions
+    displays = impressions if isinstance(propensities, Propensities) else counts["known"].to_numpy()
     known = _placement(query, e, displays) if placement else None
     with log.engine.progress("Judging"):
-        if isinstance(propensities, AffineModel):
-            found = _from_corrected(query, counts, known, level)
-        else:
+        if isinstance(propensities, Propensities):
             found = _from_counts(query, counts, propensities, known, level)
-    floor = (propensities.floor() or 0.0) if isinstance(propensities, AffineModel) else 0.0
+        else:
+            found = _from_corrected(query, counts, known, level)
     above = np.maximum(found.relevance - floor, 0.0)
     mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else max(found.prior.mean - floor, TINY)
     if scale == "query":
@@ -218,47 +220,35 @@ def _from_corrected(query: NDArray[Any], counts: pa.Table, known: NDArray[np.flo
     return shrink_corrected(sums, known=known, level=level)
 
 
-def _corrected(log: ClickLog, model: AffineModel) -> ir.Table:
+def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
     """Return, for every query and document, clicks, impressions and the sums that `shrink_corrected` takes.
 
-    What the errors of slope and offset add to a click at a position has the standard deviation
-    √(c² var a + 2 c cov(a, b) + var b); it is told at the mean rate c of clicks at the anchor, and summed as if the
-    errors of all positions went together.
+    What the errors of slope and offset add to a click is summed as if those of all positions went together.
     """
-    import ibis
-
-    table, _ = correct_log(log, model)
-    k, sd = len(model.positions), np.zeros(len(model.positions))
-    if model.covariance is not None:
-        v = model.covariance
-        rate = float(model.info.get("anchor_rate") or 1.0)
-        both = np.array([v[i, k + i] for i in range(k)])
-        sd = np.sqrt(np.maximum(rate**2 * np.diag(v)[:k] + 2 * rate * both + np.diag(v)[k:], 0.0))
-    roles = log.roles
-    position = table[roles["position"]].cast("int64") + (1 - log.position_base)
-    one = ibis.literal(1)
-    rows = table.select(
-        **{role: table[roles[role]] for role in ("query", "doc")},
-        clicks=table[roles["click" if "click" in roles else "clicks"]].cast("int64"),
-        n=table[roles["impressions"]].cast("int64") if "impressions" in roles else one,
-        a=table.click_slope,
-        b=table.click_offset,
-        known=table.correction_supported,
-        sd=position.cases(*((number, float(own)) for number, own in zip(model.positions, sd, strict=True)), else_=0.0),
+    joined, _ = join_lines(log, model)
+    role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
+    rows = joined.select(
+        **role, a=joined.click_slope, b=joined.click_offset, sd=joined.click_sd, known=joined.correction_supported
     )
-    rows = rows.filter(rows.n > 0)
-    sums = {
-        "exposure": rows.a, "shift": rows.b, "aa": rows.a * rows.a, "ab": rows.a * rows.b, "bb": rows.b * rows.b,
-        "with_sd": rows.sd,
-    }  # fmt: skip
+    rows = rows.filter(rows.impressions > 0)
+    a, b = rows.a, rows.b
+    sums = {"exposure": a, "shift": b, "aa": a * a, "ab": a * b, "bb": b * b, "with_sd": rows.sd}
     found = rows.group_by("query", "doc").agg(
         clicks=rows.clicks.sum().cast("int64"),
-        impressions=rows.n.sum().cast("int64"),
-        known=rows.known.ifelse(rows.n, 0).sum().cast("int64"),
+        impressions=rows.impressions.sum().cast("int64"),
+        known=rows.known.ifelse(rows.impressions, 0).sum().cast("int64"),
         corrected=rows.known.ifelse(rows.clicks, 0).sum().cast("float64"),
-        **{name: rows.known.ifelse(value * rows.n, 0.0).sum().cast("float64") for name, value in sums.items()},
+        **{
+            name: rows.known.ifelse(value * rows.impressions, 0.0).sum().cast("float64") for name, value in sums.items()
+        },
     )
     return found.filter(found.known > 0)
+
+
+def _is_exact(model: AnyAffine) -> bool:
+    """Return whether a model, or that of a level, has no error bars."""
+    models = (model,) if isinstance(model, AffineModel) else model.models
+    return any(one is not None and one.covariance is None for one in models)
 
 
 def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:

@@ -28,13 +28,13 @@ from clickharvest.rank.tables import count_documents, document_cells, pages_of_a
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.affine import AffineModel
     from clickharvest.model.propensities import Propensities
 
 
 def relevance_labels(
-    log: ClickLog, propensities: Propensities | AffineModel | None = None, *, level: float = 0.95
+    log: ClickLog, propensities: Propensities | AnyAffine | None = None, *, level: float = 0.95
 ) -> pa.Table:
     """Return one row for every query and document that the log showed, sorted by both.
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.affine import AffineModel
     from clickharvest.model.propensities import Propensities
 
 Missing = Literal["error", "drop"]
@@ -66,7 +66,7 @@ class Clicks:
 def read_clicks(
     log: ClickLog,
     documents: Any,
-    propensities: Propensities | AffineModel | None = None,
+    propensities: Propensities | AnyAffine | None = None,
     *,
     features: Sequence[str] | None = None,
     missing: Missing = "error",
@@ -197,7 +197,7 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def document_cells(log: ClickLog, model: Propensities | AffineModel | None) -> tuple[ir.Table, bool]:
+def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
     And whether it is known which clicks the model supports. Of affine clicks also their shift; what is shown where the
@@ -206,7 +206,7 @@ def document_cells(log: ClickLog, model: Propensities | AffineModel | None) -> t
     import ibis
 
     from clickharvest.logs.click_log import identifier
-    from clickharvest.model.affine import AffineModel
+    from clickharvest.model.propensities import Propensities
 
     if model is None:
         of = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
@@ -214,8 +214,8 @@ def document_cells(log: ClickLog, model: Propensities | AffineModel | None) -> t
         of["arm"] = _arm(log.columns.get("ranker"))
         source, names = log.source, _known_columns(log)
     else:
-        source = correct_log(log, model)[0] if isinstance(model, AffineModel) else weigh(log, model).table
-        names = CORRECTED if isinstance(model, AffineModel) else WEIGHED
+        source = weigh(log, model).table if isinstance(model, Propensities) else correct_log(log, model)[0]
+        names = WEIGHED if isinstance(model, Propensities) else CORRECTED
         of = {role: identifier(source[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")}
         of["clicks"] = source[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")
         of["impressions"] = ibis.literal(1)
