@@ -16,7 +16,8 @@ from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation import AffineClicks
-from clickharvest.model.affine_levels import AffineLevels
+from clickharvest.harvesting import Interventions
+from clickharvest.model.affine_levels import AffineLevels, lines_of
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.rank import relevance_labels
 from clickharvest.simulate import simulate_trust_log
@@ -92,14 +93,45 @@ def test_rows_are_corrected_by_their_own_level(folder: Path, capsys: pytest.Capt
     assert sum(judged["effective_impressions"].to_pylist()) == pytest.approx(seen.sum())
 
 
-def test_levels_of_which_none_tells_are_refused_and_so_are_too_many(folder: Path) -> None:
+def test_levels_of_which_none_tells_are_refused(folder: Path) -> None:
     rows = harvest(read_log(pq.read_table(folder / "log.parquet"), context=["device"]))
     with pytest.raises(NotIdentifiedError, match="no level of device tells slopes"):
         Affine().fit(replace(rows, clicks=np.zeros_like(rows.clicks)))
-    with pytest.raises(InputError, match="levels: the model affine has slopes of its own for each of a few categories"):
-        Affine().fit(replace(rows, contexts={"x": np.arange(len(rows)) / 7}))
     with pytest.raises(InputError, match="contexts of whole units"):
         Affine().fit(replace(rows, unit_kind="query"))
+
+
+def test_numbers_make_classes_by_how_far_people_read(tmp_path: Path) -> None:
+    """Steepness depends on x, trust does not: without x, queries that are read to different depths look like trust."""
+    random, queries, docs, k = np.random.default_rng(0), 150, 6, np.arange(1, 4)
+    x = random.uniform(-1, 1, queries)
+    rate = random.uniform(0.1, 0.6, (queries, docs, 1))
+    shown = np.full((queries, docs, 3), 150)
+    true = k ** -(1 + 0.8 * x[:, None, None])
+    clicks = random.binomial(shown, rate * true)
+    unit = np.repeat(np.arange(queries * docs), 3)
+    rows = Interventions(
+        unit=unit, query=unit // docs, position=np.tile(k, queries * docs), exposure=shown.ravel().astype(float),
+        clicks=clicks.ravel(), impressions=shown.ravel(), contexts={"x": x[unit // docs]},
+    )  # fmt: skip
+    model = Affine(intervals=None).fit(rows)
+    assert isinstance(model, AffineLevels)
+    assert [model.name(i) for i in range(5)][::4] == ["class 1 of 5, read least far", "class 5 of 5, read farthest"]
+    lines = lines_of(model, rows.position, rows.contexts)
+    pooled = lines_of(Affine(intervals=None).fit(replace(rows, contexts={})), rows.position, {})
+    error, without = (np.abs(one.slope / np.repeat(true, docs, axis=1).ravel() - 1).mean() for one in (lines, pooled))
+    assert error < without / 2
+    model.save(tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors")
+    assert isinstance(again, AffineLevels)
+    assert np.array_equal(again.level_of({"x": x}), model.level_of({"x": x}))
+    assert np.bincount(model.level_of({"x": x})).min() > queries / 8
+    header, tensors = read_file(tmp_path / "model.safetensors")
+    for cuts, told in (([1.0, 0.0, 2.0, 3.0], "cuts that ascend"), ([0.0], "1 cuts between them")):
+        broken = {**header, "classes": {**header["classes"], "cuts": cuts}}
+        write_file(tmp_path / "bad.safetensors", broken, tensors)
+        with pytest.raises(InputError, match=told):
+            load_model(tmp_path / "bad.safetensors")
 
 
 def test_damaged_files_are_refused_in_a_line(folder: Path, tmp_path: Path) -> None:

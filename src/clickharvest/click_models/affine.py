@@ -5,7 +5,7 @@
 with the unit's click rate c_u at the anchor: see `model.affine` for what that says, `estimation.affine` for how it is
 found. A log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
 
-Contexts are a few categories, each of which has slopes and offsets of its own (`model.affine_levels`).
+Contexts of a few categories have slopes and offsets of their own; others fall into classes (`model.affine_levels`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
-    from clickharvest.model.affine_levels import AffineLevels
+    from clickharvest.model.affine_levels import AffineLevels, Classes
     from clickharvest.weights import Clip
 
     AnyAffine = AffineModel | AffineLevels
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
 """The columns that weighing adds to those of a log."""
+CLICKS_OF_CLASS, N_CLASSES = 10_000, (2, 5)
+"""Clicks that a class of contexts has at least where there are several, and the least and largest number of classes."""
 MOST_NAMED = 6
 """Contexts that a sentence names."""
+MOST_CELLS = 10_000
+"""Cells beyond which contexts are no categories to be named."""
 
 
 @dataclass(frozen=True)
@@ -167,23 +171,24 @@ def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> Affine
 
     columns = tuple(interventions.contexts)
     if interventions.unit_kind != "context":
-        raise InputError(
-            "the model affine takes contexts of whole units: harvest with --unit context, or leave them out"
-        )
+        raise InputError("the model affine takes contexts of whole units: harvest with --unit context, or leave it out")
     rows = list(zip(*(level_values(interventions.contexts[name]) for name in columns), strict=True))
-    levels = sorted(set(rows))
-    if len(levels) > MOST_LEVELS:
-        raise InputError(
-            f"--context {','.join(columns)} makes {len(levels):,} levels: the model affine has slopes of its own for "
-            f"each of a few categories, {MOST_LEVELS} at most; name fewer columns, or cut numbers into a few classes"
-        )
-    number = {level: i for i, level in enumerate(levels)}
-    level = np.array([number[row] for row in rows])
+    levels, classes = sorted(set(rows)), None
+    if len(levels) <= MOST_LEVELS:
+        number = {level: i for i, level in enumerate(levels)}
+        level = np.array([number[row] for row in rows])
+    else:
+        classes = _classes(estimator, interventions)
+        level, n = classes.of(interventions.contexts), len(classes.cuts) + 1
+        ends = {0: ", read least far", n - 1: ", read farthest"}
+        levels = [(f"class {i + 1} of {n}{ends.get(i, '')}",) for i in range(n)]
     models: list[AffineModel | None] = []
     reasons: list[str] = []
     for i in range(len(levels)):
         own = replace(interventions.take(level == i), contexts={})
         try:
+            if not len(own):
+                raise NotIdentifiedError("no unit has such a context")
             models.append(estimator.fit(own).affine_)
             reasons.append("")
         except NotIdentifiedError as error:
@@ -196,7 +201,20 @@ def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> Affine
     queries = len(np.unique(interventions.query[np.isin(level, [i for i, one in enumerate(models) if one])]))
     info = {"estimator": fitted[0].info["estimator"], **sums, "queries": queries}
     info["data"] = data_fingerprint(interventions)
-    return AffineLevels(columns, tuple(levels), tuple(models), tuple(reasons), info, fitted[0].provenance)
+    return AffineLevels(columns, tuple(levels), tuple(models), tuple(reasons), info, fitted[0].provenance, classes)
+
+
+def _classes(estimator: AffineClicks, interventions: Interventions) -> Classes:
+    """Return classes of contexts with as many units each, by what an examination model says of them."""
+    from clickharvest.click_models.examination import Examination
+    from clickharvest.model.affine_levels import Classes, steepness
+
+    # A power law has one number for how steep it is, and that is all that is asked.
+    model = Examination(curve="power", intervals=None, anchor=estimator.anchor, progress=estimator.progress)
+    found = model.fit(interventions.clicked())
+    n = int(np.clip(interventions.clicks.sum() // CLICKS_OF_CLASS, *N_CLASSES))
+    steep = steepness(found, interventions.contexts)
+    return Classes(found, np.quantile(steep, np.arange(1, n) / n))
 
 
 def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> CorrectionReport:
@@ -272,7 +290,7 @@ def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ..
     """Return the contexts in which nothing is supported, in words."""
     from clickharvest.model.affine_levels import level_values
 
-    if not contexts:
+    if not contexts or len(fine) > MOST_CELLS:
         return ()
     rows = list(zip(*(level_values(values) for values in contexts.values()), strict=True))
     known = {row for row, own in zip(rows, fine, strict=True) if own}

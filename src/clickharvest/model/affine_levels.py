@@ -5,12 +5,16 @@
 with x a category, or a combination of categories, and c_u the click rate of the unit at the anchor in that context.
 Each level is a model by itself, with its own intervals: nothing is shared between levels, for trust on a phone says
 nothing of trust on a desk. A level whose clicks do not tell has none, and a reason.
+
+Numbers, and columns of many values, make *classes* of contexts instead, by how steeply examination falls in them as an
+examination model tells it: mean log p_k(x) over positions. Queries that are read to different depths look like trust,
+and within a class they differ less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.affine import AffineModel, affine_from_file
+from clickharvest.model.propensities import Propensities, from_file
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info
 from clickharvest.model.storage import write_file
@@ -32,6 +37,8 @@ MOST_LEVELS = 20
 """Levels beyond which columns are no few categories."""
 MISSING = ""
 """The level of an empty value."""
+CLASSES = "classes"
+"""What the tensors of the examination model that makes classes begin with."""
 LONGEST = 200
 """Characters of a level's value, at most."""
 
@@ -53,6 +60,43 @@ class Lines(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Classes:
+    """Contexts in classes, by how steeply examination falls in them.
+
+    Attributes:
+        propensities: the examination model that tells it.
+        cuts: mean log p_k(x) that divide the classes, ascending: the first is the steepest, [n − 1].
+    """
+
+    propensities: Propensities
+    cuts: Array
+
+    def __post_init__(self) -> None:
+        cuts = np.asarray(self.cuts, np.float64)
+        if (
+            self.propensities.encoder is None
+            or cuts.ndim != 1
+            or not np.isfinite(cuts).all()
+            or (np.diff(cuts) < 0).any()
+        ):
+            raise InputError(
+                "classes of contexts need an examination model of contexts, and cuts that ascend; fit again"
+            )
+        object.__setattr__(self, "cuts", cuts)
+
+    def of(self, contexts: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Return the class of each row, from 0, [n]."""
+        return np.searchsorted(self.cuts, steepness(self.propensities, contexts)).astype(np.int64)
+
+
+def steepness(propensities: Propensities, contexts: Mapping[str, Any]) -> Array:
+    """Return mean log p_k(x) over positions, of the context of each row: the less, the steeper, [n]."""
+    assert propensities.encoder is not None
+    x, _ = propensities.encoder.encode(contexts)
+    return np.asarray(propensities.curve.relative(propensities.params, x).mean(axis=1), np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class AffineLevels:
     """A fitted affine model of categorical contexts.
 
@@ -63,6 +107,7 @@ class AffineLevels:
         reasons: why they do not; empty where they do.
         info: whatever else a reader may ask for.
         provenance: where it comes from.
+        classes: where levels are classes of contexts, how they are made.
 
     Example:
         Phones have another slope than desks at position 2.
@@ -81,11 +126,13 @@ class AffineLevels:
     reasons: tuple[str, ...]
     info: Mapping[str, Any] = field(default_factory=dict)
     provenance: Provenance | None = None
+    classes: Classes | None = None
 
     def __post_init__(self) -> None:
         if not len(self.levels) == len(self.models) == len(self.reasons) or not self.context:
             raise InputError("levels, models and reasons are not as many, or there is no context; fit again")
-        if len(set(self.levels)) < len(self.levels) or any(len(one) != len(self.context) for one in self.levels):
+        width = len(self.context) if self.classes is None else 1
+        if len(set(self.levels)) < len(self.levels) or any(len(one) != width for one in self.levels):
             raise InputError("two levels are the same, or have not one value for each context column; fit again")
         if not any(self.models):
             raise InputError("no level has a model; fit again")
@@ -99,6 +146,8 @@ class AffineLevels:
 
     def name(self, level: int) -> str:
         """Return a level in words."""
+        if self.classes is not None:
+            return clean_text(self.levels[level][0], 60)
         pairs = zip(self.context, self.levels[level], strict=True)
         return ", ".join(f"{clean_text(column, 24)} = {clean_text(value, 40) or 'empty'}" for column, value in pairs)
 
@@ -106,6 +155,8 @@ class AffineLevels:
         """Return the number of the level of each row, −1 for one that the model does not know, [n]."""
         if missing := [name for name in self.context if name not in contexts]:
             raise InputError(f"no context column {missing[0]!r}: found {', '.join(contexts) or 'none'}")
+        if self.classes is not None:
+            return self.classes.of({name: contexts[name] for name in self.context})
         rows = zip(*(level_values(contexts[name]) for name in self.context), strict=True)
         number = {level: i for i, level in enumerate(self.levels)}
         return np.array([number.get(row, -1) for row in rows], np.int64)
@@ -156,7 +207,8 @@ class AffineLevels:
         levels = []
         for i, model in enumerate(self.models):
             own: dict[str, Any] = {"reason": self.reasons[i]} if model is None else model.describe()
-            named = dict(zip(self.context, self.levels[i], strict=True))
+            columns = self.context if self.classes is None else ("class",)
+            named = dict(zip(columns, self.levels[i], strict=True))
             levels.append({"level": named, **{key: own[key] for key in own if key not in ("model", "provenance")}})
         return {
             "model": self.kind,
@@ -183,7 +235,12 @@ class AffineLevels:
             tensors |= {f"{i}/slope": model.slope, f"{i}/offset": model.offset}
             if model.covariance is not None:
                 tensors[f"{i}/covariance"] = model.covariance
-        header = {
+        header: dict[str, Any] = {"classes": None}
+        if self.classes is not None:
+            own, further = replace(self.classes.propensities, info={}, provenance=None).to_file()
+            header["classes"] = {"model": own, "cuts": self.classes.cuts.tolist()}
+            tensors |= {f"{CLASSES}/{name}": value for name, value in further.items()}
+        header |= {
             "model": self.kind,
             "context": list(self.context),
             "levels": levels,
@@ -204,10 +261,16 @@ def levels_from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[An
         values.append(tuple(str(value)[:LONGEST] for value in level["values"]))
         reasons.append(clean_text(level["reason"], 400))
         models.append(affine_from_file(level, own) if own else None)
-    origin = header["provenance"]
+    origin, told = header["provenance"], header["classes"]
+    classes = None
+    if told is not None:
+        own = {name.removeprefix(f"{CLASSES}/"): value for name, value in tensors.items() if name.startswith(CLASSES)}
+        classes = Classes(from_file({"format": header["format"]} | told["model"], own), np.array(told["cuts"]))
+        if len(classes.cuts) + 1 != len(values):
+            raise InputError(f"it has {len(values)} levels and {len(classes.cuts)} cuts between them; fit again")
     return AffineLevels(
         tuple(str(name) for name in header["context"]), tuple(values), tuple(models), tuple(reasons), header["info"],
-        None if origin is None else Provenance.from_dict(origin),
+        None if origin is None else Provenance.from_dict(origin), classes,
     )  # fmt: skip
 
 

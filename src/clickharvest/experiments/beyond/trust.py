@@ -32,6 +32,7 @@ def click_models(plan: Plan, seeds: int, sweeps: float) -> list[Run]:
     log: dict[str, Any] = {"seeds": seeds, "sweeps": sweeps, "clicks": "trust"}
     return [
         *make_runs(plan, (EXAMINATION, AFFINE, AUTO), context=True, **log),
+        *make_runs(plan, (AFFINE,), context=False, **log),
         *make_runs(plan, (EXAMINATION, AFFINE, AUTO), context=False, eta=0.0, **log),
     ]
 
@@ -39,10 +40,14 @@ def click_models(plan: Plan, seeds: int, sweeps: float) -> list[Run]:
 def judge_models(results: Results, others: dict[str, float]) -> list[Check]:
     """Return: corrected clicks are right where the model is, and twice as exact as weighed ones where it is not."""
     checks = []
-    for eta, where in ((0.0, "where contexts change nothing"), (0.5, "though contexts change examination")):
+    for eta, context, where in (
+        (0.0, False, "where contexts change nothing"),
+        (0.5, True, "where it knows the contexts that change examination"),
+        (0.5, False, "though contexts that it does not know change examination"),
+    ):
         own = results.where(eta=eta)
         half = own.where(model=EXAMINATION).mean("corrected") / 2
-        found = own.where(model=AFFINE).mean("corrected")
+        found = own.where(model=AFFINE, context=context).mean("corrected")
         claim = f"affine: corrected clicks are twice as exact as those of the examination model, {where}"
         checks.append(at_most(claim, found, half, "half of the examination model's error"))
     alike = results.where(eta=0.0)
@@ -63,8 +68,9 @@ EXPERIMENT = make_experiment(
         "relevant ones, and so no single curve describes clicks; `clickharvest fit` tests for that.",
         "Rows of examination, affine and auto are of `fit --model`: *slopes* is the mean of |1 − â/a| against the true "
         "slopes α_k(x) / α_1(x), *corrected* the root mean square of (E[C] − b̂) / â less the click rate at position 1, "
-        "over displays below it. For examination â are its propensities and b̂ is 0. Affine and auto know no context: "
-        "the one that the log has makes queries unlike, which the model mistakes for trust (docs/trust.md).",
+        "over displays below it. For examination â are its propensities and b̂ is 0. With context, affine has a line "
+        "for each of five classes of how steeply examination falls. Without, queries are unlike, which it mistakes for "
+        "trust, and auto, which is fitted without, may mistake it for browsing (docs/trust.md).",
     ),
     beside=Beside(click_models, {"slope_error": "slopes", "corrected": "corrected"}, judge_models),
 )

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.affine import Affine
 from clickharvest.click_models.browsing import Browsing
 from clickharvest.click_models.choosing import by_states, choose_click_model
 from clickharvest.click_models.reading import Reading, ReadInterventions
@@ -45,6 +46,7 @@ from clickharvest.experiments.runner.experiment import Plan
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.affine_levels import lines_of
 from clickharvest.scoring import lenders
 from clickharvest.simulate import Simulation
 
@@ -52,9 +54,9 @@ Array = NDArray[np.float64]
 
 FAMILY = "click_models"
 EXAMINATION, AFFINE, BROWSING, READING, AUTO = "examination", "affine", "browsing", "reading", "auto"
-WITH_CONTEXT = (EXAMINATION, BROWSING)
-"""Models that are given contexts where there are some: affine knows none, the places of readers times ten contexts are
-more parameters than a fit of minutes takes, and auto may choose either."""
+WITH_CONTEXT = (EXAMINATION, AFFINE, BROWSING)
+"""Models that are given contexts where there are some: the places of readers times ten contexts are more parameters
+than a fit of minutes takes, and auto, which may choose reading, does not look for trust where there are contexts."""
 
 
 def make_runs(
@@ -114,10 +116,11 @@ def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
     simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
     curve = simulation.examination(simulation.train_contexts)[pages.query]
     rates = {kind: simulation.click_model.attraction(np.full(curve.shape[1], kind)) for kind in (True, False)}
-    offset, slopes = np.zeros(curve.shape[1]), None
+    offset: Array = np.zeros(curve.shape[1])
+    slopes: Array | None = None
     if model == AFFINE:
-        slope, offset = _affine(run, simulation)
-        divisor, slopes = np.broadcast_to(slope, curve.shape), np.broadcast_to(slope, simulation.test_examination.shape)
+        (slope, intercept), (slopes, _) = _affine(run, simulation)
+        divisor, offset = slope[pages.query], intercept[pages.query]
     elif model == EXAMINATION:
         here, slopes = _examination(run, simulation)
         divisor = here[pages.query]
@@ -141,15 +144,16 @@ def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
     }
 
 
-def _affine(run: Run, simulation: Simulation) -> tuple[Array, Array]:
-    """Return slopes and offsets, NaN where they are not supported, [K] each."""
-    from clickharvest.estimation.affine import AffineClicks
-
-    found = AffineClicks().fit(_positions(run, simulation)).affine_.predict()
-    lines = np.full((2, simulation.shown.shape[2]), np.nan)
-    fine = found.supported
-    lines[:, np.array(found.positions)[fine] - 1] = [found.slope[fine], found.offset[fine]]
-    return lines[0], lines[1]
+def _affine(run: Run, simulation: Simulation) -> list[tuple[Array, Array]]:
+    """Return slopes and offsets at the contexts of the log and at test contexts, NaN where not supported, [·, K]."""
+    model = Affine().fit(_positions(run, simulation))
+    found, k = [], simulation.shown.shape[2]
+    for contexts in (simulation.train_contexts, simulation.test_contexts):
+        own = {name: np.repeat(contexts[:, j], k) for j, name in enumerate(simulation.context)}
+        lines = lines_of(model, np.tile(np.arange(1, k + 1), len(contexts)), own)
+        slope, offset = (np.where(lines.supported, line, np.nan) for line in (lines.slope, lines.offset))
+        found.append((slope.reshape(-1, k), offset.reshape(-1, k)))
+    return found
 
 
 def _pages_errors(run: Run, source: Path | None, model: str) -> Numbers:
@@ -178,7 +182,7 @@ def _propensities(run: Run, source: Path | None, model: str) -> Array:
     if model == EXAMINATION:
         return _examination(run, simulation)[0][pages.query]
     if model == AFFINE:
-        return np.broadcast_to(_affine(run, simulation)[0], pages.doc.shape)
+        return _affine(run, simulation)[0][0][pages.query]
     states = interventions_at(pages, pages.state, contexts)
     browsing = Browsing(intervals=None, seed=run.seed).fit(states)
     by_state = browsing.predict(contexts or None).propensity
