@@ -10,18 +10,12 @@ import pytest
 
 from clickharvest import read_log
 from clickharvest.click_models.browsing import Browsing
+from clickharvest.click_models.pages import Pages, clicks_above, interventions_at, reading_places
 from clickharvest.click_models.reading import reading_log
 from clickharvest.diagnosis import cascade
 from clickharvest.experiments.beyond import cascade as beyond_cascade
 from clickharvest.experiments.beyond import trust as beyond_trust
-from clickharvest.experiments.families.click_models import FAMILY, make_runs, measure
-from clickharvest.experiments.families.simulated_pages import (
-    Pages,
-    clicks_above,
-    interventions_at,
-    pages_of,
-    reading_places,
-)
+from clickharvest.experiments.families.click_models import FAMILY, make_runs, measure, pages_of
 from clickharvest.experiments.runner.experiment import Plan
 from clickharvest.experiments.runner.runs import Result, Results, Run
 from clickharvest.harvesting import Interventions, harvest

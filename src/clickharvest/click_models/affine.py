@@ -24,14 +24,14 @@ from clickharvest.words import clean_text, count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from clickharvest.diagnosis.findings import Finding
     from clickharvest.estimation.affine import AffineClicks
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
-    from clickharvest.model.affine_levels import AffineLevels, Classes
+    from clickharvest.model.affine_levels import AffineLevels, Classes, Lines
     from clickharvest.weights import Clip
 
     AnyAffine = AffineModel | AffineLevels
@@ -162,6 +162,25 @@ class Affine(ClickModel):
                 "out, or weigh with a model of examination"
             )
         return correct_to_parquet(log, fitted, path)
+
+
+def click_lines(model: AnyAffine, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
+    """Return what clicks of rows are corrected with: `slope`, `offset`, and whether they are `supported`, [n] each.
+
+    Args:
+        model: an affine model, with or without context.
+        position: position of each row, [n].
+        contexts: its context columns, [n] each.
+
+    Example:
+        >>> from clickharvest.model import AffineModel
+        >>> model = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.array([0.0, -0.05]), None, (1, 2))
+        >>> click_lines(model, [2, 3]).slope.tolist(), click_lines(model, [2, 3]).supported.tolist()
+        ([0.5, 1.0], [True, False])
+    """
+    from clickharvest.model.affine_levels import lines_of
+
+    return lines_of(model, position, contexts or {})
 
 
 def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> AffineLevels:

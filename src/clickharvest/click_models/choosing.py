@@ -17,7 +17,7 @@ both must find it, as corrected clicks would be wrong.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,12 @@ def choose_click_model(
         if chosen == EXAMINATION:
             chosen, told = _affine(data, anchor, seed, progress, how)
             why.append(told)
-    return ModelChoice(chosen, USERS[chosen], tuple(why))
+    return made_choice(chosen, why)
+
+
+def made_choice(model: str, why: Sequence[str]) -> ModelChoice:
+    """Return a choice with what it says of users."""
+    return ModelChoice(model, USERS[model], tuple(why))
 
 
 def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:

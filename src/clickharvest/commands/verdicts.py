@@ -75,15 +75,14 @@ def _worth(told: Mapping[str, Any]) -> str:
     """Return what the clicks are worth: their effective number, those without support, those without features."""
     total = told["train"]["clicks"] + (told["test"]["clicks"] if told["tried"] is None else 0)
     parts = [f"All clicks tell as much as {told['effective_clicks']:,.0f} of equal weight"]
-    if told["corrected"]:
-        parts.insert(0, "Clicks are corrected, (click - offset) / slope")
     if (share := told["unsupported_clicks"]) is not None:
         where = "at positions or in contexts that the model has no estimate of its own for"
         parts.append(f"{share:.1%} are {where}{', and left out' * told['corrected']}")
     if told["dropped_clicks"]:
         whole = total + told["dropped_clicks"]
         parts.append(f"{told['dropped_clicks'] / whole:.1%} were dropped, on documents without features")
-    return f"{'; '.join(parts)}."
+    corrected = "Clicks are corrected, (click - offset) / slope. " if told["corrected"] else ""
+    return f"{corrected}{'; '.join(parts)}."
 
 
 def _print_tried(console: Console, tried: list[dict[str, Any]], left_out: Mapping[str, str]) -> None:

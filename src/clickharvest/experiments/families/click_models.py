@@ -28,26 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.affine import Affine
-from clickharvest.click_models.browsing import Browsing
-from clickharvest.click_models.choosing import by_states, choose_click_model
-from clickharvest.click_models.reading import Reading, ReadInterventions
+from clickharvest.click_models import CLICK_MODELS, Pages, choose_for_pages, click_lines, page_propensities
 from clickharvest.experiments.families.models import CLICKSHARE, fit_interventions, fit_settings
 from clickharvest.experiments.families.semi_synthetic import make_runs as make_plain_runs
 from clickharvest.experiments.families.semi_synthetic import simulate_run
-from clickharvest.experiments.families.simulated_pages import (
-    Pages,
-    clicks_above,
-    interventions_at,
-    pages_of,
-    reading_places,
-)
 from clickharvest.experiments.runner.experiment import Plan
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.affine_levels import lines_of
-from clickharvest.scoring import lenders
+from clickharvest.harvesting import Interventions
 from clickharvest.simulate import Simulation
 
 Array = NDArray[np.float64]
@@ -88,24 +76,12 @@ def measure(run: Run, source: Path | None) -> Numbers:
     simulation = simulate_run(run.group, source)
     model, why = run.fit["model"], None
     if model == AUTO:
-        model, why = _choose(run, source)
+        choice = choose_for_pages(_pages(run.group, source, run.seed), _positions(run, simulation), seed=run.seed)
+        model, why = choice.model, list(choice.why)
     judge = _pages_errors if simulation.click_model.browses else _line_errors
     found = judge(run, source, model)
     told = {"chosen": model, "why": why} if why is not None else {}
     return {**found, "queries": len(simulation.train), "clicks": int(simulation.clicks.sum()), **told}
-
-
-def _choose(run: Run, source: Path | None) -> tuple[str, list[str]]:
-    """Return the model that the log speaks for, as `choose_click_model` chooses it, and why."""
-    from clickharvest.estimation.browsing import compare_with_ranks
-
-    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
-    states = interventions_at(pages, pages.state, _contexts(run, simulation))
-    chosen, why = by_states(compare_with_ranks(states, seed=run.seed), lambda: [clicks_above(pages)])
-    if chosen != EXAMINATION:
-        return chosen, [why]
-    other = choose_click_model(_positions(run, simulation), seed=run.seed)
-    return other.model, [why, other.why[-1]]
 
 
 def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
@@ -146,11 +122,11 @@ def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
 
 def _affine(run: Run, simulation: Simulation) -> list[tuple[Array, Array]]:
     """Return slopes and offsets at the contexts of the log and at test contexts, NaN where not supported, [·, K]."""
-    model = Affine().fit(_positions(run, simulation))
+    model = CLICK_MODELS[AFFINE]().fit(_positions(run, simulation))
     found, k = [], simulation.shown.shape[2]
     for contexts in (simulation.train_contexts, simulation.test_contexts):
         own = {name: np.repeat(contexts[:, j], k) for j, name in enumerate(simulation.context)}
-        lines = lines_of(model, np.tile(np.arange(1, k + 1), len(contexts)), own)
+        lines = click_lines(model, np.tile(np.arange(1, k + 1), len(contexts)), own)
         slope, offset = (np.where(lines.supported, line, np.nan) for line in (lines.slope, lines.offset))
         found.append((slope.reshape(-1, k), offset.reshape(-1, k)))
     return found
@@ -178,26 +154,12 @@ def _pages_errors(run: Run, source: Path | None, model: str) -> Numbers:
 def _propensities(run: Run, source: Path | None, model: str) -> Array:
     """Return the propensity of every display, [n, K], as `weigh` would give it to the rows of the log."""
     simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
-    contexts = _contexts(run, simulation)
     if model == EXAMINATION:
         return _examination(run, simulation)[0][pages.query]
     if model == AFFINE:
         return _affine(run, simulation)[0][0][pages.query]
-    states = interventions_at(pages, pages.state, contexts)
-    browsing = Browsing(intervals=None, seed=run.seed).fit(states)
-    by_state = browsing.predict(contexts or None).propensity
-    of_query = pages.query[:, None] if contexts else np.zeros((len(pages.query), 1), np.int64)
-    found: Array = by_state[of_query, np.minimum(pages.state, by_state.shape[1]) - 1]
-    if model == BROWSING:
-        return found
-    number, places = reading_places(pages, found)
-    rows = interventions_at(pages, number, contexts, places)
-    own = ReadInterventions(**vars(rows), base=browsing)
-    fitted_places = Reading(intervals=None, seed=run.seed).fit(own).places_model
-    by_place = fitted_places.predict(contexts or None)
-    column = np.searchsorted(by_place.positions, fitted_places.curve.positions)[lenders(fitted_places, places)]
-    read: Array = by_place.propensity[of_query, column[number - 1]]
-    return read
+    contexts = {name: simulation.train_contexts[:, j] for j, name in enumerate(simulation.context)}
+    return page_propensities(pages, model, contexts if run.fit["context"] else None, seed=run.seed)
 
 
 def _examination(run: Run, simulation: Simulation) -> tuple[Array, Array]:
@@ -220,11 +182,25 @@ def _positions(run: Run, simulation: Simulation) -> Interventions:
     return rows if run.fit["context"] else replace(rows, contexts={})
 
 
-def _contexts(run: Run, simulation: Simulation) -> dict[str, Array]:
-    """Return the context columns by query, none where the fit is not given them."""
-    if not run.fit["context"]:
-        return {}
-    return {name: simulation.train_contexts[:, j] for j, name in enumerate(simulation.context)}
+def pages_of(simulation: Simulation, *, seed: int = 0) -> Pages:
+    """Return the displays of a simulated log, rankers and queries in their order.
+
+    Where clicks of a page do not depend on each other, those of a ranker, query and position were counted, and are
+    dealt out to its displays at random.
+    """
+    random = np.random.default_rng([seed, 4])
+    _, queries, positions = simulation.shown.shape
+    served = simulation.served.ravel()
+    cell = np.repeat(np.arange(len(served)), served)
+    clicked = simulation.clicked
+    if clicked is None:
+        counted = simulation.clicks.reshape(-1, positions)
+        within = np.arange(len(cell)) - np.repeat(np.cumsum(served) - served, served)
+        clicked = np.zeros((len(cell), positions), np.bool_)
+        for k in range(positions):
+            clicked[np.argsort(cell + random.random(len(cell))), k] = within < counted[cell, k]
+    doc = simulation.shown.reshape(-1, positions)[cell]
+    return Pages(cell % queries, doc, clicked & (doc >= 0), random.random(len(cell)) < 0.5)
 
 
 @lru_cache(maxsize=1)

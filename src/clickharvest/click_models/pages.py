@@ -1,25 +1,29 @@
-"""The displays of a simulated log, and what models of pages are fitted to, straight from the arrays without an engine.
+"""Models of pages from arrays of displays, without an engine: for simulated logs, and where there is nothing but NumPy.
 
-What is made here is what `click_models` makes of the rows of the log inside an engine (browsing states, places of
-readers, the test of clicks above); a test compares the two.
+What is made here is what the models make of the rows of a log inside an engine (browsing states, places of readers, the
+test of clicks above); a test compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.reading import MOST, SERVED, SKIPPED
+from clickharvest.click_models.browsing import Browsing
+from clickharvest.click_models.choosing import ModelChoice, by_states, choose_click_model, made_choice
+from clickharvest.click_models.reading import MOST, SERVED, SKIPPED, Reading, ReadInterventions
+from clickharvest.click_models.registry import EXAMINATION
 from clickharvest.diagnosis.cascade import tell_clicks_above
 from clickharvest.diagnosis.findings import Finding
+from clickharvest.errors import InputError
+from clickharvest.estimation.browsing import compare_with_ranks
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS
 from clickharvest.places import Places
-from clickharvest.simulate import Simulation
-from clickharvest.simulate.clicks import deal_clicks
+from clickharvest.scoring import lenders
 from clickharvest.states import number_of
 
 Array = NDArray[np.float64]
@@ -29,11 +33,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Pages:
-    """All displays of a simulated log, n of K positions.
+    """All displays of a log, n of K positions.
 
     Attributes:
-        query: query of each, [n].
-        doc: what was shown, −1 for nothing, [n, K].
+        query: number of the query of each, from 0, [n].
+        doc: number of the query and document that was shown, from 0, −1 for nothing, [n, K].
         clicked: whether it was clicked, [n, K].
         half: one of two halves that each page is in, at random, [n].
     """
@@ -62,17 +66,58 @@ class Pages:
         return number_of(np.arange(1, self.doc.shape[1] + 1), self.last)
 
 
-def pages_of(simulation: Simulation, *, seed: int = 0) -> Pages:
-    """Return the displays of a simulated log, rankers and queries in their order."""
-    random = np.random.default_rng([seed, 4])
-    _, queries, positions = simulation.shown.shape
-    served = simulation.served.ravel()
-    cell = np.repeat(np.arange(len(served)), served)
-    clicked = simulation.clicked
-    if clicked is None:
-        clicked = deal_clicks(served, simulation.clicks.reshape(-1, positions), random)
-    doc = simulation.shown.reshape(-1, positions)[cell]
-    return Pages(cell % queries, doc, clicked & (doc >= 0), random.random(len(cell)) < 0.5)
+def page_propensities(pages: Pages, model: str, contexts: Mapping[str, Array] | None = None, *, seed: int = 0) -> Array:
+    """Fit a model of pages, and return the propensity of every display as `weigh` would give it to its row, [n, K].
+
+    Args:
+        pages: the displays.
+        model: `browsing` or `reading`.
+        contexts: context columns, by query.
+        seed: seed of the fit.
+
+    Example:
+        Half of the users look at position 2, whatever they have clicked.
+
+        >>> random = np.random.default_rng(0)
+        >>> doc = np.where(random.random((4000, 1)) < 0.5, [[0, 1]], [[1, 0]]) + 2 * np.arange(4000)[:, None] % 100
+        >>> clicked = random.random((4000, 2)) < [0.5, 0.25]
+        >>> pages = Pages(doc[:, 0] // 2, doc, clicked, random.random(4000) < 0.5)
+        >>> page_propensities(pages, "browsing")[:, 1].mean().round(1)
+        np.float64(0.5)
+    """
+    if model not in ("browsing", "reading"):
+        raise InputError(f"no model of pages {model!r}: expected browsing or reading")
+    known = dict(contexts or {})
+    base = Browsing(intervals=None, seed=seed).fit(interventions_at(pages, pages.state, known))
+    by_state = base.predict(known or None).propensity
+    row = pages.query[:, None] if known else np.zeros((len(pages.query), 1), np.int64)
+    found: Array = by_state[row, np.minimum(pages.state, by_state.shape[1]) - 1]
+    if model == "browsing":
+        return found
+    number, places = reading_places(pages, found)
+    at = interventions_at(pages, number, known, places)
+    told = ReadInterventions(**{one.name: getattr(at, one.name) for one in fields(at)}, base=base)
+    fitted = Reading(intervals=None, seed=seed).fit(told).places_model
+    by_place = fitted.predict(known or None)
+    column = np.searchsorted(by_place.positions, fitted.curve.positions)[lenders(fitted, places)]
+    read: Array = by_place.propensity[row, column[number - 1]]
+    return read
+
+
+def choose_for_pages(pages: Pages, interventions: Interventions, *, seed: int = 0) -> ModelChoice:
+    """Choose between examination, browsing, reading and affine, as `choose_click_model` does for a log.
+
+    Args:
+        pages: the displays.
+        interventions: the same by position, units without a click included.
+        seed: seed of the folds.
+    """
+    gain = compare_with_ranks(interventions_at(pages, pages.state, {}), seed=seed)
+    chosen, why = by_states(gain, lambda: [clicks_above(pages)])
+    if chosen != EXAMINATION:
+        return made_choice(chosen, [why])
+    other = choose_click_model(interventions, seed=seed)
+    return made_choice(other.model, [why, other.why[-1]])
 
 
 def interventions_at(
