@@ -117,6 +117,16 @@ def test_tables_have_rows_of_click_models_and_bars_can_be_missed() -> None:
             assert {check.verdict for check in checks} == {verdict}
 
 
+def test_what_is_there_is_told_where_runs_of_click_models_are_missing() -> None:
+    for module in (beyond_trust, beyond_cascade):
+        runs = [run for run in module.EXPERIMENT.runs(Plan(quick=True)) if run.family != FAMILY]
+        results = Results(Result(run, {"rel_error": 0.3 if run["clicks"] else 0.1}) for run in runs)
+        assert len(module.EXPERIMENT.checks(results)) == 1
+        assert len(module.EXPERIMENT.summarise(results)) == len(runs)
+        alone = Results(Result(run, {}) for run in module.EXPERIMENT.runs(Plan(quick=True)) if run.family == FAMILY)
+        assert module.EXPERIMENT.checks(alone) == module.EXPERIMENT.headline(alone) == []
+
+
 def test_pages_without_a_result_at_the_end_are_no_rows(simulation: Simulation) -> None:
     shown = simulation.shown.copy()
     shown[:, :, -1] = -1

@@ -10,6 +10,8 @@ from clickharvest.experiments.runner.experiment import Check, Plan
 from clickharvest.experiments.runner.runs import Results, Run
 
 LEAST = 2.0
+MODELS = (EXAMINATION, BROWSING, READING, AUTO)
+"""Click models that are tried beside the others."""
 CAUSES = {
     BROWSING: "a state is a mean over pages with unlike results above, which the truth tells apart; against the mean "
     "of its state browsing is off by a quarter (benchmarks/browsing.py)",
@@ -30,8 +32,7 @@ def judge(plain: dict[str, float], changed: dict[str, float]) -> list[Check]:
 
 def click_models(plan: Plan, seeds: int, sweeps: float) -> list[Run]:
     """Return models of pages, auto and what they must beat."""
-    models = (EXAMINATION, BROWSING, READING, AUTO)
-    return make_runs(plan, models, seeds=seeds, sweeps=sweeps, context=True, clicks="cascade")
+    return make_runs(plan, MODELS, seeds=seeds, sweeps=sweeps, context=True, clicks="cascade")
 
 
 def judge_models(results: Results, others: dict[str, float]) -> list[Check]:
@@ -65,5 +66,7 @@ EXPERIMENT = make_experiment(
         "what is seen* is Σ|p̂ − p| / Σp, which counts displays that nobody examines as well. Reading and auto are "
         "fitted without the context, whose columns times the places of readers are too many parameters.",
     ),
-    beside=Beside(click_models, {"impression_error": "by display", "seen_error": "of what is seen"}, judge_models),
+    beside=Beside(
+        MODELS, click_models, {"impression_error": "by display", "seen_error": "of what is seen"}, judge_models
+    ),
 )

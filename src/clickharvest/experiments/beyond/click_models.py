@@ -18,14 +18,21 @@ class Beside:
     """Click models on the logs of an experiment, judged by errors of their own.
 
     Attributes:
+        models: the models.
         runs: plan, number of seeds and sweeps to runs.
         columns: names of their errors to the names of columns.
         judge: their results at the largest size, and the errors of the other models there, to checks.
     """
 
+    models: tuple[str, ...]
     runs: Callable[[Plan, int, float], list[Run]]
     columns: Mapping[str, str]
     judge: Callable[[Results, dict[str, float]], list[Check]]
+
+    def checks(self, results: Results, others: dict[str, float]) -> list[Check]:
+        """Return the checks at the largest size; none where a model has not been measured there."""
+        largest = results.where(training_queries=max(results.settings("training_queries"), default=0))
+        return self.judge(largest, others) if set(self.models) <= set(largest.settings("model")) else []
 
 
 def apart(results: Results) -> tuple[Results, Results]:

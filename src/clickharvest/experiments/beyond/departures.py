@@ -61,21 +61,25 @@ def make_experiment(
         rows: list[Row] = [
             {"log": log, **row} for log, own in tables.items() for row in error_rows(own, by=("training_queries",))
         ]
-        if beside is None:
+        if beside is None or not apart(results)[1]:
             return rows
         found = model_rows(apart(results)[1], beside.columns, rows[0] if rows else {}, CHANGED)
         return [row | dict.fromkeys(beside.columns.values()) for row in rows] + found
 
     def headline(results: Results) -> list[Headline]:
+        if not changed(results):
+            return []
         largest = _largest(changed(results))
         return [
             error_headline(f"RelError, {largest[0].run['training_queries']:,} queries", largest, paper=None, ours=CPBM)
         ]
 
     def checks(results: Results) -> list[Check]:
+        if not changed(results) or not plain_ones(results):
+            return []
         errors = _errors(changed(results), models)
         found = judge(_errors(plain_ones(results), models), errors)
-        return found if beside is None else found + beside.judge(_largest(apart(results)[1]), errors)
+        return found if beside is None else found + beside.checks(apart(results)[1], errors)
 
     def chart(results: Results) -> Any:
         points = error_points(changed(results), x="training_queries")
@@ -85,7 +89,7 @@ def make_experiment(
 
     return Experiment(
         id=id, title=title, claim=claim, runs=runs, summarise=summarise, headline=headline, checks=checks, chart=chart,
-        notes=notes,
+        notes=notes, by_model=beside is not None,
     )  # fmt: skip
 
 

@@ -79,5 +79,7 @@ EXPERIMENT = make_experiment(
         "for each of five classes of how steeply examination falls. Without, queries are unlike, which it mistakes for "
         "trust, and auto, which is fitted without, may mistake it for browsing (docs/trust.md).",
     ),
-    beside=Beside(click_models, {"slope_error": "slopes", "corrected": "corrected"}, judge_models),
+    beside=Beside(
+        (EXAMINATION, AFFINE, AUTO), click_models, {"slope_error": "slopes", "corrected": "corrected"}, judge_models
+    ),
 )
