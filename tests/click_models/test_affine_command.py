@@ -110,6 +110,10 @@ def test_judgments_are_of_corrected_clicks(folder: Path, capsys: pytest.CaptureF
     assert np.corrcoef(both["relevance"], both["raw"])[0, 1] > 0.8
     assert ((both["lower"] <= both["relevance"]) & (both["relevance"] <= both["upper"])).all()
     assert set(both["grade"]) >= {0, 1, 2}
+    weighed = folder / "judged again.parquet"
+    assert run("weigh", folder / "log.parquet", folder / "model.safetensors", "-o", weighed) == 0
+    assert run("judgments", weighed, folder / "model.safetensors", "-o", folder / "again.parquet") == 0
+    assert pq.read_table(folder / "again.parquet").equals(judged)
 
 
 def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
 """The columns that weighing adds to those of a log."""
+JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_clickharvest_supported")
+"""The columns of slope, offset, their standard deviation and whether they are supported, while a log is corrected."""
 CLICKS_OF_CLASS, N_CLASSES = 10_000, (2, 5)
 """Clicks that a class of contexts has at least where there are several, and the least and largest number of classes."""
 MOST_NAMED = 6
@@ -265,14 +267,14 @@ def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRe
         )
     joined, report = join_lines(log, model)
     clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
-    corrected = (clicks - shown * joined.click_offset) / joined.click_slope
-    found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
-    told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
-    return joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported}), report
+    slope, offset, _, supported = (joined[name] for name in JOINED)
+    found = {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[2]: (clicks - shown * offset) / slope}
+    told = {name: supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
+    return joined.select(**own_columns(log), **told, **{COLUMNS[3]: supported}), report
 
 
 def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
-    """Return the log's source with slope, offset, `click_sd` and whether they are supported, and what they will do.
+    """Return the log's source with the columns `JOINED`, those of `Lines`, and what they will do.
 
     Where they are not supported, slopes are 1 and offsets 0.
     """
@@ -291,7 +293,6 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
     contexts = cell_contexts(cells, model.context)
     position, clicks, rows, shown = (cells[name].to_numpy() for name in ("position", "clicks", "rows", "shown"))
     lines = lines_of(model, position, contexts)
-    named = {COLUMNS[0]: lines.slope, COLUMNS[1]: lines.offset, "click_sd": lines.sd, COLUMNS[3]: lines.supported}
     fine = lines.supported
     report = CorrectionReport(
         rows=int(rows.sum()),
@@ -302,7 +303,7 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
         unsupported_positions=tuple(np.unique(position[~fine]).tolist()),
         unsupported_contexts=_lost(contexts, fine),
     )
-    return join_cells(log, values, cells, named), report
+    return join_cells(log, values, cells, dict(zip(JOINED, lines, strict=True))), report
 
 
 def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:

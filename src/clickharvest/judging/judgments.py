@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.affine import join_lines
+from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.judging.corrected import Corrected, shrink_corrected
@@ -227,9 +227,8 @@ def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
     """
     joined, _ = join_lines(log, model)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
-    rows = joined.select(
-        **role, a=joined.click_slope, b=joined.click_offset, sd=joined.click_sd, known=joined.correction_supported
-    )
+    lines = dict(zip(("a", "b", "sd", "known"), (joined[name] for name in JOINED), strict=True))
+    rows = joined.select(**role, **lines)
     rows = rows.filter(rows.impressions > 0)
     a, b = rows.a, rows.b
     sums = {"exposure": a, "shift": b, "aa": a * a, "ab": a * b, "bb": b * b, "with_sd": rows.sd}
