@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.propensities import Propensities
+from clickharvest.places import Places
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def score_cells(
     known = np.array(propensities.curve.positions)
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
     if (numbers := model_places(log, propensities)) is not None:
-        lender = _lenders(propensities, log, numbers)
+        assert log.places is not None
+        lender = lenders(propensities, log.places)
         column, position = lender[position - 1], numbers[position - 1]
     shown = np.searchsorted(propensities.shown, known)[column]
     p, log_sd = np.empty(len(position)), np.zeros(len(position))
@@ -158,14 +160,19 @@ def score_cells(
     return Scored(p, known[column] == position, doubts, tuple(reasons), log_sd)
 
 
-def _lenders(propensities: Propensities, log: ClickLog, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return which of the curve's positions each of the log's places has its propensity from, by index."""
+def lenders(propensities: Propensities, places: Places) -> NDArray[np.int64]:
+    """Return which of the curve's positions each of some places has its propensity from, by index; see `score_cells`.
+
+    Args:
+        propensities: a model of places.
+        places: the places of what is scored.
+    """
     assert propensities.places is not None
-    assert log.places is not None
+    numbers = np.array(propensities.places.numbers_of(places), dtype=np.int64)
     known = propensities.curve.positions
     typical = propensities.curve.relative(propensities.params, np.zeros((1, propensities.curve.n_features)))[0]
     found = []
-    for number, label in zip(numbers.tolist(), log.places.labels, strict=True):
+    for number, label in zip(numbers.tolist(), places.labels, strict=True):
         some = (number,) if number in known else propensities.places.nearest(label, known)
         ranked = sorted((known.index(k) for k in some), key=lambda i: typical[i])
         found.append(ranked[len(ranked) // 2])

@@ -14,7 +14,7 @@ from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.harvesting import Interventions
 from clickharvest.model import AffineModel
-from clickharvest.simulate import simulate_ab_log, simulate_trust_log
+from clickharvest.simulate import simulate_trust_log
 from command_line import run
 
 
@@ -66,6 +66,54 @@ def test_the_page_tells_slopes_and_what_to_do(folder: Path, capsys: pytest.Captu
     assert run("report", model, "--log", folder / "log.parquet", "-o", page) == 2
     assert "tells of the model alone" in capsys.readouterr().err
     assert run("report", model, "--level", "1.5", "-o", page) == 2
+
+
+def test_a_ranker_learns_from_corrected_clicks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, model, features = folder / "log.parquet", folder / "model.safetensors", folder / "features.parquet"
+    shown = pq.read_table(log).group_by(["query", "doc"]).aggregate([])
+    noise = np.random.default_rng(0).normal(size=(2, shown.num_rows))
+    pq.write_table(
+        pa.table({**dict(zip("ab", noise, strict=True)), "query": shown["query"], "doc": shown["doc"]}), features
+    )
+    ranker = folder / "ranker.json"
+    fixed = ("--C", "1", "--clip", "0.05", "-o", ranker)
+    assert run("rank", log, features, "--model", model, *fixed, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["corrected"]
+    assert told["unsupported_clicks"] == 0
+    assert told["verdict"].startswith("Keep the best that was shown")  # noise ranks no better
+    weighed = folder / "for the ranker.parquet"
+    assert run("weigh", log, model, "-o", weighed) == 0
+    assert run("rank", weighed, features, *fixed) == 0
+    assert "Clicks are corrected" in capsys.readouterr().out
+    assert json.loads(ranker.read_text())["info"]["data"]["sha256"]
+    assert run("labels", log, "--model", model, "-o", folder / "labels.parquet") == 0
+    assert "shift" in pq.read_table(folder / "labels.parquet").column_names
+
+
+def test_judgments_are_of_corrected_clicks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "judgments.parquet"
+    assert run("judgments", folder / "log.parquet", folder / "model.safetensors", "-o", out) == 0
+    assert "Judged" in capsys.readouterr().out
+    judged = pq.read_table(out)
+    model = load_model(folder / "model.safetensors")
+    assert isinstance(model, AffineModel)
+    rows = pq.read_table(folder / "log.parquet").to_pandas()
+    rows["corrected"] = model.correct(rows["clicks"], rows["position"], rows["impressions"])
+    rows["seen"] = np.interp(rows["position"], model.positions, model.slope) * rows["impressions"]
+    rows["net"] = rows["corrected"] * rows["seen"] / rows["impressions"]
+    sums = rows.groupby(["query", "doc"])[["net", "seen"]].sum()
+    sums["raw"] = sums["net"] / sums["seen"]
+    both = judged.to_pandas().join(sums, on=["query", "doc"])
+    assert np.allclose(both["effective_impressions"], both["seen"])
+    assert both["relevance"].std() < both["raw"].std()  # drawn towards the mean
+    assert np.corrcoef(both["relevance"], both["raw"])[0, 1] > 0.8
+    assert ((both["lower"] <= both["relevance"]) & (both["relevance"] <= both["upper"])).all()
+    assert set(both["grade"]) >= {0, 1, 2}
+    weighed = folder / "judged again.parquet"
+    assert run("weigh", folder / "log.parquet", folder / "model.safetensors", "-o", weighed) == 0
+    assert run("judgments", weighed, folder / "model.safetensors", "-o", folder / "again.parquet") == 0
+    assert pq.read_table(folder / "again.parquet").equals(judged)
 
 
 def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,35 +171,3 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
     (found,) = Affine().check(rows)
     assert (found.name, found.status) == ("trust within queries", "warning")
     assert "Prefer fit --model examination" in found.sentence
-
-
-def test_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pq.write_table(simulate_ab_log(pages=500)[0], tmp_path / "log.parquet")
-    command = (
-        "fit",
-        tmp_path / "log.parquet",
-        "--model",
-        "affine",
-        "--context",
-        "device",
-        "-o",
-        tmp_path / "m.safetensors",
-    )
-    assert run(*command) == 2
-    assert "the model affine knows no context, found device" in capsys.readouterr().err
-
-
-def test_alike_results_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    random = np.random.default_rng(0)
-    doc, position = np.repeat(np.arange(300), 2), np.tile([1, 2], 300)
-    log = pa.table({"query": doc // 3, "doc": doc, "position": position, "impressions": np.full(600, 40),
-                    "clicks": random.binomial(40, 0.6 / position)})  # fmt: skip
-    pq.write_table(log, tmp_path / "log.parquet")
-    assert run("fit", tmp_path / "log.parquet", "--model", "affine", "-o", tmp_path / "m.safetensors") == 3
-    assert "relevance does not vary enough" in capsys.readouterr().err
-
-
-def test_places_are_not_taken_for_positions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("weigh", folder / "log.parquet", folder / "model.safetensors", "--place", "position,query")
-    assert run(*words, "-o", folder / "placed.parquet") == 2
-    assert "the model speaks of positions of a list, and the log was read with places by" in capsys.readouterr().err

@@ -52,6 +52,28 @@ def test_show_tells_states_and_what_a_click_above_does(model: Path, capsys: pyte
     assert described["info"]["checks"][0]["name"] == "browsing"
 
 
+def test_rankers_are_trained_on_weights_by_state(
+    log: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = pq.read_table(log).group_by("doc").aggregate([])
+    noise = np.random.default_rng(0).normal(size=shown.num_rows)
+    pq.write_table(pa.table({"doc": shown["doc"], "noise": noise}), tmp_path / "features.parquet")
+    how = (tmp_path / "features.parquet", "--C", "1", "--clip", "0.1", "-o", tmp_path / "ranker.json")
+    assert run("rank", log, *how, "--model", model) == 2
+    error = capsys.readouterr().err
+    assert "is a model of browsing" in error
+    assert "rank and labels take the weighed log alone" in error
+    assert error.count("\n") == 1
+    assert run("weigh", log, model, "-o", tmp_path / "weighed.parquet") == 0
+    weighed = pq.read_table(tmp_path / "weighed.parquet").to_pydict()
+    at = {(position, p) for position, p in zip(weighed["position"], weighed["propensity"], strict=True)}
+    assert len(at) > len(set(weighed["position"]))  # a position has propensities by state
+    assert run("rank", tmp_path / "weighed.parquet", *how, "--json") == 0
+    seen = sum(p for p in weighed["propensity"])
+    assert run("labels", tmp_path / "weighed.parquet", "-o", tmp_path / "labels.parquet") == 0
+    assert sum(pq.read_table(tmp_path / "labels.parquet")["exposure"].to_pylist()) == pytest.approx(seen)
+
+
 def test_propensities_have_a_row_for_every_state(model: Path, tmp_path: Path) -> None:
     assert run("propensities", model, "-o", tmp_path / "states.parquet") == 0
     states = pq.read_table(tmp_path / "states.parquet").to_pylist()

@@ -186,7 +186,12 @@ def results_of(experiment: Experiment, error: Callable[[Run], float], *, quick: 
     found = []
     for run in experiment.runs(experiment.plan(quick=quick, corpus="synthetic")):
         value = error(run)
-        numbers = dict.fromkeys(("rel_error", "rel_error_authors", "abs_log"), value)
+        names = ("rel_error", "rel_error_authors", "abs_log")
+        if run.family == "click_models":
+            names = ("slope_error", "corrected", "impression_error", "seen_error")
+        numbers: dict[str, Any] = dict.fromkeys(names, value)
+        if run["model"] == "auto":
+            numbers["chosen"] = {"trust": "affine", "cascade": "reading"}[run["clicks"]]
         by_position = [value * k / 5.5 for k in range(10)]
         found.append(Result(run, numbers | {"by_position": by_position, "clicks": 10, "curve": "power"}))
     return Results(found)
@@ -200,6 +205,7 @@ def as_claimed(run: Run) -> float:
     zeta = run["zeta"] * 0.02 * jitter
     base = {PBM: 0.2 + 0.3 * run["eta"], CPBM: 0.06, ROBUST: 0.06, CPBM_NETWORK: 0.06, CLICKSHARE: 0.02}
     base |= {EM: 0.6, CTR: 0.7, AUTHORS: 0.1, AUTHORS_ORACLE: 0.05, HIDDEN_NETWORK: 0.06}
+    base |= {"examination": 0.6, "affine": 0.01, "browsing": 0.004, "reading": 0.004, "auto": 0.004}
     base[CPBM_CONSTANT] = base[HIDDEN_CONSTANT] = base[CPBM_NETWORK] + zeta
     return base[run["model"]] * few * violated * jitter
 

@@ -97,7 +97,8 @@ def files() -> dict[str, set[str]]:
 
 class TestReach:
     def test_every_family_of_the_experiments_is_there(self, files: dict[str, set[str]]) -> None:
-        assert set(files) == {"semi_synthetic", "arxiv_curves", "learning", "table_max", "table_size", "yandex"}
+        others = {"arxiv_curves", "click_models", "learning", "table_max", "table_size", "yandex"}
+        assert set(files) == {"semi_synthetic", *others}
 
     def test_estimates_depend_on_all_of_estimation_that_makes_them(self, files: dict[str, set[str]]) -> None:
         needed = {f"estimation/{name}" for name in ("estimators", "loss", "optimise", "sample", "selection")}
@@ -107,6 +108,7 @@ class TestReach:
         for name in ("semi_synthetic", "learning", "yandex"):
             assert needed <= files[name]
         assert {"simulate/protocol", "simulate/rankers", "baselines/expectation"} <= files["semi_synthetic"]
+        assert {"click_models/choosing", "estimation/affine", "diagnosis/cascade"} <= files["click_models"]
         assert {"rank/svm/newton", "rank/learners", "rank/boosting"} <= files["learning"]
         assert {"logs/reading", "harvesting/collecting"} <= files["yandex"]
 

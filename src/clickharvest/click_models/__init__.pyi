@@ -1,7 +1,11 @@
+from .affine import click_lines as click_lines
 from .base import ClickModel as ClickModel
 from .base import FittedModel as FittedModel
 from .base import WeighReport as WeighReport
 from .choosing import ModelChoice as ModelChoice
 from .choosing import choose_click_model as choose_click_model
 from .loading import load_model as load_model
+from .pages import Pages as Pages
+from .pages import choose_for_pages as choose_for_pages
+from .pages import page_propensities as page_propensities
 from .registry import CLICK_MODELS as CLICK_MODELS

@@ -4,34 +4,48 @@
 
 with the unit's click rate c_u at the anchor: see `model.affine` for what that says, `estimation.affine` for how it is
 found. A log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
+
+Contexts of a few categories have slopes and offsets of their own; others fall into classes (`model.affine_levels`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from clickharvest.click_models.base import ClickModel
-from clickharvest.errors import InputError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.progress import Progress, silent
-from clickharvest.words import count, spell_positions
+from clickharvest.words import clean_text, count, spell_positions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
+    import ibis.expr.types as ir
+    from numpy.typing import ArrayLike, NDArray
 
     from clickharvest.diagnosis.findings import Finding
+    from clickharvest.estimation.affine import AffineClicks
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
+    from clickharvest.model.affine_levels import AffineLevels, Classes, Lines
     from clickharvest.weights import Clip
+
+    AnyAffine = AffineModel | AffineLevels
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
 """The columns that weighing adds to those of a log."""
+JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_clickharvest_supported")
+"""The columns of slope, offset, their standard deviation and whether they are supported, while a log is corrected."""
+CLICKS_OF_CLASS, N_CLASSES = 10_000, (2, 5)
+"""Clicks that a class of contexts has at least where there are several, and the least and largest number of classes."""
+MOST_NAMED = 6
+"""Contexts that a sentence names."""
+MOST_CELLS = 10_000
+"""Cells beyond which contexts are no categories to be named."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +56,10 @@ class CorrectionReport:
         rows: rows of the log.
         clicks: clicks in them.
         corrected: sum of the corrected clicks: about so many clicks would all displays have got at the anchor.
-        unsupported_rows: rows at positions without an estimate: their correction is empty.
+        unsupported_rows: rows at positions, or in contexts, without an estimate: their correction is empty.
         unsupported_clicks: clicks in those rows.
         unsupported_positions: those positions.
+        unsupported_contexts: contexts in which no position has an estimate, in words.
     """
 
     rows: int
@@ -53,10 +68,12 @@ class CorrectionReport:
     unsupported_rows: int
     unsupported_clicks: int
     unsupported_positions: tuple[int, ...]
+    unsupported_contexts: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON holds it."""
-        return asdict(self) | {"unsupported_positions": list(self.unsupported_positions)}
+        lists = ("unsupported_positions", "unsupported_contexts")
+        return asdict(self) | {name: list(getattr(self, name)) for name in lists}
 
     def __str__(self) -> str:
         lines = [
@@ -71,6 +88,8 @@ class CorrectionReport:
                 f"Cannot tell {where} {spell_positions(self.unsupported_positions)} ({what}): corrected_click is empty "
                 "there; leave these rows out."
             )
+        if self.unsupported_contexts:
+            lines.append(f"Cannot tell any position where {'; or '.join(self.unsupported_contexts)}.")
         return "\n".join(lines)
 
 
@@ -86,14 +105,17 @@ class Affine(ClickModel):
     seed: int = 0
     progress: Progress = silent
 
-    def fit(self, interventions: Interventions) -> AffineModel:
-        """Return slopes and offsets."""
+    def fit(self, interventions: Interventions) -> AnyAffine:
+        """Return slopes and offsets, of every level of the context where there is one."""
         from clickharvest.estimation.affine import AffineClicks
 
         if self.intervals not in (None, "auto", "clustered"):
             raise InputError(f"--intervals {self.intervals}: those of the model affine are clustered; leave it out")
         with_bars = self.intervals is not None
-        return AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress).fit(interventions).affine_
+        estimator = AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress)
+        if interventions.contexts:
+            return _fit_levels(estimator, interventions)
+        return estimator.fit(interventions).affine_
 
     def check(self, interventions: Interventions) -> Sequence[Finding]:
         """Return whether trust shows among documents of one query too.
@@ -104,8 +126,9 @@ class Affine(ClickModel):
         from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
         from clickharvest.estimation.model_checks import trust_bias
 
+        plain = replace(interventions.clicked(), contexts={})
         with self.progress("Checking the model"):
-            found = trust_bias(interventions.clicked(), anchor=self.anchor, seed=self.seed)
+            found = trust_bias(plain, anchor=self.anchor, seed=self.seed)
         name = "trust within queries"
         if found.p_value is None or found.value is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
@@ -120,10 +143,13 @@ class Affine(ClickModel):
         return [Finding(name, "warning", sentence, found.value, found.p_value)]
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AffineModel:
+    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
         """Return the model of a file."""
         from clickharvest.model.affine import affine_from_file
+        from clickharvest.model.affine_levels import levels_from_file
 
+        if "levels" in header:
+            return levels_from_file(header, tensors)
         return affine_from_file(header, tensors)
 
     @classmethod
@@ -140,7 +166,79 @@ class Affine(ClickModel):
         return correct_to_parquet(log, fitted, path)
 
 
-def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> CorrectionReport:
+def click_lines(model: AnyAffine, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
+    """Return what clicks of rows are corrected with: `slope`, `offset`, and whether they are `supported`, [n] each.
+
+    Args:
+        model: an affine model, with or without context.
+        position: position of each row, [n].
+        contexts: its context columns, [n] each.
+
+    Example:
+        >>> from clickharvest.model import AffineModel
+        >>> model = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.array([0.0, -0.05]), None, (1, 2))
+        >>> click_lines(model, [2, 3]).slope.tolist(), click_lines(model, [2, 3]).supported.tolist()
+        ([0.5, 1.0], [True, False])
+    """
+    from clickharvest.model.affine_levels import lines_of
+
+    return lines_of(model, position, contexts or {})
+
+
+def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> AffineLevels:
+    """Return the model of every level of the context; levels whose clicks do not tell have a reason instead."""
+    from clickharvest.model.affine_levels import MOST_LEVELS, AffineLevels, level_values
+    from clickharvest.model.fingerprint import data_fingerprint
+
+    columns = tuple(interventions.contexts)
+    if interventions.unit_kind != "context":
+        raise InputError("the model affine takes contexts of whole units: harvest with --unit context, or leave it out")
+    rows = list(zip(*(level_values(interventions.contexts[name]) for name in columns), strict=True))
+    levels, classes = sorted(set(rows)), None
+    if len(levels) <= MOST_LEVELS:
+        number = {level: i for i, level in enumerate(levels)}
+        level = np.array([number[row] for row in rows])
+    else:
+        classes = _classes(estimator, interventions)
+        level, n = classes.of(interventions.contexts), len(classes.cuts) + 1
+        ends = {0: ", read least far", n - 1: ", read farthest"}
+        levels = [(f"class {i + 1} of {n}{ends.get(i, '')}",) for i in range(n)]
+    models: list[AffineModel | None] = []
+    reasons: list[str] = []
+    for i in range(len(levels)):
+        own = replace(interventions.take(level == i), contexts={})
+        try:
+            if not len(own):
+                raise NotIdentifiedError("no unit has such a context")
+            models.append(estimator.fit(own).affine_)
+            reasons.append("")
+        except NotIdentifiedError as error:
+            models.append(None)
+            reasons.append(str(error))
+    fitted = [model for model in models if model is not None]
+    if not fitted:
+        raise NotIdentifiedError(f"no level of {', '.join(columns)} tells slopes; of the first, {reasons[0]}")
+    sums = {name: sum(int(model.info[name]) for model in fitted) for name in ("units", "clicks")}
+    queries = len(np.unique(interventions.query[np.isin(level, [i for i, one in enumerate(models) if one])]))
+    info = {"estimator": fitted[0].info["estimator"], **sums, "queries": queries}
+    info["data"] = data_fingerprint(interventions)
+    return AffineLevels(columns, tuple(levels), tuple(models), tuple(reasons), info, fitted[0].provenance, classes)
+
+
+def _classes(estimator: AffineClicks, interventions: Interventions) -> Classes:
+    """Return classes of contexts with as many units each, by what an examination model says of them."""
+    from clickharvest.click_models.examination import Examination
+    from clickharvest.model.affine_levels import Classes, steepness
+
+    # A power law has one number for how steep it is, and that is all that is asked.
+    model = Examination(curve="power", intervals=None, anchor=estimator.anchor, progress=estimator.progress)
+    found = model.fit(interventions.clicked())
+    n = int(np.clip(interventions.clicks.sum() // CLICKS_OF_CLASS, *N_CLASSES))
+    steep = steepness(found, interventions.contexts)
+    return Classes(found, np.quantile(steep, np.arange(1, n) / n))
+
+
+def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> CorrectionReport:
     """Write all rows and columns of a log, and slope, offset and corrected click, straight into a Parquet file.
 
     `corrected_click` is (C − n b_k) / a_k with the clicks C and displays n of the row (1 in a log of single displays).
@@ -149,55 +247,78 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     Raises:
         InputError: names clash, positions are empty, or the log has places instead.
     """
+    with log.engine.output(Path(path)) as partial:
+        table, report = correct_log(log, model)
+        metadata = {"what": "corrected clicks", "anchor": model.anchor, **report.to_dict()}
+        log.engine.write_parquet(table, partial, metadata=metadata, task="Correcting")
+    return report
+
+
+def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
+    """Return the log as `correct_to_parquet` writes it, an expression not yet run, and what it will hold."""
     import ibis
 
-    from clickharvest.scoring import cell_values, count_cells, join_cells, own_columns
+    from clickharvest.scoring import own_columns
+
+    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
+        raise InputError(
+            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
+            "rename it or leave it out"
+        )
+    joined, report = join_lines(log, model)
+    clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
+    slope, offset, _, supported = (joined[name] for name in JOINED)
+    found = {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[2]: (clicks - shown * offset) / slope}
+    told = {name: supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
+    return joined.select(**own_columns(log), **told, **{COLUMNS[3]: supported}), report
+
+
+def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
+    """Return the log's source with the columns `JOINED`, those of `Lines`, and what they will do.
+
+    Where they are not supported, slopes are 1 and offsets 0.
+    """
+    from clickharvest.model.affine_levels import lines_of
+    from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells
 
     if log.places is not None:
         raise InputError(
             f"the model speaks of positions of a list, and the log was read with places by "
             f"{', '.join(log.places.columns)}: leave --place out, and name the column of positions with --position"
         )
-    if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
-        raise InputError(
-            f"the log has a column {clash[0]!r} already, which is one that weighing adds ({', '.join(COLUMNS)}): "
-            "rename it or leave it out"
-        )
-    with log.engine.output(Path(path)) as partial:
-        values = cell_values(log, ())
-        cells = count_cells(log, values)
-        position = cells["position"].to_numpy()
-        predicted = model.predict()
-        at = np.minimum(np.searchsorted(model.shown, position), len(model.shown) - 1)
-        fine = (np.array(model.shown)[at] == position) & predicted.supported[at]
-        slope, offset = (np.where(fine, column[at], 1.0) for column in (predicted.slope, predicted.offset))
-        joined = join_cells(log, values, cells, {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
-        clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
-        corrected = (clicks - shown * joined.click_offset) / joined.click_slope
-        found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
-        told = {name: joined.correction_supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
-        table = joined.select(**own_columns(log), **told, **{COLUMNS[3]: joined.correction_supported})
-        report = _report(log, model, cells, fine)
-        metadata = {"what": "corrected clicks", "anchor": model.anchor, **report.to_dict()}
-        log.engine.write_parquet(table, partial, metadata=metadata, task="Correcting")
-    return report
-
-
-def _report(log: ClickLog, model: AffineModel, cells: pa.Table, fine: NDArray[np.bool_]) -> CorrectionReport:
-    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
-    shown = rows
-    if "click" not in log.roles:  # counted rows: displays are not their number
-        at = log.source.select(position=log.columns["position"].cast("int64"), shown=log.columns["impressions"])
-        sums = log.engine.fetch(
-            at.group_by("position").agg(shown=at.shown.sum().cast("int64")), task="Counting displays"
-        )
-        by_position = dict(zip(sums["position"].to_pylist(), sums["shown"].to_pylist(), strict=True))
-        shown = np.array([by_position[k] for k in position.tolist()])
-    return CorrectionReport(
+    if missing := [name for name in model.context if name not in log.context]:
+        raise InputError(f"the model depends on the context column {missing[0]!r}: read the log with it")
+    values = cell_values(log, model.context)
+    cells = count_cells(log, values, shown=log.columns["impressions"])
+    contexts = cell_contexts(cells, model.context)
+    position, clicks, rows, shown = (cells[name].to_numpy() for name in ("position", "clicks", "rows", "shown"))
+    lines = lines_of(model, position, contexts)
+    fine = lines.supported
+    report = CorrectionReport(
         rows=int(rows.sum()),
         clicks=int(clicks.sum()),
-        corrected=float(np.nansum(model.correct(clicks, position, shown))),
+        corrected=float(((clicks - shown * lines.offset) / lines.slope)[fine].sum()),
         unsupported_rows=int(rows[~fine].sum()),
         unsupported_clicks=int(clicks[~fine].sum()),
         unsupported_positions=tuple(np.unique(position[~fine]).tolist()),
+        unsupported_contexts=_lost(contexts, fine),
+    )
+    return join_cells(log, values, cells, dict(zip(JOINED, lines, strict=True))), report
+
+
+def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the contexts in which nothing is supported, in words."""
+    from clickharvest.model.affine_levels import level_values
+
+    if not contexts or len(fine) > MOST_CELLS:
+        return ()
+    rows = list(zip(*(level_values(values) for values in contexts.values()), strict=True))
+    known = {row for row, own in zip(rows, fine, strict=True) if own}
+    lost = sorted(set(rows) - known)
+    return tuple(
+        ", ".join(
+            f"{clean_text(name, 24)} = {clean_text(value, 40) or 'empty'}"
+            for name, value in zip(contexts, row, strict=True)
+        )
+        for row in lost[:MOST_NAMED]
     )

@@ -17,6 +17,7 @@ both must find it, as corrected clicks would be wrong.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedEr
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.estimation.browsing import HeldOutGain
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
 
@@ -91,16 +94,19 @@ def choose_click_model(
         if chosen == EXAMINATION:
             chosen, told = _affine(data, anchor, seed, progress, how)
             why.append(told)
-    return ModelChoice(chosen, USERS[chosen], tuple(why))
+    return made_choice(chosen, why)
+
+
+def made_choice(model: str, why: Sequence[str]) -> ModelChoice:
+    """Return a choice with what it says of users."""
+    return ModelChoice(model, USERS[model], tuple(why))
 
 
 def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:
     """Return browsing, reading or examination, and why."""
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.diagnosis.cascade import clicks_above
-    from clickharvest.diagnosis.findings import spell_p
-    from clickharvest.estimation.browsing import compare_with_ranks, is_it_worth_it
-    from clickharvest.model.affine import SIGN
+    from clickharvest.estimation.browsing import compare_with_ranks
 
     if log.places is not None:
         return EXAMINATION, "Clicks above were not looked for: places have no order."
@@ -109,10 +115,24 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
         gain = compare_with_ranks(states, anchor=anchor, seed=seed, progress=progress)
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Clicks above were not looked for: {error}."
+    return by_states(gain, lambda: clicks_above(log))
+
+
+def by_states(gain: HeldOutGain, above: Callable[[], Iterable[Finding]]) -> tuple[str, str]:
+    """Return browsing, reading or examination, and why.
+
+    Args:
+        gain: what clicks above explain of held-out queries.
+        above: makes the test whether results above that attract clicks change clicks below.
+    """
+    from clickharvest.diagnosis.findings import spell_p
+    from clickharvest.estimation.browsing import is_it_worth_it
+    from clickharvest.model.affine import SIGN
+
     why = is_it_worth_it(gain).sentence
     if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
         return EXAMINATION, why
-    for found in clicks_above(log):
+    for found in above():
         if found.p_value is not None and found.value is not None and found.p_value < SIGN:
             times = f"A result is clicked {found.value:.2f} times as often for each click that results above it attract"
             return ("reading" if found.value < 1 else "browsing"), f"{why} {times} ({spell_p(found.p_value)})."
@@ -128,12 +148,14 @@ def _affine(
     """Return affine or examination, and why."""
     from clickharvest.click_models.affine import Affine
     from clickharvest.estimation.affine import AffineClicks
-    from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.model.affine import SIGN
 
     try:
-        interventions = data if isinstance(data, Interventions) else harvest(data, **how)
+        interventions = data if isinstance(data, Interventions) else Affine().harvest(data, **how)
+        if interventions.contexts:
+            told = "each context has slopes of its own, which fit --model affine tells, with a test of each"
+            return EXAMINATION, f"Trust was not looked for: {told}."
         model = AffineClicks(anchor=anchor, progress=progress).fit(interventions).affine_
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Trust was not looked for: {error}."

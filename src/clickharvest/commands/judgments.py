@@ -118,16 +118,14 @@ def judgments(
 
       clickharvest judgments clicks.parquet model.safetensors --as quepid -o ratings.csv
     """
+    from clickharvest.commands.rank import load_weighing_model
     from clickharvest.commands.terminal import screen
     from clickharvest.judging import judge, write_judgments
-    from clickharvest.model.cautions import require_examination
-    from clickharvest.model.propensities import load_propensities
 
     if output is None:
         raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
     refuse_overwriting(output, [*log.sources, model])
-    propensities = load_propensities(model)
-    require_examination(propensities)
+    propensities = load_weighing_model(model)
     log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
     clicks = log.read(show_progress)
     found = judge(

@@ -37,7 +37,8 @@ def labels(
     """Write what clicks say about every query and document: labels for other trainers, such as rax, PyTorch, allRank.
 
     Columns query, doc, clicks, exposure (how often the document was examined), pages of the query, policy_propensity
-    (exposure / pages), relevance (clicks / exposure), and its interval from lower to upper.
+    (exposure / pages), relevance (clicks / exposure), and its interval from lower to upper. Of a model of fit --model
+    affine also shift, and relevance is (clicks - shift) / exposure, which may be below 0.
 
     Example:
 

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
     from clickharvest.rank.data import RankingData
@@ -239,7 +240,9 @@ def rank(
         "dropped_clicks": clicks.unknown,
         "train": _size(trial.train),
         "test": _size(test),
+        "corrected": clicks.data.shift is not None,
         "tried": trial.tried,
+        "left_out": trial.left_out,
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
         "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
         "best_shown": best,
@@ -265,6 +268,7 @@ class Trial:
         scores: of the new ranker and of one that takes clicks at face value, by models that had not seen the query.
         arms: the rankings as they were shown.
         tried: with auto, what every candidate is worth.
+        left_out: with auto, candidates that were not tried, and why.
     """
 
     ranker: TrainedRanker
@@ -274,6 +278,7 @@ class Trial:
     scores: dict[str, Array]
     arms: dict[str, ShownRanking]
     tried: list[dict[str, Any]] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: float | None) -> Trial:
@@ -326,24 +331,47 @@ def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
         for name, estimate in sorted(choice.estimates.items(), key=lambda pair: -pair[1].value)
     ]
     scores = {NEW: choice.scores[choice.best], NAIVE: choice.scores[choice.naive]}
-    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried)
+    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried, choice.left_out)
 
 
-def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | None]:
-    """Return the log, read with the context columns of the model, and the model."""
-    from clickharvest.model.cautions import require_examination
-    from clickharvest.model.propensities import load_propensities
+def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AnyAffine | None]:
+    """Return the log, read with the context columns of the model, and the model, of examination or affine.
 
+    Raises:
+        InputError: it is another click model, or speaks of places.
+    """
     if log.place_columns:
         raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
     if model is None:
         return log.read(show_progress), None
-    propensities = load_propensities(model)
-    require_examination(propensities)
-    if propensities.places is not None:
+    fitted = load_weighing_model(model)
+    if getattr(fitted, "places", None) is not None:
         raise InputError(f"{model} speaks of places, and rankers are judged by lists: weigh the log, and train on it")
-    needed = () if propensities.encoder is None else propensities.encoder.columns
-    return replace(log, context=[*dict.fromkeys([*log.context_columns, *needed])]).read(show_progress), propensities
+    return replace(log, context=[*dict.fromkeys([*log.context_columns, *fitted.context])]).read(show_progress), fitted
+
+
+def load_weighing_model(path: Path) -> Propensities | AnyAffine:
+    """Read a model that says what a click is worth by its position and context alone.
+
+    Raises:
+        InputError: it is one of what comes of a click, or needs to know what was clicked above.
+    """
+    from clickharvest.click_models.loading import load_model
+    from clickharvest.model.affine import AffineModel
+    from clickharvest.model.affine_levels import AffineLevels
+    from clickharvest.model.cautions import require_examination
+    from clickharvest.model.propensities import Propensities
+
+    fitted = load_model(path)
+    if isinstance(fitted, AffineModel | AffineLevels):
+        return fitted
+    if not isinstance(fitted, Propensities):
+        raise InputError(
+            f"{path} is a model of {fitted.kind}, which weighs a click by what was clicked above it: weigh the log "
+            "first (clickharvest weigh LOG MODEL -o weighted.parquet); rank and labels take the weighed log alone"
+        )
+    require_examination(fitted)
+    return fitted
 
 
 def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, told: Mapping[str, Any], target: Path) -> None:

@@ -30,7 +30,7 @@ from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
-    from clickharvest.model.affine import AffineModel
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.propensities import Propensities
     from clickharvest.model.reading import ReadingPropensities
@@ -79,6 +79,7 @@ def report(
     from clickharvest.commands.terminal import screen
     from clickharvest.estimation.devices import require_device
     from clickharvest.model.affine import AffineModel
+    from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.cautions import outcome_of
     from clickharvest.model.propensities import load_propensities
@@ -96,7 +97,7 @@ def report(
     elif log != ReportLogOptions() or units != HarvestOptions():
         raise InputError("options of a log go with --log: name the log that the page shall tell about")
     fitted = load_model(model)
-    if isinstance(fitted, AffineModel):
+    if isinstance(fitted, AffineModel | AffineLevels):
         _report_affine(fitted, model, log, output, title, level, as_json)
         return
     if isinstance(fitted, BrowsingPropensities | ReadingPropensities):
@@ -131,7 +132,7 @@ def report(
 
 
 def _report_affine(
-    fitted: AffineModel,
+    fitted: AnyAffine,
     model: Path,
     log: ReportLogOptions,
     output: Path,

@@ -42,7 +42,7 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
         for part in ("train", "test")
     ]
     if told["tried"] is not None:
-        _print_tried(console, told["tried"])
+        _print_tried(console, told["tried"], told["left_out"])
     console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
     console.print(_worth(told))
     how = "held out" if told["tried"] is None else "by rankers that had not seen the query"
@@ -76,14 +76,16 @@ def _worth(told: Mapping[str, Any]) -> str:
     total = told["train"]["clicks"] + (told["test"]["clicks"] if told["tried"] is None else 0)
     parts = [f"All clicks tell as much as {told['effective_clicks']:,.0f} of equal weight"]
     if (share := told["unsupported_clicks"]) is not None:
-        parts.append(f"{share:.1%} are at positions or in contexts that the model has no estimate of its own for")
+        where = "at positions or in contexts that the model has no estimate of its own for"
+        parts.append(f"{share:.1%} are {where}{', and left out' * told['corrected']}")
     if told["dropped_clicks"]:
         whole = total + told["dropped_clicks"]
         parts.append(f"{told['dropped_clicks'] / whole:.1%} were dropped, on documents without features")
-    return f"{'; '.join(parts)}."
+    corrected = "Clicks are corrected, (click - offset) / slope. " if told["corrected"] else ""
+    return f"{corrected}{'; '.join(parts)}."
 
 
-def _print_tried(console: Console, tried: list[dict[str, Any]]) -> None:
+def _print_tried(console: Console, tried: list[dict[str, Any]], left_out: Mapping[str, str]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -94,6 +96,9 @@ def _print_tried(console: Console, tried: list[dict[str, Any]]) -> None:
         reach = one["upper"] - one["value"]
         table.add_row(one["candidate"], f"{one['value']:.3f} ± {reach:.3f}", "chosen" if one["chosen"] else "")
     console.print(table)
+    for why in dict.fromkeys(left_out.values()):
+        names = [name for name, own in left_out.items() if own == why]
+        console.print(f"Not tried: {', '.join(names)}: {why}.")
     console.print()
 
 

@@ -13,11 +13,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import ibis
-
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
 from clickharvest.diagnosis.laws import clustered_variance, two_sided
-from clickharvest.logs.hashing import is_drawn
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -39,6 +36,8 @@ def clicks_above(log: ClickLog) -> list[Finding]:
 
     Needs a page column and one row per impression.
     """
+    import ibis
+
     if not log.has("page") or "click" not in log.roles:
         return []
     log = log.with_plain_contexts()
@@ -66,11 +65,15 @@ def clicks_above(log: ClickLog) -> list[Finding]:
         products=(own.score * own.variance).sum(),
         sizes=(own.variance * own.variance).sum(),
     )
-    return [_finding(**log.engine.fetch(sums, task="Testing clicks above").to_pylist()[0])]
+    return [tell_clicks_above(**log.engine.fetch(sums, task="Testing clicks above").to_pylist()[0])]
 
 
 def _expected_above(log: ClickLog) -> ir.Table:
     """Return the rows with their half and the clicks expected above them."""
+    import ibis
+
+    from clickharvest.logs.hashing import is_drawn
+
     t = log.table
     who = t.user.cast("string").coalesce(t.page.cast("string")) if log.has("user") else t.page.cast("string")
     t = t.mutate(half=is_drawn(who, 0.5), clicks=t.clicks.cast("float64"))
@@ -92,7 +95,19 @@ def _expected_above(log: ClickLog) -> ir.Table:
     return t.select("query", *log.context, "doc", "position", "clicks", "half", "above")
 
 
-def _finding(score: float, variance: float, weight: float, squares: float, products: float, sizes: float) -> Finding:
+def tell_clicks_above(
+    score: float, variance: float, weight: float, squares: float, products: float, sizes: float
+) -> Finding:
+    """Return what the test of `clicks_above` finds.
+
+    Args:
+        score: Σ U over queries.
+        variance: Σ of its variances.
+        weight: Σ ȳ Σ(s − s̄)².
+        squares: Σ over queries of U².
+        products: Σ over queries of U times its variance.
+        sizes: Σ over queries of the squared variance.
+    """
     name = "clicks above"
     if (variance or 0.0) < 1e-9:
         return Finding(name, "note", "No unit was clicked below different results: cascades cannot be tested.")

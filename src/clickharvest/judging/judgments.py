@@ -9,6 +9,11 @@ calls the documents average that a good ranker puts on top.
 How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
 bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
 users of single queries deviate from its curve at single positions.
+
+Of affine clicks relevance is what `corrected` makes of them; documents that were shown only at positions that the model
+tells nothing of are left out. The rate of clicks at the anchor has then no zero that is known: of what all results get
+there, the model tells what it is at least (`AffineModel.floor`), and grades are multiples of what a mean document has
+above that.
 """
 
 from __future__ import annotations
@@ -21,9 +26,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.numbering import as_array
-from clickharvest.judging.shrinkage import Prior, shrink
+from clickharvest.judging.corrected import Corrected, shrink_corrected
+from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
+from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
 from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells, model_context, score_cells
 from clickharvest.words import count
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
 
 Scale = Literal["corpus", "query", "rate"]
@@ -39,6 +48,8 @@ Scale = Literal["corpus", "query", "rate"]
 
 CUTOFFS = (0.5, 1.0, 2.0)
 """Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
+TINY = 1e-12
+"""Least mean that grades are multiples of."""
 COLUMNS = ("query", "doc", "relevance", "lower", "upper", "grade", "clicks", "impressions", "effective_impressions",
            "supported")  # fmt: skip
 """The columns of judgments."""
@@ -101,7 +112,7 @@ class Judgments:
 
 def judge(
     log: ClickLog,
-    propensities: Propensities,
+    propensities: Propensities | AnyAffine,
     *,
     level: float = 0.95,
     cutoffs: Sequence[float] = CUTOFFS,
@@ -112,7 +123,7 @@ def judge(
 
     Args:
         log: the click log; its context holds the model's context columns.
-        propensities: the model.
+        propensities: the model, of examination or affine.
         level: level of the intervals.
         cutoffs: least relevance of the grades 1, 2, …, ascending.
         scale: what they are multiples of: `"corpus"`, the mean relevance of all documents; `"query"`, the mean of the
@@ -147,38 +158,96 @@ def judge(
     import pyarrow as pa
 
     chosen = _checked(cutoffs, scale, level)
-    _warn(log, propensities)
-    counts = log.engine.fetch(_counted(log, propensities), task="Counting clicks")
+    if isinstance(propensities, Propensities):
+        floor, exact, counted = 0.0, propensities.draws is None, _counted(log, propensities)
+    else:
+        floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
+    _warn(log, exact)
+    counts = log.engine.fetch(counted, task="Counting clicks")
     if not counts.num_rows:
         raise InputError("the log has no impressions: there is nothing to judge")
-    c, e, squares, by_position, with_sd = (
-        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
-    )
-    told = propensities.info.get("clustered") or {}
-    apart = float(told.get("query_variance") or 0.0)
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
+    c, e, impressions = (counts[name].to_numpy() for name in ("clicks", "exposure", "impressions"))
+    displays = impressions if isinstance(propensities, Propensities) else counts["known"].to_numpy()
+    known = _placement(query, e, displays) if placement else None
     with log.engine.progress("Judging"):
-        unsure = (with_sd / e) ** 2 + apart * by_position / e**2
-        known = _placement(query, e, counts["impressions"].to_numpy()) if placement else None
-        found = shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
-    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else found.prior.mean
+        if isinstance(propensities, Propensities):
+            found = _from_counts(query, counts, propensities, known, level)
+        else:
+            found = _from_corrected(query, counts, known, level)
+    above = np.maximum(found.relevance - floor, 0.0)
+    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else max(found.prior.mean - floor, TINY)
     if scale == "query":
-        mean = (np.bincount(query, found.relevance) / np.bincount(query))[query]
+        mean = np.maximum((np.bincount(query, above) / np.bincount(query))[query], TINY)
+    rated = found.relevance if scale == "rate" else above / mean
     columns = {
         "query": counts["query"],
         "doc": counts["doc"],
         "relevance": found.relevance,
         "lower": found.lower,
         "upper": found.upper,
-        "grade": np.searchsorted(chosen, found.relevance / mean, side="right"),
+        "grade": np.searchsorted(chosen, rated, side="right"),
         "clicks": c,
-        "impressions": counts["impressions"],
+        "impressions": impressions,
         "effective_impressions": e,
-        "supported": counts["known"].to_numpy() / counts["impressions"].to_numpy(),
+        "supported": counts["known"].to_numpy() / impressions,
     }
     table = pa.table({name: columns[name] for name in COLUMNS})
     table = table.sort_by([("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")])
     return Judgments(table, found.prior, chosen, scale, level)
+
+
+def _from_counts(
+    query: NDArray[Any], counts: pa.Table, propensities: Propensities, known: NDArray[np.float64] | None, level: float
+) -> Shrunk:
+    """Return what clicks and examination say."""
+    c, e, squares, by_position, with_sd = (
+        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
+    )
+    told = propensities.info.get("clustered") or {}
+    apart = float(told.get("query_variance") or 0.0)
+    unsure = (with_sd / e) ** 2 + apart * by_position / e**2
+    return shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
+
+
+def _from_corrected(query: NDArray[Any], counts: pa.Table, known: NDArray[np.float64] | None, level: float) -> Shrunk:
+    """Return what corrected clicks say."""
+    clicks, displays, exposure, shift, aa, ab, bb, with_sd = (
+        counts[name].to_numpy().astype(np.float64)
+        for name in ("corrected", "known", "exposure", "shift", "aa", "ab", "bb", "with_sd")
+    )
+    sums = Corrected(query, clicks, displays, exposure, shift, np.stack([aa, ab, bb]), with_sd / exposure)
+    return shrink_corrected(sums, known=known, level=level)
+
+
+def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
+    """Return, for every query and document, clicks, impressions and the sums that `shrink_corrected` takes.
+
+    What the errors of slope and offset add to a click is summed as if those of all positions went together.
+    """
+    joined, _ = join_lines(log, model)
+    role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
+    lines = dict(zip(("a", "b", "sd", "known"), (joined[name] for name in JOINED), strict=True))
+    rows = joined.select(**role, **lines)
+    rows = rows.filter(rows.impressions > 0)
+    a, b = rows.a, rows.b
+    sums = {"exposure": a, "shift": b, "aa": a * a, "ab": a * b, "bb": b * b, "with_sd": rows.sd}
+    found = rows.group_by("query", "doc").agg(
+        clicks=rows.clicks.sum().cast("int64"),
+        impressions=rows.impressions.sum().cast("int64"),
+        known=rows.known.ifelse(rows.impressions, 0).sum().cast("int64"),
+        corrected=rows.known.ifelse(rows.clicks, 0).sum().cast("float64"),
+        **{
+            name: rows.known.ifelse(value * rows.impressions, 0.0).sum().cast("float64") for name, value in sums.items()
+        },
+    )
+    return found.filter(found.known > 0)
+
+
+def _is_exact(model: AnyAffine) -> bool:
+    """Return whether a model, or that of a level, has no error bars."""
+    models = (model,) if isinstance(model, AffineModel) else model.models
+    return any(one is not None and one.covariance is None for one in models)
 
 
 def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:
@@ -200,8 +269,8 @@ def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float,
     return chosen
 
 
-def _warn(log: ClickLog, propensities: Propensities) -> None:
-    if propensities.draws is None:
+def _warn(log: ClickLog, exact: bool) -> None:
+    if exact:
         sentence = "the model has no error bars, so that intervals of relevance take its propensities as exact"
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
     if log.only_clicked_pages:

@@ -132,7 +132,7 @@ def shrink(
         >>> found.relevance.round(2).tolist()
         [0.3, 0.1, 0.17]
     """
-    z = np.zeros((len(query), 0)) if known is None else _standardised(known)
+    z = np.zeros((len(query), 0)) if known is None else standardised(known)
     plain = _Counts(query, clicks, exposure, z)
     prior = _learn(plain)
     if squares is None and variance is None:
@@ -150,7 +150,7 @@ def shrink(
     return _shrunk(dispersed(relevance), _learn(dispersed(mean_of_query)), level)
 
 
-def _standardised(known: Array) -> Array:
+def standardised(known: Array) -> Array:
     """Return columns of mean 0 and standard deviation 1 that vary, of few documents the first one alone."""
     kept = known[:, known.std(axis=0) > FLAT][:, : 1 if len(known) < FEW else None]
     scaled: Array = (kept - kept.mean(axis=0)) / kept.std(axis=0)

@@ -8,12 +8,14 @@ mean of the scores of the steady candidates (`BLENDED`), each divided by its sta
 err differently, and a mean errs less. Another candidate is taken only where its lead over the blend is larger than the
 standard error of that lead. What is chosen is trained again on all queries, trees with the mean number of rounds at
 which they stopped. Where it does not beat the best ranking that was shown, the advice is to keep that.
+
+Losses that cannot learn from corrected clicks of an affine model are left out where there are such, and told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -25,7 +27,7 @@ from clickharvest.rank.data import RankingData, at_face_value
 from clickharvest.rank.endings import LOSSES
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
-from clickharvest.rank.learners import WEIGHTED, BoostSettings, train_ranker
+from clickharvest.rank.learners import NO_COUNTS, WEIGHTED, BoostSettings, refuses_shift, train_ranker
 from clickharvest.rank.rankers import Part, TrainedRanker
 from clickharvest.rank.shown import ShownRanking
 
@@ -82,6 +84,7 @@ class Choice:
         best: the name of what was chosen: `blend`, or `learner loss`.
         shown: the best ranking that was shown; None where there is none.
         gain: what was chosen minus the best shown ranking; None likewise.
+        left_out: candidates that were not tried, and why, by their names.
     """
 
     ranker: TrainedRanker
@@ -90,6 +93,7 @@ class Choice:
     best: str
     shown: str | None
     gain: Estimate | None
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def naive(self) -> str:
@@ -175,7 +179,11 @@ def choose_ranker(
         ('linear poisson', ['linear softmax', 'linear poisson', 'linear softmax, naive clicks'])
     """
     grow = replace(settings or SLOW, seed=seed)
-    tried = {str(one): one for one in candidates_of(learners)}
+    every_one = candidates_of(learners)
+    left_out = [one for one in every_one if data.shift is not None and not one.naive and refuses_shift(one.loss)]
+    tried = {str(one): one for one in every_one if one not in left_out}
+    if all(one.naive for one in tried.values()):
+        raise InputError(f"{', '.join(learners)}: every loss is {NO_COUNTS}; add svm, or trees (clickharvest[boost])")
     fold = _folds(data, seed)
     scores = {name: np.empty(data.features.shape[0]) for name in tried}
     rounds: dict[str, list[int]] = {name: [] for name in tried}
@@ -205,7 +213,8 @@ def choose_ranker(
             mean = max(1, round(float(np.mean(rounds[name]))))
             trained.append(tried[name].train(data, replace(grow, rounds=mean, held_out=0.0), seed, names))
             update(len(trained) / max(1, len(blended)), name)
-    return Choice(trained[0] if best != BLEND else blend(trained, data), scores, estimates, best, rival, gain)
+    ranker = trained[0] if best != BLEND else blend(trained, data)
+    return Choice(ranker, scores, estimates, best, rival, gain, {str(one): NO_COUNTS for one in left_out})
 
 
 def blend(rankers: Sequence[TrainedRanker], data: RankingData) -> TrainedRanker:

@@ -84,12 +84,13 @@ def best_shown(found: Comparison, names: Iterable[str]) -> str:
 def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
     """Return which lists are held out, [n_lists]: those of a random share of the queries with a click.
 
-    Queries without a click are on neither side of any estimate; they stay with the others.
+    Queries without a click are on neither side of any estimate; they stay with the others. With a shift all queries
+    count, and are held out whatever their clicks.
 
     Raises:
         InputError: the share leaves fewer than two queries with a click on either side.
     """
-    clicked = np.unique(data.query[data.clicked_list[data.clicks > 0]])
+    clicked = np.unique(data.query[data.clicked_list[(data.clicks > 0) | (data.shift is not None)]])
     held = round(share * len(clicked))
     if not 0 < share < 1 or held < 2 or len(clicked) - held < 2:
         raise InputError(
@@ -122,4 +123,5 @@ def take_lists(data: RankingData, lists: NDArray[np.bool_], *, copy: bool = True
         query=np.unique(data.query[lists], return_inverse=True)[1].astype(np.int64),
         impressions=None if data.impressions is None else data.impressions[lists],
         exposure=None if data.exposure is None else data.exposure[documents],
+        shift=None if data.shift is None else data.shift[records],
     )

@@ -10,6 +10,11 @@ showed document d, and n all pages of the query,
     ρ_d = E_d / n      clicks / ρ_d = n · clicks / E_d
 
 `ranking_data_from_log` and `read_clicks` make it so.
+
+Of affine clicks (`model.affine`), E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
+B_d = Σ b_k over the pages that showed the document, what counts is C_d − B_d in place of C_d: its expectation is E_d c,
+and that of (C_d − B_d) / ρ_d is n c. Documents without a click have such a *shift* B too, so that all that were shown
+are records then. Where an order is learned from it, lists are `grounded`: C − B has no zero that is known.
 """
 
 from __future__ import annotations
@@ -33,12 +38,14 @@ class RankingData:
     Attributes:
         features: document features, those of one list together, [n_docs, F].
         starts: where each list starts, and the end of the last, [n_lists + 1].
-        clicked: rows of clicked documents, one per record; a row may have several records, [m].
+        clicked: rows of clicked documents, one per record; a row may have several records, [m]. With a shift, rows of
+            all documents that were shown.
         propensity: propensity of each record's clicks, relative to the anchor position: ρ where lists are shared, [m].
         clicks: number of clicks of each record, [m].
         query: number of the query of each list; lists of one query are dependent, [n_lists].
         impressions: how often each list's query was shown, [n_lists], or None where nobody knows.
         exposure: E of every document, 0 where it was never shown, [n_docs], or None where nobody knows.
+        shift: B of each record, what affine clicks take away from its clicks, [m]; None for nothing.
 
     Example:
         >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 1], propensity=[1.0, 0.25])
@@ -56,6 +63,7 @@ class RankingData:
     query: Index
     impressions: Array | None = None
     exposure: Array | None = None
+    shift: Array | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -82,19 +90,25 @@ class RankingData:
         return np.asarray(np.bincount(self.clicked, self.clicks, self.features.shape[0]), np.float64)
 
     @property
+    def net_clicks(self) -> Array:
+        """C − B of each record: its clicks, less what affine clicks take away, [m]."""
+        return self.clicks if self.shift is None else self.clicks - self.shift
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of lists, features and clicks: which data a ranker was trained on."""
         found = hashlib.sha256()
         for panel in self.features.panels():
             for array in (panel,) if isinstance(panel, np.ndarray) else (panel.data, panel.indices, panel.indptr):
                 found.update(np.ascontiguousarray(array).data)
-        for array in (self.starts, self.clicked, self.propensity, self.clicks, self.query):
+        own = (self.starts, self.clicked, self.propensity, self.clicks, self.query)
+        for array in own if self.shift is None else (*own, self.shift):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()
 
     def weights(self, clip: float = 0.0) -> Array:
-        """Return clicks / max(propensity, clip) of each record, [m]."""
-        return self.clicks / np.maximum(self.propensity, clip)
+        """Return (clicks − shift) / max(propensity, clip) of each record, [m]."""
+        return self.net_clicks / np.maximum(self.propensity, clip)
 
 
 def ranking_data(
@@ -107,6 +121,7 @@ def ranking_data(
     query: ArrayLike | None = None,
     impressions: ArrayLike | None = None,
     exposure: ArrayLike | None = None,
+    shift: ArrayLike | None = None,
 ) -> RankingData:
     """Make ranking data from arrays, checked.
 
@@ -119,6 +134,8 @@ def ranking_data(
         query: the query of each list, in any type; by default every list is a query of its own, [n_lists].
         impressions: how often each list's query was shown, [n_lists]; only `off_policy` with IPS needs it.
         exposure: E of every document, 0 where it was never shown, [n_docs]; learners with an offset need it.
+        shift: what affine clicks take away from the clicks of each record, Σ b_k of its displays, [m]; records are then
+            of all documents that were shown, clicked or not.
 
     Raises:
         InputError: sizes do not fit, rows are out of range, or propensities are not positive numbers.
@@ -147,19 +164,40 @@ def ranking_data(
         if np.any(shown < 0):
             raise InputError(f"impressions must not be negative: found {shown.min():g}")
     numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
-    return RankingData(x, bounds, rows, p, counts, numbers, shown, _exposures(exposure, x.shape[0], rows, counts))
+    seen = _exposures(exposure, x.shape[0], rows, counts)
+    taken = None if shift is None else _numbers(shift, len(rows), "shift", "clicked")
+    return RankingData(x, bounds, rows, p, counts, numbers, shown, seen, taken)
+
+
+def grounded(weights: Array, starts: Index) -> Array:
+    """Return weights of documents, [n_docs], less the least of their list: it is 0 then.
+
+    Affine clicks do not tell where relevance is 0: the click rate at the anchor is that of relevance and something that
+    all results get, and with few clicks it may come out below 0. What all documents of a list share prefers neither of
+    any two, but pairwise losses need weights of 0 or more, and flatten scores where all are large: in simulated logs,
+    whose truth chose this, lambda and robust ranked worse with what all share left in.
+
+    Example:
+        >>> grounded(np.array([2.0, -0.5, 1.0, 3.0]), np.array([0, 2, 4])).tolist()
+        [2.5, 0.0, 0.0, 2.0]
+    """
+    sizes = np.diff(starts)
+    some = sizes > 0
+    least = np.zeros(len(sizes))
+    least[some] = np.minimum.reduceat(weights, starts[:-1][some])
+    return np.asarray(weights - np.repeat(least, sizes), np.float64)
 
 
 def at_face_value(data: RankingData) -> RankingData:
     """Return the data with every click counted once, whatever it was worth: what naive learners learn from.
 
-    Every document counts as examined on every page of its query.
+    Every document counts as examined on every page of its query, and nothing is taken away from clicks.
     """
     exposure = data.exposure
     if exposure is not None:
         shown = np.ones(len(data)) if data.impressions is None else data.impressions
         exposure = np.repeat(np.maximum(shown, 1.0), np.diff(data.starts))
-    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure)
+    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure, shift=None)
 
 
 def _exposures(exposure: ArrayLike | None, n_docs: int, clicked: Index, clicks: Array) -> Array | None:

@@ -15,6 +15,8 @@ pages that did not show the document as well (see `data`),
     SNIPS = Σ_i λ(r_i)/ρ_i / Σ_i 1/ρ_i      the λ of an average relevant document
     DR    = Σ_d λ(r_d) (n r̂_d + (C_d − E_d r̂_d) / max(ρ_d, clip)) / N      a regression, corrected by the clicks
 
+Of affine clicks (`data`), each with its shift, the click i is C_d − B_d of a document's clicks, of all documents shown.
+
 Dividing by the propensity of the position alone would call a document that one page in ten showed nine tenths worse
 than it is. Documents that were never shown have no estimate: `unseen` and `highest` of an `Estimate` tell what they
 could change.
@@ -140,6 +142,11 @@ def off_policy(
     weights = np.where(lists[data.clicked_list], data.weights(clip), 0.0)
     if not weights.any():
         raise NotIdentifiedError("there is no click to estimate from: evaluate on a log with clicks")
+    if estimator == "snips" and weights.sum() <= 0:
+        raise NotIdentifiedError(
+            f"corrected clicks sum to {weights.sum():.3g}, and SNIPS divides by their sum: there are too few clicks to "
+            "estimate from"
+        )
     worth = np.bincount(data.clicked, weights, len(gains)).astype(np.float64)
     if estimator == "dr":
         worth = np.where(ranked, _doubly_robust(data, relevance, clip), 0.0)
@@ -157,7 +164,8 @@ def off_policy(
         raise InputError(f"no estimator {estimator!r}: expected ips, snips or dr")
     value, error, used = clustered_ratio(numerator, denominator)
     reach = error * float(stdtrit(max(used - 1, 1), (1 + level) / 2))
-    effective = weights.sum() ** 2 / (weights**2 / np.maximum(data.clicks, 1e-300)).sum()
+    squares = np.where(lists[data.clicked_list], data.clicks / np.maximum(data.propensity, clip) ** 2, 0.0).sum()
+    effective = weights.sum() ** 2 / squares if squares else 0.0
     highest = None
     if estimator == "ips" and baseline is None and data.exposure is not None and data.impressions is not None:
         liked = np.where((data.exposure == 0) & ranked, gains, 0.0) * data.impressions[of_list]
@@ -168,7 +176,7 @@ def off_policy(
 
 
 def _doubly_robust(data: RankingData, relevance: ArrayLike | None, clip: float) -> Array:
-    """Return n r̂ + (C − E r̂) / max(ρ, clip) of every document; n r̂ where it was never shown, [n_docs]."""
+    """Return n r̂ + (C − B − E r̂) / max(ρ, clip) of every document; n r̂ where it was never shown, [n_docs]."""
     if data.exposure is None or data.impressions is None or relevance is None:
         raise InputError(
             "a doubly robust estimate needs relevance= of every document, and data with impressions and exposure"
@@ -177,7 +185,7 @@ def _doubly_robust(data: RankingData, relevance: ArrayLike | None, clip: float) 
     if r.shape != data.exposure.shape or not np.isfinite(r).all():
         raise InputError(f"relevance has shape {r.shape}: expected a finite number for each of {len(data.exposure):,}")
     n = np.repeat(data.impressions, np.diff(data.starts))
-    surprise = data.clicks_by_document - data.exposure * r
+    surprise = np.bincount(data.clicked, data.net_clicks, len(r)) - data.exposure * r
     rate = np.maximum(np.divide(data.exposure, n, out=np.zeros_like(r), where=n > 0), clip)
     return n * r + np.divide(surprise, rate, out=np.zeros_like(r), where=data.exposure > 0)
 

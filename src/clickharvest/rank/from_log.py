@@ -26,6 +26,7 @@ def ranking_data_from_log(
     doc: str = "doc",
     click: str = "click",
     propensity: str = "propensity",
+    offset: str | None = None,
     position: str | None = None,
     page: str | None = None,
     impressions: str | None = None,
@@ -43,7 +44,8 @@ def ranking_data_from_log(
         query: column of queries, in both tables.
         doc: column of documents, in both tables.
         click: column of clicks, 0/1 or counts.
-        propensity: column of propensities.
+        propensity: column of propensities; of affine clicks, that of slopes, `click_slope`.
+        offset: column of offsets of affine clicks, `click_offset`; rows where it is empty are pages, but tell nothing.
         position: column of positions; with it, and without pages, a query was shown as often as its most shown
             position; with neither, as often as its most shown document.
         page: column of pages; with it, a query was shown as often as it has pages.
@@ -67,24 +69,27 @@ def ranking_data_from_log(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    roles = [name for name in (query, doc, click, propensity, position, page, impressions) if name is not None]
+    columns = (query, doc, click, propensity, offset, position, page, impressions)
+    roles = [name for name in columns if name is not None]
     log = _table(weighted, "the log", roles)
     docs = _table(documents, "the table of documents", [query, doc, *(features or ())])
-    refuse_nulls(log, (query, doc, propensity), "the log")
+    refuse_nulls(log, (query, doc) if offset is not None else (query, doc, propensity), "the log")
     clicks = log[click].cast(pa.int64()) if pa.types.is_boolean(log[click].type) else log[click]
     shown = pa.array(np.ones(log.num_rows, np.int64)) if impressions is None else log[impressions]
     rows = pa.table(
         {
             "query": log[query],
             "doc": log[doc],
-            "clicks": clicks,
-            "exposure": pc.multiply(log[propensity].cast(pa.float64()), shown.cast(pa.float64())),
+            "clicks": clicks if offset is None else pc.if_else(pc.is_valid(log[offset]), clicks, 0),
+            "exposure": _times(log[propensity], shown),
             "n": shown,
             "place": log[position] if position is not None else log[doc],
         }
         | ({} if page is None else {"page": log[page]})
+        | ({} if offset is None else {"shift": _times(log[offset], shown)})
     )
-    counts = rows.group_by(["query", "doc"]).aggregate([("clicks", "sum"), ("exposure", "sum")])
+    sums = ["clicks", "exposure", *(["shift"] if offset is not None else [])]
+    counts = rows.group_by(["query", "doc"]).aggregate([(name, "sum") for name in sums])
     if page is None:
         places = rows.group_by(["query", "place"]).aggregate([("n", "sum")])
         pages = places.group_by("query").aggregate([("n_sum", "max")])
@@ -101,7 +106,7 @@ def ranking_data_from_log(
     for name in names:
         refuse_nulls(docs, (name,), "the table of documents")
     data = ranking_data_from_counts(
-        counts.rename_columns(["query", "doc", "clicks", "exposure"]),
+        counts.rename_columns(["query", "doc", *sums]),
         pages.rename_columns(["query", "pages"]),
         keys,
         FeatureColumns(tuple(names)).encode(docs),
@@ -113,7 +118,8 @@ def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, 
     """Make ranking data from what a log counted; propensities are ρ = E / n.
 
     Args:
-        counts: `query`, `doc`, their clicks C and exposure E; documents without a click too.
+        counts: `query`, `doc`, their clicks C and exposure E; documents without a click too. Of affine clicks also
+            their `shift` B.
         pages: `query`, and how many `pages` it had, n.
         keys: `query` and `doc` of every document that competes, once each, sorted.
         features: their features, [n_docs, F].
@@ -135,7 +141,8 @@ def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, 
     exposure[row] = exposed
     lists = pa.table({"query": keys["query"].take(pa.array(starts[:-1])), "list": np.arange(len(starts) - 1)})
     shown = _joined(lists, pages, ["query"]).sort_by("list")["pages"].fill_null(0).to_numpy().astype(np.float64)
-    clicked = clicks > 0
+    shift = np.asarray(found["shift"]) if "shift" in found.column_names else None
+    clicked = clicks > 0 if shift is None else exposed > 0
     rows = row[clicked]
     per_page = exposure[rows] / shown[np.searchsorted(starts, rows, side="right") - 1]
     return ranking_data(
@@ -146,6 +153,7 @@ def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, 
         clicks=clicks[clicked],
         impressions=shown,
         exposure=exposure,
+        shift=None if shift is None else shift[clicked],
     )
 
 
@@ -161,6 +169,14 @@ def numbered(keys: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     return keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))
+
+
+def _times(values: pa.ChunkedArray, shown: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values times impressions, 0 where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.multiply(values.cast(pa.float64()), shown.cast(pa.float64())), 0.0)
 
 
 def _table(source: Any, name: str, columns: Sequence[str]) -> pa.Table:

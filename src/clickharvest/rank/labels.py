@@ -7,6 +7,10 @@ anchor), C_qd its clicks and n_q the pages of the query,
 
 Clicks are rare and C is close to Poisson with mean E · relevance, so the interval is Garwood's (1936), which covers at
 least as often as it says. It takes the propensities as known.
+
+Of affine clicks E = Σ a_k, and B = Σ b_k is the *shift*: relevance = (C − B) / E, whose interval is that of C, less B,
+over E. It is the click rate at the anchor without bias, and by chance below 0: set it to 0 for trainers that refuse
+such labels, or add the same to all documents of a query for losses that compare documents.
 """
 
 from __future__ import annotations
@@ -19,25 +23,30 @@ from scipy.special import gammaincinv
 
 from clickharvest.errors import InputError
 from clickharvest.rank.features import Array
-from clickharvest.rank.tables import document_cells, pages_of_arms
+from clickharvest.rank.tables import count_documents, document_cells, pages_of_arms
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
 
-def relevance_labels(log: ClickLog, propensities: Propensities | None = None, *, level: float = 0.95) -> pa.Table:
+def relevance_labels(
+    log: ClickLog, propensities: Propensities | AnyAffine | None = None, *, level: float = 0.95
+) -> pa.Table:
     """Return one row for every query and document that the log showed, sorted by both.
 
     Columns `query, doc, clicks, exposure, pages, policy_propensity, relevance, lower, upper`: a listwise trainer takes
     `relevance` as the label, a likelihood `clicks` with the offset log `exposure`, an inverse-propensity loss
-    `clicks / policy_propensity`.
+    `clicks / policy_propensity`. Of affine clicks also `shift`, after `exposure`: the loss takes
+    `(clicks - shift) / policy_propensity`, and no likelihood of counts fits. Documents that were shown only where the
+    model tells nothing are left out.
 
     Args:
         log: the log; clicks are counted inside its engine.
-        propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
+        propensities: the model, of examination or affine; None where the log has its columns, as `weigh` writes them.
         level: coverage of the interval from `lower` to `upper`.
 
     Example:
@@ -53,18 +62,18 @@ def relevance_labels(log: ClickLog, propensities: Propensities | None = None, *,
     if not 0 < level < 1:
         raise InputError(f"level is {level}: expected a number between 0 and 1")
     cells = log.engine.fetch(document_cells(log, propensities)[0], task="Counting clicks")
-    counts = cells.group_by(["query", "doc"]).aggregate([("clicks", "sum"), ("exposure", "sum")])
-    counts = counts.rename_columns(["query", "doc", "clicks", "exposure"])
+    counts = count_documents(cells).drop_columns(["unsupported"])
     pages = pages_of_arms(log, cells).group_by("query").aggregate([("pages", "sum")])
     table = counts.join(pages.rename_columns(["query", "pages"]), ["query"])
     table = table.sort_by([("query", "ascending"), ("doc", "ascending")])
     clicks, exposure, n = (np.asarray(table[name]) for name in ("clicks", "exposure", "pages"))
     lower, upper = poisson_interval(clicks, level)
+    shift = np.asarray(table["shift"]) if "shift" in table.column_names else 0.0
     for name, values in {
         "policy_propensity": exposure / n,
-        "relevance": clicks / exposure,
-        "lower": lower / exposure,
-        "upper": upper / exposure,
+        "relevance": (clicks - shift) / exposure,
+        "lower": (lower - shift) / exposure,
+        "upper": (upper - shift) / exposure,
     }.items():
         table = table.append_column(name, pa.array(values))
     return table

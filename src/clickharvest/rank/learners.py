@@ -10,6 +10,9 @@
 Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
 offset (`offsets`) and need the exposure of every document, which `read_clicks` finds. Robust is lambda with doubly
 robust labels (`robust`), and needs it too.
+
+Corrected clicks of an affine model (`data`) may be negative. Pairwise, lambda, hinge and robust take them, the least of
+each list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and refuse them (`refuses_shift`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from clickharvest.extras import require
 from clickharvest.progress import Progress, Update, silent
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
-from clickharvest.rank.data import RankingData
+from clickharvest.rank.data import RankingData, grounded
 from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.rank.features import Array
 from clickharvest.rank.linear import fit_linear, scaled
@@ -39,6 +42,19 @@ OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson":
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
 COSTS = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 3
+
+
+NO_COUNTS = "a likelihood of counts, which corrected clicks of an affine model, some below 0, are not"
+
+
+def refuses_shift(loss: str) -> bool:
+    """Return whether a loss cannot learn from the corrected clicks of an affine model.
+
+    Example:
+        >>> refuses_shift("softmax"), refuses_shift("lambda")
+        (True, False)
+    """
+    return loss in OFFSETS
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,10 @@ def train_ranker(
     told: dict[str, Any] = {"loss": loss}
     if clip is not None and loss not in (*WEIGHTED, "hinge"):
         raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
+    if data.shift is not None and refuses_shift(loss):
+        raise InputError(
+            f"the loss {loss} is {NO_COUNTS}: use --learner svm, or trees with --loss pairwise, lambda or robust"
+        )
     if learner == "linear":
         fitted = fit_linear(data, OFFSETS[loss], seed=seed)
         return TrainedRanker(learner, columns, told | {"penalty": fitted.penalty}, fitted.weights)
@@ -249,6 +269,7 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
     """Return the sum of the weights of every document's clicks, [n_docs], and the clip.
 
     Weights are divided by their mean, so that libraries' limits on second derivatives mean the same for any propensity.
+    Of affine clicks lists are `grounded`.
 
     Example:
         >>> from clickharvest.rank.data import ranking_data
@@ -257,10 +278,12 @@ def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, f
         [0.5, 0.0, 2.5]
     """
     used = vanishing_clip(float(data.clicks.sum())) if clip is None else clip
-    weights = data.weights(used)
-    scale = weights.sum() / max(float(data.clicks.sum()), 1.0)
-    labels = np.bincount(data.clicked, weights / (scale or 1.0), data.features.shape[0])
-    return np.asarray(labels, np.float64), float(used)
+    weights, clicks, n_docs = data.weights(used), max(float(data.clicks.sum()), 1.0), data.features.shape[0]
+    if data.shift is not None:
+        sums = grounded(np.bincount(data.clicked, weights, n_docs).astype(np.float64), data.starts)
+        return sums / (sums.sum() / clicks or 1.0), float(used)
+    scale = weights.sum() / clicks
+    return np.asarray(np.bincount(data.clicked, weights / (scale or 1.0), n_docs), np.float64), float(used)
 
 
 def _plain_names(names: Sequence[str]) -> list[str]:

@@ -9,7 +9,8 @@ estimate corrects the one by the other. Dividing by E_d would bring all its nois
 
 This is the posterior mean of C_d ~ Poisson(E_d r_d), r_d ~ Gamma with mean m_d and shape a. Clicks are then negative
 binomial, which is what a is fitted to: large where the regression explains relevance, small where it does not. With
-many clicks r_d is C_d / E_d, whatever the regression says; there is no clip to choose.
+many clicks r_d is C_d / E_d, whatever the regression says; there is no clip to choose. Affine clicks less their shift
+are no Poisson counts: `corrected` has what takes its place.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from clickharvest.rank.data import RankingData
+from clickharvest.errors import InputError
+from clickharvest.rank.corrected import corrected_relevance
+from clickharvest.rank.data import RankingData, grounded
 from clickharvest.rank.features import Array
 from clickharvest.rank.linear import filled, fit_linear
 from clickharvest.rank.offsets import PoissonObjective, log_offset
@@ -36,8 +39,8 @@ class RobustRelevance:
     """Estimates of relevance, in clicks per display at the anchor.
 
     Attributes:
-        regression: m, what a linear Poisson regression on the features says, [n_docs].
-        shape: a, how far the regression is trusted.
+        regression: m, what a linear Poisson regression on the features says, [n_docs]; of affine clicks a linear one.
+        shape: a, how far the regression is trusted; of affine clicks κ, how many examinations it is worth.
         relevance: r, [n_docs].
     """
 
@@ -65,6 +68,10 @@ def robust_relevance(data: RankingData, *, seed: int = 0) -> RobustRelevance:
         >>> robust_relevance(data).relevance[:4].round(1).tolist()
         [0.1, 0.1, 0.4, 1.0]
     """
+    if data.shift is not None:
+        if data.exposure is None:
+            raise InputError("corrected clicks need the exposure of every document: make the data with read_clicks")
+        return RobustRelevance(*corrected_relevance(data, seed=seed))
     clicks, features = data.clicks_by_document, filled(data.features)
     fitted = fit_linear(replace(data, features=features), PoissonObjective(), seed=seed)
     log_mean = np.clip(fitted.scores(features) + log_offset(data), *LOG_CLICKS)
@@ -83,11 +90,13 @@ def robust_relevance(data: RankingData, *, seed: int = 0) -> RobustRelevance:
 def robust_labels(data: RankingData, *, seed: int = 0) -> tuple[Array, float]:
     """Return n r of every document, n being the pages of its query, and the shape a.
 
-    Labels are divided by a number that makes their sum that of the clicks.
+    Labels are divided by a number that makes their sum that of the clicks; of affine clicks lists are `grounded` first.
     """
     found = robust_relevance(data, seed=seed)
     shown = np.ones(len(data)) if data.impressions is None else data.impressions
     labels = found.relevance * np.repeat(shown, np.diff(data.starts))
+    if data.shift is not None:
+        labels = grounded(labels, data.starts)
     return labels * (data.clicks.sum() / labels.sum()), found.shape
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData
@@ -15,18 +16,18 @@ from clickharvest.rank.documents import open_documents, open_keyed
 from clickharvest.rank.features import Array
 from clickharvest.rank.from_log import numbered, ranking_data_from_counts
 from clickharvest.rank.shown import ShownRanking
-from clickharvest.weights import effective_sample_size
+from clickharvest.weights import effective_sample_size, weigh
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
 Missing = Literal["error", "drop"]
 
-PROPENSITY, SUPPORTED = "propensity", "propensity_supported"
 ALL_TRAFFIC = "all traffic"
 """The name of what was shown, where the log names no rankers."""
 
@@ -59,13 +60,13 @@ class Clicks:
     @property
     def effective(self) -> float:
         """Effective sample size of the clicks, each weighted by its inverse propensity."""
-        return effective_sample_size(self.data.weights() / self.data.clicks, self.data.clicks)
+        return effective_sample_size(1 / self.data.propensity, self.data.clicks)
 
 
 def read_clicks(
     log: ClickLog,
     documents: Any,
-    propensities: Propensities | None = None,
+    propensities: Propensities | AnyAffine | None = None,
     *,
     features: Sequence[str] | None = None,
     missing: Missing = "error",
@@ -80,7 +81,8 @@ def read_clicks(
         log: the log; clicks are counted inside its engine.
         documents: a path or table with the log's query and document columns and columns that become features, see
             `columns`; without a query column, features are those of the document for all queries.
-        propensities: the model; None where the log has a column `propensity`, as `weigh` writes it.
+        propensities: the model, of examination or affine; None where the log has a column `propensity`, or the columns
+            `click_slope` and `click_offset`, as `weigh` writes them.
         features: columns to learn from; by default all but query and document.
         missing: what becomes of clicks on documents that are not in the table: `"error"` or `"drop"`.
 
@@ -101,9 +103,7 @@ def read_clicks(
         raise InputError(f"missing is {missing!r}: expected 'error' or 'drop'")
     expression, unsupported = document_cells(log, propensities)
     cells = log.engine.fetch(expression, task="Counting clicks")
-    sums = [("clicks", "sum"), ("exposure", "sum"), ("unsupported", "sum")]
-    counts = cells.group_by(["query", "doc"]).aggregate(sums)
-    counts = counts.rename_columns(["query", "doc", "clicks", "exposure", "unsupported"])
+    counts = count_documents(cells)
     clicks = float(np.asarray(counts["clicks"]).sum())
     if not clicks:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
@@ -118,7 +118,7 @@ def read_clicks(
         counts = known
         if dropped == clicks:
             raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
-    share = float(np.asarray(counts["unsupported"]).sum()) / (clicks - dropped) if unsupported else None
+    share = _unsupported(cells if missing == "error" else counts, clicks - dropped) if unsupported else None
     counts = counts.drop_columns(["unsupported"])
     del known
     release_memory()
@@ -127,6 +127,12 @@ def read_clicks(
     del cells, counts
     release_memory()
     return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
+
+
+def _unsupported(counts: pa.Table, clicks: float) -> float:
+    """Return the share of unsupported clicks; those of affine clicks are not among the others."""
+    unsupported = float(np.asarray(counts["unsupported"]).sum())
+    return unsupported / (clicks + unsupported * ("shift" in counts.column_names))
 
 
 def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
@@ -191,54 +197,86 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def document_cells(log: ClickLog, propensities: Propensities | None) -> tuple[ir.Table, bool]:
+def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
-    And whether it is known which clicks the model supports.
+    And whether it is known which clicks the model supports. Of affine clicks also their shift; what is shown where the
+    model tells nothing counts among impressions alone, and its clicks as unsupported.
     """
     import ibis
 
     from clickharvest.logs.click_log import identifier
-    from clickharvest.weights import weigh
+    from clickharvest.model.propensities import Propensities
 
-    if propensities is None:
-        if PROPENSITY not in log.source.columns:
-            raise InputError(
-                "the log has no column propensity: name a model with --model, or weigh the log first "
-                "(clickharvest weigh LOG MODEL -o weighted.parquet)"
-            )
-        roles = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
-        roles |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
-        rows = log.source.select(
-            **roles,
-            arm=_arm(log.columns.get("ranker")),
-            propensity=log.source[PROPENSITY].cast("float64"),
-            supported=log.source[SUPPORTED].cast("boolean") if SUPPORTED in log.source.columns else ibis.literal(True),
-        )
-        told = SUPPORTED in log.source.columns
+    if model is None:
+        of = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
+        of |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
+        of["arm"] = _arm(log.columns.get("ranker"))
+        source, names = log.source, _known_columns(log)
     else:
-        table = weigh(log, propensities).table
-        counts = {"clicks": table[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")}
-        counts["impressions"] = ibis.literal(1)
+        source = weigh(log, model).table if isinstance(model, Propensities) else correct_log(log, model)[0]
+        names = WEIGHED if isinstance(model, Propensities) else CORRECTED
+        of = {role: identifier(source[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")}
+        of["clicks"] = source[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")
+        of["impressions"] = ibis.literal(1)
         if "impressions" in log.roles:
-            counts["impressions"] = table[log.roles["impressions"]].cast("int64")
-        rows = table.select(
-            **{role: identifier(table[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")},
-            **counts,
-            position=table[log.roles["position"]].cast("int64") + (1 - log.position_base),
-            arm=_arm(table[log.roles["ranker"]] if log.has("ranker") else None),
-            propensity=table[PROPENSITY],
-            supported=table[SUPPORTED],
-        )
-        told = True
+            of["impressions"] = source[log.roles["impressions"]].cast("int64")
+        of["position"] = source[log.roles["position"]].cast("int64") + (1 - log.position_base)
+        of["arm"] = _arm(source[log.roles["ranker"]] if log.has("ranker") else None)
+    told = names.supported in source.columns
+    of["supported"] = source[names.supported].cast("boolean") if told else ibis.literal(True)
+    of["propensity"] = source[names.propensity].cast("float64")
+    if names.offset is not None:
+        of["offset"] = source[names.offset].cast("float64")
+        of["supported"] = of["supported"] & of["offset"].notnull() & of["propensity"].notnull()
+    rows = source.select(**of)
     rows = rows.filter(rows.impressions > 0)
+    sums = {"clicks": rows.clicks, "exposure": rows.propensity * rows.impressions}
+    if names.offset is not None:
+        sums |= {"shift": rows.offset * rows.impressions}
+        sums = {name: rows.supported.ifelse(value, 0) for name, value in sums.items()}
     cells = rows.group_by(["query", "arm", "doc", "position"]).agg(
-        clicks=rows.clicks.sum().cast("float64"),
-        exposure=(rows.propensity * rows.impressions).sum().cast("float64"),
+        **{name: value.sum().cast("float64") for name, value in sums.items()},
         n=rows.impressions.sum().cast("float64"),
         unsupported=rows.supported.ifelse(0, rows.clicks).sum().cast("float64"),
     )
     return cells, told
+
+
+def count_documents(cells: pa.Table) -> pa.Table:
+    """Return the sums of `document_cells` by query and document: clicks, exposure, shift if any, and unsupported.
+
+    Of affine clicks without the documents that were shown only where the model tells nothing.
+    """
+    import pyarrow.compute as pc
+
+    sums = [name for name in ("clicks", "exposure", "shift", "unsupported") if name in cells.column_names]
+    counts = cells.group_by(["query", "doc"]).aggregate([(name, "sum") for name in sums])
+    counts = counts.rename_columns(["query", "doc", *sums])
+    return counts.filter(pc.greater(counts["exposure"], 0)) if "shift" in sums else counts
+
+
+class _Names(NamedTuple):
+    """The columns that a weighed log has: propensity or slope, whether it is supported, and offset if any."""
+
+    propensity: str
+    supported: str
+    offset: str | None = None
+
+
+WEIGHED = _Names("propensity", "propensity_supported")
+CORRECTED = _Names("click_slope", "correction_supported", "click_offset")
+
+
+def _known_columns(log: ClickLog) -> _Names:
+    """Return the columns of a log that was weighed before."""
+    for names in (WEIGHED, CORRECTED):
+        if all(name in log.source.columns for name in (names.propensity, names.offset) if name is not None):
+            return names
+    raise InputError(
+        "the log has no column propensity: name a model with --model, or weigh the log first "
+        "(clickharvest weigh LOG MODEL -o weighted.parquet)"
+    )
 
 
 def _arm(ranker: ir.Value | None) -> ir.Value:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clickharvest.model.affine import AffineModel
+from clickharvest.model.affine_levels import AffineLevels
 from clickharvest.model.summary import spell_counts
 from clickharvest.model.support import CANNOT_TELL
 from clickharvest.report.plain import kept_findings, write_page
@@ -17,7 +18,7 @@ TITLE = "Do people trust the top?"
 
 def write_affine_report(
     path: str | Path,
-    model: AffineModel,
+    model: AffineModel | AffineLevels,
     *,
     title: str = TITLE,
     level: float = 0.95,
@@ -43,18 +44,13 @@ def write_affine_report(
     return write_page(Path(path), "affine.html", view)
 
 
-def affine_view(model: AffineModel, *, level: float) -> dict[str, Any]:
+def affine_view(model: AffineModel | AffineLevels, *, level: float) -> dict[str, Any]:
     """Return the texts and the table of the page."""
-    predicted = model.predict(level=level)
-    columns = ("slope", "slope_lower", "slope_upper", "offset", "offset_lower", "offset_upper")
-    rows = [
-        {
-            "position": position,
-            "cells": [_cell(getattr(predicted, column)[i], bool(predicted.supported[i])) for column in columns]
-            + ["" if predicted.supported[i] else CANNOT_TELL],
-        }
-        for i, position in enumerate(model.shown)
-    ]
+    if isinstance(model, AffineModel):
+        rows = _rows(model, level, "")
+    else:
+        named = ((own, f"{model.name(i)}: ") for i, own in enumerate(model.models) if own is not None)
+        rows = [row for own, before in named for row in _rows(own, level, before)]
     origin = [] if model.provenance is None else model.provenance.rows()
     return {
         "users": str(model.info.get("users") or ""),
@@ -65,6 +61,19 @@ def affine_view(model: AffineModel, *, level: float) -> dict[str, Any]:
         "findings": kept_findings(model.info),
         "settings": [("fitted on", ", ".join(spell_counts(model.info))), *origin],
     }
+
+
+def _rows(model: AffineModel, level: float, before: str) -> list[dict[str, Any]]:
+    predicted = model.predict(level=level)
+    columns = ("slope", "slope_lower", "slope_upper", "offset", "offset_lower", "offset_upper")
+    return [
+        {
+            "position": f"{before}{position}",
+            "cells": [_cell(getattr(predicted, column)[i], bool(predicted.supported[i])) for column in columns]
+            + ["" if predicted.supported[i] else CANNOT_TELL],
+        }
+        for i, position in enumerate(model.shown)
+    ]
 
 
 def _cell(value: float, supported: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import isnan
 from typing import Any
 
+from clickharvest.experiments.beyond.click_models import Beside, apart, model_rows
 from clickharvest.experiments.families.error_tables import error_headline, error_points, error_rows
 from clickharvest.experiments.families.figures import line_chart
 from clickharvest.experiments.families.models import CLICKSHARE, CPBM, CTR, EM, PBM
@@ -23,7 +24,7 @@ Judge = Callable[[dict[str, float], dict[str, float]], list[Check]]
 
 def make_experiment(
     *, id: str, title: str, claim: str, settings: dict[str, Any], judge: Judge, models: Sequence[str] = MODELS,
-    plain: dict[str, Any] | None = None, notes: tuple[str, ...] = (),
+    plain: dict[str, Any] | None = None, notes: tuple[str, ...] = (), beside: Beside | None = None,
 ) -> Experiment:  # fmt: skip
     """Return an experiment that changes something of the paper's protocol.
 
@@ -36,35 +37,49 @@ def make_experiment(
         models: the models to compare.
         plain: settings of the log without the change, to compare with; the protocol's by default.
         notes: what else to tell.
+        beside: click models that are tried on the same logs.
     """
     unchanged = plain or {}
 
     def runs(plan: Plan) -> list[Run]:
         seeds, sweeps = (1, QUICK_SWEEPS) if plan.quick else (3, SWEEPS)
         logs = [unchanged, settings] if unchanged != settings else [settings]
-        return [run for log in logs for s in sweeps for run in make_runs(plan, models, seeds=seeds, sweeps=s, **log)]
+        found = [run for log in logs for s in sweeps for run in make_runs(plan, models, seeds=seeds, sweeps=s, **log)]
+        return found if beside is None else [*found, *(run for s in sweeps for run in beside.runs(plan, seeds, s))]
 
     def changed(results: Results) -> Results:
-        return results.where(**settings)
+        return apart(results)[0].where(**settings)
 
     def plain_ones(results: Results) -> Results:
         absent: dict[str, Any] = dict.fromkeys(settings)
-        return results.where(**(absent | {"eta": 0.5, "zeta": 1.0} | unchanged))
+        return apart(results)[0].where(**(absent | {"eta": 0.5, "zeta": 1.0} | unchanged))
 
     def summarise(results: Results) -> list[Row]:
         tables = {PLAIN: plain_ones(results), CHANGED: changed(results)}
         if unchanged == settings:
             del tables[PLAIN]
-        return [{"log": log, **row} for log, own in tables.items() for row in error_rows(own, by=("training_queries",))]
+        rows: list[Row] = [
+            {"log": log, **row} for log, own in tables.items() for row in error_rows(own, by=("training_queries",))
+        ]
+        if beside is None or not apart(results)[1]:
+            return rows
+        found = model_rows(apart(results)[1], beside.columns, rows[0] if rows else {}, CHANGED)
+        return [row | dict.fromkeys(beside.columns.values()) for row in rows] + found
 
     def headline(results: Results) -> list[Headline]:
+        if not changed(results):
+            return []
         largest = _largest(changed(results))
         return [
             error_headline(f"RelError, {largest[0].run['training_queries']:,} queries", largest, paper=None, ours=CPBM)
         ]
 
     def checks(results: Results) -> list[Check]:
-        return judge(_errors(plain_ones(results), models), _errors(changed(results), models))
+        if not changed(results) or not plain_ones(results):
+            return []
+        errors = _errors(changed(results), models)
+        found = judge(_errors(plain_ones(results), models), errors)
+        return found if beside is None else found + beside.checks(apart(results)[1], errors)
 
     def chart(results: Results) -> Any:
         points = error_points(changed(results), x="training_queries")
@@ -74,7 +89,7 @@ def make_experiment(
 
     return Experiment(
         id=id, title=title, claim=claim, runs=runs, summarise=summarise, headline=headline, checks=checks, chart=chart,
-        notes=notes,
+        notes=notes, by_model=beside is not None,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import ConvergenceWarning, InputError, NotIdentifiedError
 from clickharvest.parameters import Parameterised
-from clickharvest.rank.data import RankingData
+from clickharvest.rank.data import RankingData, grounded
 from clickharvest.rank.features import Array, Features, Index
 from clickharvest.rank.groups import spans
 from clickharvest.rank.svm.hinge import Contests
@@ -193,7 +193,8 @@ def refuse_none(contests: Contests, why: str) -> None:
 def click_contests(data: RankingData, C: float, clip: float, lists: NDArray[np.bool_] | None = None) -> Contests:
     """Return the contests of Propensity SVM-Rank: each clicked document against all others of its list.
 
-    A clicked document costs C/n times the sum of its weights, with n the number of clicks.
+    A clicked document costs C/n times the sum of its weights, with n the number of clicks. Of affine clicks the weights
+    of a list are `grounded`.
 
     Args:
         data: lists and their clicks.
@@ -203,7 +204,9 @@ def click_contests(data: RankingData, C: float, clip: float, lists: NDArray[np.b
     """
     used = np.ones(len(data.clicked), bool) if lists is None else lists[data.clicked_list]
     n_clicks = max(float(data.clicks[used].sum()), 1.0)
-    sums = np.bincount(data.clicked[used], data.weights(clip)[used], data.features.shape[0])
+    sums = np.bincount(data.clicked[used], data.weights(clip)[used], data.features.shape[0]).astype(np.float64)
+    if data.shift is not None:
+        sums = grounded(sums, data.starts)
     cost = np.asarray(sums * (C / n_clicks), np.float64)
     winners = np.flatnonzero(cost)
     bounds = np.searchsorted(winners, data.starts)
