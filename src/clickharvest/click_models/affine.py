@@ -21,13 +21,13 @@ from clickharvest.progress import Progress, silent
 from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from clickharvest.diagnosis.findings import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
+    from clickharvest.scoring import Cells
     from clickharvest.weights import Clip
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
@@ -151,7 +151,7 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     """
     import ibis
 
-    from clickharvest.scoring import cell_values, count_cells, join_cells, own_columns
+    from clickharvest.scoring import count_cells, own_columns
 
     if log.places is not None:
         raise InputError(
@@ -164,14 +164,13 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
             "rename it or leave it out"
         )
     with log.engine.output(Path(path)) as partial:
-        values = cell_values(log, ())
-        cells = count_cells(log, values)
-        position = cells["position"].to_numpy()
+        cells = count_cells(log)
+        position = cells.counts("position")
         predicted = model.predict()
         at = np.minimum(np.searchsorted(model.shown, position), len(model.shown) - 1)
         fine = (np.array(model.shown)[at] == position) & predicted.supported[at]
         slope, offset = (np.where(fine, column[at], 1.0) for column in (predicted.slope, predicted.offset))
-        joined = join_cells(log, values, cells, {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
+        joined = cells.join({COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[3]: fine})
         clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
         corrected = (clicks - shown * joined.click_offset) / joined.click_slope
         found = {COLUMNS[0]: joined.click_slope, COLUMNS[1]: joined.click_offset, COLUMNS[2]: corrected}
@@ -183,8 +182,8 @@ def correct_to_parquet(log: ClickLog, model: AffineModel, path: str | Path) -> C
     return report
 
 
-def _report(log: ClickLog, model: AffineModel, cells: pa.Table, fine: NDArray[np.bool_]) -> CorrectionReport:
-    position, clicks, rows = (cells[name].to_numpy() for name in ("position", "clicks", "rows"))
+def _report(log: ClickLog, model: AffineModel, cells: Cells, fine: NDArray[np.bool_]) -> CorrectionReport:
+    position, clicks, rows = (cells.counts(name) for name in ("position", "clicks", "rows"))
     shown = rows
     if "click" not in log.roles:  # counted rows: displays are not their number
         at = log.source.select(position=log.columns["position"].cast("int64"), shown=log.columns["impressions"])
