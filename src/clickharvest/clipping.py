@@ -20,8 +20,8 @@ KEPT_SHARE = 0.5
 """Share of the clicks that the effective sample size must reach where the clip is chosen."""
 LEAST = sys.float_info.min
 """Below this a propensity is 0: its inverse is not finite."""
-SQUARABLE = 1e140
-"""A weight that an engine can square, and sum the squares."""
+SQUARABLE = 1e-140
+"""Engines sum the squares of the inverse of this, and of nothing smaller."""
 
 
 def ips_weights(propensity: ArrayLike, clip: float | None = None) -> NDArray[np.float64]:
@@ -138,33 +138,32 @@ class WeightSums:
     @classmethod
     def of_rows(cls, engine: Engine, rows: ir.Table, clip: float | None) -> WeightSums:
         """Sum up a table with the columns `propensity` and `clicks`, inside its engine."""
-        clicks, weight = rows.clicks.cast("float64"), inverse(rows.propensity, clip)
-        square = weight.clip(upper=SQUARABLE)
+        p, clicks = rows.propensity, rows.clicks.cast("float64")
+        weight = inverse(p, max(clip or 0.0, SQUARABLE))
+        told = {"infinite": (p < LEAST).ifelse(1, 0).sum()} if clip is None else {}
+        told |= {} if clip is None else {"clipped": (p < clip).ifelse(clicks, 0.0).sum()}
         sums = rows.aggregate(
             clicks=clicks.sum(),
             weights=(clicks * weight).sum(),
-            squarable=(clicks * square).sum(),
-            squares=(clicks * square * square).sum(),
-            largest=weight.max(),
-            clipped=(rows.propensity < (clip or 0.0)).ifelse(clicks, 0.0).sum(),
-            infinite=(rows.propensity < LEAST).ifelse(1, 0).sum(),
+            squares=(clicks * weight * weight).sum(),
+            least=p.min(),
+            **told,
         )
         (found,) = engine.fetch(sums, task="Summing weights").to_pylist()
-        if clip is None:
-            _refuse_infinite(int(found["infinite"]), "rows")
+        _refuse_infinite(int(found.get("infinite", 0)), "rows")
         return cls(
             mean=found["weights"] / found["clicks"] if found["clicks"] else 1.0,
-            effective=found["squarable"] ** 2 / found["squares"] if found["squares"] else 0.0,
-            largest=found["largest"],
-            clipped=round(found["clipped"]),
+            effective=found["weights"] ** 2 / found["squares"] if found["squares"] else 0.0,
+            largest=1 / max(found["least"], clip or 0.0),
+            clipped=round(found.get("clipped", 0)),
         )
 
 
-def inverse(propensity: ir.Value, clip: float | None) -> ir.Value:
-    """Return what `ips_weights` does, as an expression; finite, because no engine agrees on what 1 / 0 is."""
+def inverse(propensity: ir.Value, clip: float | None, scale: float = 1.0) -> ir.Value:
+    """Return 1 / max(p, clip) / scale as an expression; finite, because engines do not agree on what 1 / 0 is."""
     import ibis
 
-    return 1.0 / ibis.greatest(propensity, LEAST if clip is None else clip)
+    return 1.0 / scale / ibis.greatest(propensity, LEAST if clip is None else clip)
 
 
 def _refuse_infinite(number: int, what: str) -> None:

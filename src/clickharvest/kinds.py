@@ -102,7 +102,7 @@ class Number:
         if self.reach is not None:
             number = self.part.mean + self.part.sd * ((v - self.part.mean) / self.part.sd)  # rounded as encoders do
             far = (number < self.reach[0]) | (number > self.reach[1])
-        kinds = [(v.isnull(), MISSING), ((v > LARGEST) | (v < -LARGEST), INFINITE), (far, FAR)]
+        kinds = [(_is_missing(value), MISSING), (v.abs() > LARGEST, INFINITE), (far, FAR)]
         return ibis.cases(
             *((is_kind, ibis.literal(kind, "int8")) for is_kind, kind in kinds), else_=ibis.literal(WITHIN, "int8")
         )
@@ -124,9 +124,10 @@ class Number:
         slope = np.where(there, self.slope[column], 0.0)
         return slope, slope * np.where(there, self.middle - self.stand_ins(keys), 0.0)
 
-    def step(self, value: ir.Value) -> ir.Value:
-        """Return v − r of every row, 0 where there is none."""
-        return (value.cast("float64") - self.middle).fill_null(0.0)
+    def step(self, value: ir.Value, keys: pa.ChunkedArray) -> ir.Value:
+        """Return v − r of every row, 0 where there is no number; the keys are those of all cells."""
+        step = value.cast("float64") - self.middle
+        return _is_missing(value).ifelse(0.0, step) if (as_array(keys) == MISSING).any() else step
 
 
 def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> dict[str, Kinds]:
@@ -192,6 +193,10 @@ def _stays_straight(step: Step, growing: list[bool]) -> bool:
     if step.op == "full_like":
         return True
     return step.op in LINEAR and sum(growing) == 1 and (growing[0] or step.op == "multiply")
+
+
+def _is_missing(value: ir.Value) -> ir.Value:
+    return value.isnull() | value.isnan() if value.type().is_floating() else value.isnull()
 
 
 def _is_integer(level: str) -> bool:

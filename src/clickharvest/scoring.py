@@ -113,9 +113,12 @@ class Cells:
         import ibis
         import pyarrow as pa
 
+        numbers = [f"context_{i}" for i, _ in self.numbers.values()]
         keys: dict[str, tuple[ir.Value, Any]] = {}
         for name, value in self.values.items():
             column = self.table[name]
+            if name in numbers and len(set(as_array(column).tolist())) == 1:
+                continue  # all rows are alike in it
             if column.null_count:
                 # NULL does not survive every way into an engine, so whether a value is empty is a key of its own.
                 keys[f"cell_{name}_is_empty"] = (value.isnull(), column.is_null())
@@ -123,7 +126,8 @@ class Cells:
                 filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
                 value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
             keys[f"cell_{name}"] = (value, column)
-        columns = {name: column for name, (_, column) in keys.items()} | dict(results)
+        columns = {name: column for name, (_, column) in keys.items()}
+        columns |= {name: _arrow(result) for name, result in results.items()}
         scored = ibis.memtable(pa.table(columns))
         conditions = [value == scored[name] for name, (value, _) in keys.items()]
         return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
@@ -137,9 +141,9 @@ class Cells:
             start = start + shift
         joined = self.join({**results, own: start, **lines})
         log_p = joined[own]
-        for name, value in context_values(self.log, tuple(self.numbers)).items():
-            i, number = self.numbers[name]
-            log_p = log_p + joined[f"{own}_{i}"] * number.step(value)
+        for name, (i, number) in self.numbers.items():
+            step = number.step(self.log.columns[name], self.table[f"context_{i}"])
+            log_p = log_p + joined[f"{own}_{i}"] * step
         return joined, log_p.exp()
 
 
@@ -154,12 +158,12 @@ def count_cells(
         propensities: a model, if its `kinds` of contexts are to be told apart and no more.
         counts: what else to sum.
     """
-    given = context_values(log, context)
-    kinds = {} if propensities is None else column_kinds(propensities, given)
-    values = {"position": log.columns["position"].cast("int64")} | {
-        f"context_{i}": kinds[name].key(value) if name in kinds else value
-        for i, (name, value) in enumerate(given.items())
-    }
+    kinds = {} if propensities is None else column_kinds(propensities, log.columns)
+    values = {"position": log.columns["position"].cast("int64")}
+    for i, name in enumerate(context):
+        values[f"context_{i}"] = (
+            kinds[name].key(log.columns[name]) if name in kinds else _without_nan(log.columns[name])
+        )
     counts = {"clicks": log.columns["clicks"], **counts}
     rows = log.source.select(**values, **counts)
     cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum().cast("int64") for name in counts})
@@ -169,15 +173,22 @@ def count_cells(
     return Cells(log, context, kinds, values, counted)
 
 
-def context_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
-    """Return the contexts of rows, where NaN is as empty as NULL."""
+def _arrow(values: NDArray[Any]) -> pa.Array:
+    """Return numbers or yes/no as Arrow has them; its own way imports pandas, which takes as long as a small log."""
+    import pyarrow as pa
+
+    is_bool = values.dtype == np.bool_
+    plain = np.ascontiguousarray(values, dtype=np.uint8 if is_bool else np.float64)
+    kind = pa.uint8() if is_bool else pa.float64()
+    found = pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain)])
+    return found.cast(pa.bool_()) if is_bool else found
+
+
+def _without_nan(value: ir.Value) -> ir.Value:
+    """Return a context in which NaN is as empty as NULL."""
     import ibis
 
-    values = {name: log.columns[name] for name in context}
-    return {
-        name: value.isnan().ifelse(ibis.null(value.type()), value) if value.type().is_floating() else value
-        for name, value in values.items()
-    }
+    return value.isnan().ifelse(ibis.null(value.type()), value) if value.type().is_floating() else value
 
 
 @dataclass(frozen=True, eq=False)

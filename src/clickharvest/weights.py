@@ -185,7 +185,7 @@ def weigh(
     )
     if joined is not None:
         found = joined.select(**own_columns(log), propensity=p, propensity_supported=joined[COLUMNS[2]])
-        table = found.mutate(ips_weight=inverse(found.propensity, threshold) / scale)
+        table = found.mutate(ips_weight=inverse(found.propensity, threshold, scale))
         table = table.select(*found.columns[:-1], "ips_weight", COLUMNS[2])
     else:
         weight = ips_weights(scored.propensity, threshold) / scale
@@ -321,4 +321,4 @@ def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: 
         largest_weight=sums.largest / scale,
         scale=scale,
     )
-    return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip) / scale), told)
+    return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip, scale)), told)
