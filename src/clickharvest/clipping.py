@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.words import count
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -127,7 +128,7 @@ class WeightSums:
             WeightSums(mean=1.5, effective=7.2, largest=2.0, clipped=0)
         """
         weight = ips_weights(propensity, clip)
-        _refuse_infinite(int(np.count_nonzero(~np.isfinite(weight))), "cells of context and position")
+        _refuse_infinite(int(np.count_nonzero(~np.isfinite(weight))), "cell")
         return cls(
             mean=float(np.average(weight, weights=clicks)) if clicks.any() else 1.0,
             effective=effective_sample_size(weight, clicks),
@@ -150,7 +151,7 @@ class WeightSums:
             **told,
         )
         (found,) = engine.fetch(sums, task="Summing weights").to_pylist()
-        _refuse_infinite(int(found.get("infinite", 0)), "rows")
+        _refuse_infinite(int(found.get("infinite", 0)), "row")
         return cls(
             mean=found["weights"] / found["clicks"] if found["clicks"] else 1.0,
             effective=found["weights"] ** 2 / found["squares"] if found["squares"] else 0.0,
@@ -166,9 +167,9 @@ def inverse(propensity: ir.Value, clip: float | None, scale: float = 1.0) -> ir.
     return 1.0 / scale / ibis.greatest(propensity, LEAST if clip is None else clip)
 
 
-def _refuse_infinite(number: int, what: str) -> None:
+def _refuse_infinite(number: int, where: str) -> None:
     if number:
         raise InputError(
-            f"{number:,} {what} have a propensity of 0, so that weights are infinite: clip them, such as with "
-            "clip=0.01 (--clip 0.01)"
+            f"a propensity of 0 in {count(number, where)} makes weights infinite: clip them, such as with clip=0.01 "
+            "(--clip 0.01)"
         )

@@ -126,8 +126,7 @@ class Cells:
                 filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
                 value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
             keys[f"cell_{name}"] = (value, column)
-        columns = {name: column for name, (_, column) in keys.items()}
-        columns |= {name: _arrow(result) for name, result in results.items()}
+        columns = {name: column for name, (_, column) in keys.items()} | dict(results)
         scored = ibis.memtable(pa.table(columns))
         conditions = [value == scored[name] for name, (value, _) in keys.items()]
         return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
@@ -171,17 +170,6 @@ def count_cells(
     if counted["position"].null_count:
         raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
     return Cells(log, context, kinds, values, counted)
-
-
-def _arrow(values: NDArray[Any]) -> pa.Array:
-    """Return numbers or yes/no as Arrow has them; its own way imports pandas, which takes as long as a small log."""
-    import pyarrow as pa
-
-    is_bool = values.dtype == np.bool_
-    plain = np.ascontiguousarray(values, dtype=np.uint8 if is_bool else np.float64)
-    kind = pa.uint8() if is_bool else pa.float64()
-    found = pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain)])
-    return found.cast(pa.bool_()) if is_bool else found
 
 
 def _without_nan(value: ir.Value) -> ir.Value:
