@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
-from clickharvest.kinds import Kinds, Number, column_kinds
+from clickharvest.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.model.propensities import Propensities
 from clickharvest.words import count
 
@@ -158,14 +158,20 @@ def count_cells(
         counts: what else to sum.
     """
     kinds = {} if propensities is None else column_kinds(propensities, log.columns)
-    values = {"position": log.columns["position"].cast("int64")}
+    values, levels = {"position": log.columns["position"].cast("int64")}, dict[str, tuple[ir.Value, Levels]]()
     for i, name in enumerate(context):
-        values[f"context_{i}"] = (
-            kinds[name].key(log.columns[name]) if name in kinds else _without_nan(log.columns[name])
-        )
-    counts = {"clicks": log.columns["clicks"], **counts}
-    rows = log.source.select(**values, **counts)
-    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum().cast("int64") for name in counts})
+        value, kind = log.columns[name], kinds.get(name)
+        values[f"context_{i}"] = _without_nan(value) if kind is None else kind.key(value)
+        if isinstance(kind, Levels):
+            levels[f"context_{i}"] = value, kind
+    # Levels are first counted as they are: there are few of them to look at then.
+    as_they_are = values | {name: value for name, (value, _) in levels.items()}
+    rows = log.source.select(**as_they_are, clicks=log.columns["clicks"], **counts)
+    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum() for name in ("clicks", *counts)})
+    if levels:
+        cells = cells.mutate(**{name: kind.key(cells[name]) for name, (_, kind) in levels.items()})
+    sums = {name: cells[name].sum().cast("int64") for name in ("rows", "clicks", *counts)}
+    cells = cells.group_by(*values).agg(**sums)
     counted = log.engine.fetch(cells, task="Counting contexts")
     if counted["position"].null_count:
         raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
