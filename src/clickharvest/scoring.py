@@ -158,7 +158,8 @@ def count_cells(
         counts: what else to sum.
     """
     kinds = {} if propensities is None else column_kinds(propensities, log.columns)
-    values, levels = {"position": log.columns["position"].cast("int64")}, dict[str, tuple[ir.Value, Levels]]()
+    values = {"position": log.columns["position"].cast("int64")}
+    levels: dict[str, tuple[ir.Value, Levels]] = {}
     for i, name in enumerate(context):
         value, kind = log.columns[name], kinds.get(name)
         values[f"context_{i}"] = _without_nan(value) if kind is None else kind.key(value)
