@@ -51,7 +51,7 @@ def main() -> None:
     """Run the benchmark, or one contender of it."""
     parser = argparse.ArgumentParser(description="Benchmark of weighing.")
     parser.add_argument("--millions", type=int, default=BAR_MILLIONS, help="millions of rows")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of which the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of which the best counts")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="folder of the logs")
     parser.add_argument("--run", nargs=4, metavar=("CASE", "CONTENDER", "LOG", "RESULT"), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities

@@ -22,9 +22,10 @@ from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Design, Rankings, Swap
-from clickharvest.harvesting.interventions import read_interventions
-from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+from clickharvest.harvesting.reading import read_interventions
+from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 
