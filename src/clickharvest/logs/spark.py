@@ -75,6 +75,7 @@ class SparkEngine(Engine):
                 warnings.simplefilter("ignore", ResourceWarning)
                 self.session = builder.getOrCreate()
                 super().__init__(ibis.pyspark.connect(self.session), progress=progress)
+                self._shuffle_little()
         except Exception as error:
             why = next((line for line in said.read_text().splitlines() if "rror" in line), "")
             raise EngineError(f"Spark did not start: {first_line(RuntimeError(why) if why else error)}") from error
@@ -122,6 +123,12 @@ class SparkEngine(Engine):
     def _batches(self, table: ir.Table, rows: int = BATCH) -> pa.RecordBatchReader:
         """Return the rows by way of Arrow; pandas would make floats of integers with gaps."""
         return self._frame(table).toArrow().cast(table.schema().to_pyarrow()).to_reader(rows)
+
+    def _shuffle_little(self) -> None:
+        """Let a few cores have a few parts each, unless the user has said how many; Spark's 200 are for clusters."""
+        name = "spark.sql.shuffle.partitions"
+        if self._is_local() and self.session.conf.get(name) == "200":
+            self.session.conf.set(name, str(2 * self.session.sparkContext.defaultParallelism))
 
     def _is_local(self) -> bool:
         try:
