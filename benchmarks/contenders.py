@@ -110,17 +110,37 @@ def pandas(log: str, result: str, temp: str, context: Sequence[str]) -> None:
     found[columns].astype(counts).to_parquet(result, compression="zstd", index=False)
 
 
+def polars(log: str, result: str, temp: str, context: Sequence[str]) -> None:
+    """Harvest with one lazy query of Polars, run by its streaming engine."""
+    import polars as pl
+
+    keys = ["query", *context, "doc"]
+    cells = (
+        pl.scan_parquet(log)
+        .group_by([*keys, "position"])
+        .agg(clicks=pl.col("click").cast(pl.Int64).sum(), impressions=pl.len().cast(pl.Int64))
+    )
+    units = cells.group_by(keys).len().filter(pl.col("len") >= 2).sort(keys).with_row_index("unit").drop("len")
+    found = cells.join(units, on=keys).sort("unit", "position")
+    columns = ["unit", "query", "position", "exposure", "clicks", "impressions", *context]
+    found.with_columns(
+        pl.col("unit", "position").cast(pl.Int64), exposure=pl.col("impressions").cast(pl.Float64)
+    ).select(columns).collect(engine="streaming").write_parquet(result, compression="zstd")
+
+
 CONTENDERS: dict[str, Callable[[str, str, str, Sequence[str]], None]] = {
     "clickharvest": clickharvest,
     "clickharvest, validate=False": clickharvest_unchecked,
     "hand-written SQL": sql,
     "pandas": pandas,
+    "Polars": polars,
 }
 LIBRARIES = {
     "clickharvest": ["clickharvest.harvesting.collecting", "clickharvest.logs.validation"],
     "clickharvest, validate=False": ["clickharvest.harvesting.collecting"],
     "hand-written SQL": ["duckdb"],
     "pandas": ["pandas", "pyarrow.parquet"],
+    "Polars": ["polars"],
 }
 
 

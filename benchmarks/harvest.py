@@ -1,4 +1,4 @@
-"""Benchmark of the harvest: clickharvest, DuckDB SQL written by hand, and pandas, on synthetic click logs.
+"""Benchmark of the harvest: clickharvest, DuckDB SQL written by hand, pandas and Polars, on synthetic click logs.
 
     make benchmark-harvest
     .venv/bin/python benchmarks/harvest.py --sizes 1,5 --rounds 2 --data /a/roomy/folder
@@ -31,10 +31,11 @@ HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
 BEGIN, END = "<!-- harvest:begin -->", "<!-- harvest:end -->"
 
-OURS, UNCHECKED, SQL, PANDAS = "clickharvest", "clickharvest, validate=False", "hand-written SQL", "pandas"
+OURS, UNCHECKED, SQL = "clickharvest", "clickharvest, validate=False", "hand-written SQL"
+IN_MEMORY = ("pandas", "Polars")
 SIZES = (1, 5, 20, 100)
-PANDAS_LIMIT = 20
-"""Millions of rows above which pandas, which holds all of them in memory, is left out."""
+MEMORY_LIMIT = 20
+"""Millions of rows above which those that hold all of them in memory are left out."""
 BAR_SIZE, BAR_RATIO = 20, 1.3
 SPILL_SIZE = 100
 BYTES_PER_ROW = 150
@@ -102,7 +103,7 @@ def plan(sizes: Sequence[int], rounds: int) -> list[Case]:
     """Return the cases: each size without context, and the bar's size with one."""
     cases = []
     for size in sizes:
-        contenders = (OURS, UNCHECKED, SQL, PANDAS) if size <= PANDAS_LIMIT else (OURS, UNCHECKED, SQL)
+        contenders = (OURS, UNCHECKED, SQL, *(IN_MEMORY if size <= MEMORY_LIMIT else ()))
         cases.append(Case(size, contenders, rounds if size <= BAR_SIZE else 1))
         if size == BAR_SIZE:
             cases.append(Case(size, (OURS, SQL), rounds, context=("device",)))
@@ -202,8 +203,11 @@ def table(results: Results) -> list[str]:
     ]
     for case, best in results.items():
         lines += [f"| {case} | {contender} | {figures(case, took, best[SQL])} |" for contender, took in best.items()]
-        if PANDAS not in best and not case.context:
-            lines.append(f"| {case} | {PANDAS} | left out: holds all rows in memory | | | | | |")
+        if not case.context:
+            left_out = [contender for contender in IN_MEMORY if contender not in best]
+            lines += [
+                f"| {case} | {contender} | left out: no limit to its memory | | | | | |" for contender in left_out
+            ]
     return lines
 
 
@@ -219,7 +223,7 @@ def figures(case: Case, took: Took, reference: Took) -> str:
 def machine() -> str:
     """Return a line on the machine, the versions and the day."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = {"DuckDB": "duckdb", "Ibis": "ibis-framework", "pandas": "pandas"}
+    packages = {"DuckDB": "duckdb", "Ibis": "ibis-framework", "pandas": "pandas", "Polars": "polars"}
     versions = ", ".join(f"{name} {version(package)}" for name, package in packages.items())
     return (
         f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}, {versions}; "

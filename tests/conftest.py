@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.spark import SparkEngine
 from command_line import Command
 from command_line import run as run_command
 from places import SHARED_DATA

@@ -37,7 +37,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import clickharvest
 from clickharvest.commands import app as cli
 from clickharvest.errors import ClickharvestWarning, EngineError
-from clickharvest.logs.engines import check_java
+from clickharvest.logs.spark import check_java
 from clickharvest.simulate import simulate_ab_log
 from places import ROOT
 

@@ -15,7 +15,7 @@ from clickharvest import Propensities, export_onnx, plot_curves, read_log
 from clickharvest.baselines import regression_em
 from clickharvest.commands.reproduce import NEEDED
 from clickharvest.errors import ClickharvestError, EngineError
-from clickharvest.logs import engines
+from clickharvest.logs import spark
 from clickharvest.model.curves import make_curve
 from clickharvest.rank.data import ranking_data
 from clickharvest.rank.learners import train_ranker
@@ -49,7 +49,7 @@ USES: list[tuple[str, str, Callable[[], object]]] = [
     ("xgboost", "boost", lambda: train_ranker(rows(), "xgboost")),
     ("onnx", "onnx", lambda: export_onnx(model(), Path("model.onnx"))),
     ("mlflow", "mlflow", lambda: log_to_mlflow(model(), Path("model.safetensors"))),
-    ("pyspark.sql", "spark", lambda: engines.SparkEngine()),
+    ("pyspark.sql", "spark", lambda: spark.SparkEngine()),
 ]
 
 
@@ -58,7 +58,7 @@ def test_a_missing_package_is_named_with_its_extra(
     package: str, extra: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(engines, "check_java", lambda: None)
+    monkeypatch.setattr(spark, "check_java", lambda: None)
     thread_pools.cache_clear()
     with pytest.raises(ClickharvestError, match=rf"needs {package}: pip install 'clickharvest\[{extra}\]'$") as told:
         use()

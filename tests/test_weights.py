@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine
+from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.model.support import ColumnSupport, Support, value_names
+from clickharvest.scoring import count_cells
 from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
 from command_line import run
 
@@ -199,7 +201,7 @@ def test_counted_rows_count_and_rows_never_shown_stay(duckdb_engine: DuckDBEngin
     assert weights.report.effective_clicks == pytest.approx((3 + 4) ** 2 / (3 + 8))
 
 
-def test_continuous_contexts_have_a_cell_each(duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continuous_contexts_may_have_a_cell_each(duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clickharvest.scoring.CELLS_AT_ONCE", 300)
     random = np.random.default_rng(1)
     n = 2000
@@ -208,12 +210,107 @@ def test_continuous_contexts_have_a_cell_each(duckdb_engine: DuckDBEngine, monke
          "age": random.normal(size=n)}
     )  # fmt: skip
     encoder = ContextEncoder.fit(table, names=["age"])
-    curve = make_curve("power", (1, 2, 3), 1, 1)
+    curve = make_curve("mlp", (1, 2, 3), 1, 1)
     model = Propensities(curve, curve.init(random), encoder, (1, 2, 3))
     log = read_log(table, context=["age"], engine=duckdb_engine)
     rows = rows_of(log, weigh(log, model).table, "doc")
     expected = model.predict(table).propensity[np.arange(n), table["position"].to_numpy() - 1]
     assert [row["propensity"] for row in rows] == pytest.approx(expected.tolist(), rel=1e-12)
+
+
+KINDS = {"device": "categorical", "arm": "categorical", "pays": "boolean"}
+
+
+def judged_model(curve: str, seed: int = 0) -> tuple[pa.Table, Propensities]:
+    """A log with contexts that its model's training never had, far outside, missing where they never were."""
+    random = np.random.default_rng(seed)
+    n = 600
+
+    def some(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array([values[i] for i in random.integers(0, len(values), n)], kind)
+
+    table = pa.table(
+        {
+            "query": [f"q{i % 7}" for i in range(n)],
+            "doc": [f"d{i}" for i in range(n)],
+            "position": random.integers(1, 8, n),
+            "clicks": random.integers(0, 3, n),
+            "impressions": random.integers(3, 5, n),
+            "device": some(["phone", "desk", "tv", "other", "", None], pa.string()),
+            "arm": some([1, 2, 33, 2**40, None], pa.int64()),
+            "pays": some([True, False, None], pa.bool_()),
+            "age": pa.array([*random.normal(size=n - 6), 90.0, -90.0, NAN, None, 0.0, -0.0], pa.float64()),
+            "second": pa.array(
+                [*random.integers(1_700_000_000, 1_700_090_000, n - 2), None, 1_700_500_000], pa.int64()
+            ),
+            "length": pa.array(random.integers(1, 4, n), pa.int8()),
+            "same": pa.array([3.0] * n),
+        }
+    )
+    names = table.column_names[5:]
+    trained = {name: table[name].to_pylist()[:500] for name in names} | {"same": [0.1] * 500}
+    trained["device"] = [None if device == "tv" else device for device in trained["device"]]
+    trained["pays"] = [bool(value) for value in trained["pays"]]
+    encoder = ContextEncoder.fit(trained, kinds=KINDS, max_levels=3)
+    shown = (1, 2, 3, 4, 5, 6)
+    made = make_curve(curve, (1, 2, 3, 5, 6), 2, len(encoder.feature_names))
+    params = {key: value + 0.2 * random.normal(size=np.shape(value)) for key, value in made.init(random).items()}
+    everywhere, nowhere, part = (1, 2, 3, 4, 5, 6), (), (1, 2, 3)
+    columns = []
+    for column in encoder.parts:
+        values = [everywhere, part, nowhere, *[everywhere] * 20][: len(value_names(column))]
+        reach = {"age": (-1.0, 1.0), "second": (1_700_000_000.0, 1_700_040_000.0), "length": (1.0, 2.0)}.get(
+            column.name
+        )
+        columns.append(ColumnSupport(tuple(values), column.name == "arm", reach))
+    support = Support(tuple(columns), (2.0, None, 9.0, 9.0, 9.0))
+    return table, Propensities(made, params, encoder, shown, support=support)
+
+
+@pytest.mark.parametrize("curve", ["constant", "power", "linear", "lowrank", "mlp"])
+def test_following_lines_gives_what_a_cell_for_every_number_gives(
+    duckdb_engine: DuckDBEngine, curve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, model = judged_model(curve)
+    log = read_log(table, context=model.context, engine=duckdb_engine)
+    for options in ({"clip": 0.3}, {"normalise": True}, {"policy_aware": True, "clip": "auto"}):
+        ours = weigh(log, model, **options)
+        ours_rows = rows_of(log, ours.table, "doc")
+        with monkeypatch.context() as patch:
+            patch.setattr("clickharvest.scoring.column_kinds", lambda *_: {})
+            theirs = weigh(log, model, **options)
+            theirs_rows = rows_of(log, theirs.table, "doc")
+        assert ours.table.schema() == theirs.table.schema()
+        for one, other in zip(ours_rows, theirs_rows, strict=True):
+            for name, value in one.items():
+                if name in ("propensity", "ips_weight", "policy_propensity"):
+                    assert value == pytest.approx(other[name], rel=1e-9)
+                else:
+                    assert repr(value) == repr(other[name])
+        told, expected = ours.report.to_dict(), theirs.report.to_dict()
+        assert told == {key: pytest.approx(v, rel=1e-9) if isinstance(v, float) else v for key, v in expected.items()}
+        assert len(told["unsupported_contexts"]) > 8
+        assert told["unsupported_positions"] == [4, 7]
+    cells = count_cells(log, model.context, model)
+    assert set(cells.numbers) == (set() if curve in ("power", "mlp") else {"age", "second", "length", "same"})
+
+
+def test_numbers_that_are_not_finite_and_columns_of_another_kind_are_refused(duckdb_engine: DuckDBEngine) -> None:
+    table, model = judged_model("linear")
+    infinite = pa.array([math.inf, *table["age"].to_pylist()[1:]])
+    for name, column, message in (
+        ("age", infinite, "'age' holds 1 infinite number"),
+        ("age", pa.array(["old"] * len(infinite)), "'age' is numeric but holds 'old'"),
+    ):
+        other = table.set_column(table.column_names.index(name), name, column)
+        with pytest.raises(InputError, match=message):
+            weigh(read_log(other, context=model.context, engine=duckdb_engine), model)
+    steep = {key: value * 3000 for key, value in model.params.items()}
+    with pytest.raises(InputError, match=r"propensity of 0 in \d+ rows.*clip"):
+        weigh(
+            read_log(table, context=model.context, engine=duckdb_engine),
+            Propensities(model.curve, steep, model.encoder, model.shown),
+        )
 
 
 def test_text_files_keep_identifiers_and_give_numbers(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def end_interrupted() -> NoReturn:
     files, output = (sys.modules.get(f"clickharvest.{name}") for name in ("files", "commands.output"))
     finished = files.abandon() if hasattr(files, "abandon") else []
     said = output.interrupted(finished) if hasattr(output, "interrupted") else "Interrupted; nothing was written."
-    terminal = getattr(sys.modules.get("clickharvest.logs.engines"), "standard_error", 2)
+    terminal = getattr(sys.modules.get("clickharvest.logs.spark"), "standard_error", 2)
     with contextlib.suppress(OSError):
         os.write(terminal, ("\n" * os.isatty(terminal) + said + "\n").encode(errors="replace"))
     os._exit(130)

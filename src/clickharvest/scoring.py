@@ -1,14 +1,16 @@
 """Scoring: the propensity of every row of a log, through its cells of context and position.
 
 The engine counts the distinct cells of context and position, NumPy scores these, and the engine joins them back: no
-row leaves it. A model without context has as many cells as positions. A context of continuous numbers makes about as
-many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
+row leaves it. A model without context has as many cells as positions. Contexts are told apart as far as the model does
+(`kinds`): a straight curve has few cells, whatever numbers its contexts are. Continuous numbers of a curve that bends
+make about as many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
+from clickharvest.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.model.propensities import Propensities
 from clickharvest.places import Places
 from clickharvest.words import count
@@ -63,38 +66,125 @@ def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64]
     return numbers
 
 
-def cell_values(log: ClickLog, context: tuple[str, ...]) -> dict[str, ir.Value]:
-    """Return what tells cells apart: position and contexts, where NaN is as empty as NULL."""
-    import ibis
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of context and position of a log, counted inside its engine.
 
+    Attributes:
+        log: the log.
+        context: the context columns that tell them apart.
+        kinds: of these, where a model does not tell all values apart.
+        values: expressions of what tells them apart: `position`, `context_0`, …
+        table: one row a cell: these, `rows`, `clicks` and the sums of other counts.
+    """
+
+    log: ClickLog
+    context: tuple[str, ...]
+    kinds: Mapping[str, Kinds]
+    values: Mapping[str, ir.Value]
+    table: pa.Table
+
+    def counts(self, name: str) -> NDArray[np.int64]:
+        """Return a column of the table that has no gaps, [n]."""
+        return as_array(self.table[name])
+
+    @property
+    def contexts(self) -> dict[str, Any]:
+        """The contexts by their names: numbers without gaps as arrays, all else as Arrow has it."""
+        import pyarrow as pa
+
+        found: dict[str, Any] = {}
+        for i, name in enumerate(self.context):
+            column = self.table[f"context_{i}"]
+            if name in self.kinds:
+                found[name] = self.kinds[name].stand_ins(column)
+            else:
+                plain = pa.types.is_floating(column.type) and not column.null_count
+                found[name] = as_array(column) if plain else column
+        return found
+
+    @property
+    def numbers(self) -> dict[str, tuple[int, Number]]:
+        """The contexts whose numbers follow a line within a cell, and the place of each among all."""
+        kinds = [self.kinds.get(name) for name in self.context]
+        return {self.context[i]: (i, kind) for i, kind in enumerate(kinds) if isinstance(kind, Number)}
+
+    def join(self, results: Mapping[str, NDArray[Any]]) -> ir.Table:
+        """Return the log's source with results of the cells as further columns."""
+        import ibis
+        import pyarrow as pa
+
+        numbers = [f"context_{i}" for i, _ in self.numbers.values()]
+        keys: dict[str, tuple[ir.Value, Any]] = {}
+        for name, value in self.values.items():
+            column = self.table[name]
+            if name in numbers and len(set(as_array(column).tolist())) == 1:
+                continue  # all rows are alike in it
+            if column.null_count:
+                # NULL does not survive every way into an engine, so whether a value is empty is a key of its own.
+                keys[f"cell_{name}_is_empty"] = (value.isnull(), column.is_null())
+                kind = value.type()
+                filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
+                value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
+            keys[f"cell_{name}"] = (value, column)
+        columns = {name: column for name, (_, column) in keys.items()} | dict(results)
+        scored = ibis.memtable(pa.table(columns))
+        conditions = [value == scored[name] for name, (value, _) in keys.items()]
+        return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
+
+    def join_lines(self, scored: Scored, results: Mapping[str, NDArray[Any]]) -> tuple[ir.Table, ir.Value]:
+        """Return what `join` does, and the propensity of every row, whose numbers follow their lines."""
+        own = f"{max((name.lower() for name in self.log.source.columns), key=len)}_line"  # no column has this name
+        start, lines = scored.log_propensity, dict[str, NDArray[np.float64]]()
+        for i, number in self.numbers.values():
+            lines[f"{own}_{i}"], shift = number.lines(self.table[f"context_{i}"], scored.column)
+            start = start + shift
+        joined = self.join({**results, own: start, **lines})
+        log_p = joined[own]
+        for name, (i, number) in self.numbers.items():
+            step = number.step(self.log.columns[name], self.table[f"context_{i}"])
+            log_p = log_p + joined[f"{own}_{i}"] * step
+        return joined, log_p.exp()
+
+
+def count_cells(
+    log: ClickLog, context: tuple[str, ...] = (), propensities: Propensities | None = None, **counts: ir.Value
+) -> Cells:
+    """Count the rows and clicks of every cell, and the sums of other counts, inside the engine.
+
+    Args:
+        log: the log.
+        context: columns that tell cells apart, beside the position.
+        propensities: a model, if its `kinds` of contexts are to be told apart and no more.
+        counts: what else to sum.
+    """
+    kinds = {} if propensities is None else column_kinds(propensities, log.columns)
     values = {"position": log.columns["position"].cast("int64")}
+    levels: dict[str, tuple[ir.Value, Levels]] = {}
     for i, name in enumerate(context):
-        value = log.columns[name]
-        is_float = value.type().is_floating()
-        values[f"context_{i}"] = value.isnan().ifelse(ibis.null(value.type()), value) if is_float else value
-    return values
-
-
-def count_cells(log: ClickLog, values: dict[str, ir.Value], **counts: ir.Value) -> pa.Table:
-    """Return the rows and clicks of every cell, and the sums of other counts, counted inside the engine."""
-    counts = {"clicks": log.columns["clicks"], **counts}
-    rows = log.source.select(**values, **counts)
-    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum().cast("int64") for name in counts})
+        value, kind = log.columns[name], kinds.get(name)
+        values[f"context_{i}"] = _without_nan(value) if kind is None else kind.key(value)
+        if isinstance(kind, Levels):
+            levels[f"context_{i}"] = value, kind
+    # Levels are first counted as they are: there are few of them to look at then.
+    as_they_are = values | {name: value for name, (value, _) in levels.items()}
+    rows = log.source.select(**as_they_are, clicks=log.columns["clicks"], **counts)
+    cells = rows.group_by(*values).agg(rows=rows.count(), **{name: rows[name].sum() for name in ("clicks", *counts)})
+    if levels:
+        cells = cells.mutate(**{name: kind.key(cells[name]) for name, (_, kind) in levels.items()})
+    sums = {name: cells[name].sum().cast("int64") for name in ("rows", "clicks", *counts)}
+    cells = cells.group_by(*values).agg(**sums)
     counted = log.engine.fetch(cells, task="Counting contexts")
     if counted["position"].null_count:
         raise InputError(f"column {log.roles['position']!r} is empty in some rows: fill them in or leave the rows out")
-    return counted
+    return Cells(log, context, kinds, values, counted)
 
 
-def cell_contexts(cells: pa.Table, context: tuple[str, ...]) -> dict[str, Any]:
-    """Return the contexts of cells by their names: numbers without gaps as arrays, all else as Arrow has it."""
-    import pyarrow as pa
+def _without_nan(value: ir.Value) -> ir.Value:
+    """Return a context in which NaN is as empty as NULL."""
+    import ibis
 
-    columns = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    return {
-        name: as_array(column) if pa.types.is_floating(column.type) and not column.null_count else column
-        for name, column in columns.items()
-    }
+    return value.isnan().ifelse(ibis.null(value.type()), value) if value.type().is_floating() else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +192,25 @@ class Scored:
     """The propensities of n cells.
 
     Attributes:
-        propensity: of its own position, or of the one it borrows from, [n].
-        own: whether it is that of its own position, [n].
+        log_propensity: log p of its own position, or of the one it borrows from, [n].
+        column: that position, by its index among the curve's, [n].
+        own: whether it is its own position, [n].
         doubt: number of what speaks against it in `reasons`, from 1; 0 where nothing does, [n].
         reasons: that in words.
         log_sd: standard deviation of its logarithm, 0 where the model tells none, [n].
     """
 
-    propensity: NDArray[np.float64]
+    log_propensity: NDArray[np.float64]
+    column: NDArray[np.int64]
     own: NDArray[np.bool_]
     doubt: NDArray[np.int16]
     reasons: tuple[str, ...]
     log_sd: NDArray[np.float64]
+
+    @cached_property
+    def propensity(self) -> NDArray[np.float64]:
+        """p of its own position, or of the one it borrows from, [n]."""
+        return np.exp(self.log_propensity)
 
     @property
     def supported(self) -> NDArray[np.bool_]:
@@ -122,19 +219,13 @@ class Scored:
         return found
 
 
-def score_cells(
-    log: ClickLog,
-    propensities: Propensities,
-    position: NDArray[np.int64],
-    contexts: dict[str, Any],
-    *,
-    spread: bool = False,
-) -> Scored:
+def score_cells(cells: Cells, propensities: Propensities, *, spread: bool = False) -> Scored:
     """Return the propensity of every cell; with `spread` also how uncertain it is, which takes longer.
 
     A position without an estimate borrows that of the last one above; a place without, that of a middling one (the
     median) of those with an estimate that share most columns with it.
     """
+    log, position, contexts = cells.log, cells.counts("position"), cells.contexts
     known = np.array(propensities.curve.positions)
     column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
     if (numbers := model_places(log, propensities)) is not None:
@@ -142,7 +233,7 @@ def score_cells(
         lender = lenders(propensities, log.places)
         column, position = lender[position - 1], numbers[position - 1]
     shown = np.searchsorted(propensities.shown, known)[column]
-    p, log_sd = np.empty(len(position)), np.zeros(len(position))
+    own_log_p, log_sd = np.empty(len(position)), np.zeros(len(position))
     doubts, reasons = np.zeros(len(position), dtype=np.int16), dict[str, int]()
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
@@ -150,14 +241,14 @@ def score_cells(
         if propensities.encoder is not None:
             x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
         log_p = propensities.curve.relative(propensities.params, x)
-        p[part] = np.exp(np.take_along_axis(log_p, column[part, None], axis=1)[:, 0])
+        own_log_p[part] = np.take_along_axis(log_p, column[part, None], axis=1)[:, 0]
         if spread and propensities.draws is not None:
             log_sd[part] = np.take_along_axis(propensities.log_sd(x), column[part, None], axis=1)[:, 0]
         for doubt in reversed(propensities.doubts(x, lacking)):
             where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
             number = reasons.setdefault(doubt.why, len(reasons) + 1)
             doubts[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = number
-    return Scored(p, known[column] == position, doubts, tuple(reasons), log_sd)
+    return Scored(own_log_p, column, known[column] == position, doubts, tuple(reasons), log_sd)
 
 
 def lenders(propensities: Propensities, places: Places) -> NDArray[np.int64]:
@@ -177,29 +268,6 @@ def lenders(propensities: Propensities, places: Places) -> NDArray[np.int64]:
         ranked = sorted((known.index(k) for k in some), key=lambda i: typical[i])
         found.append(ranked[len(ranked) // 2])
     return np.array(found, dtype=np.int64)
-
-
-def join_cells(
-    log: ClickLog, values: dict[str, ir.Value], cells: pa.Table, results: Mapping[str, NDArray[Any]]
-) -> ir.Table:
-    """Return the log's source with the cells' results as further columns, joined on what the cells were counted by."""
-    import ibis
-    import pyarrow as pa
-
-    keys: dict[str, tuple[ir.Value, Any]] = {}
-    for name, value in values.items():
-        column = cells[name]
-        if column.null_count:
-            # NULL does not survive every way into an engine, so whether a value is empty is a key of its own.
-            keys[f"cell_{name}_is_empty"] = (value.isnull(), column.is_null())
-            kind = value.type()
-            filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
-            value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
-        keys[f"cell_{name}"] = (value, column)
-    columns = {name: column for name, (_, column) in keys.items()} | dict(results)
-    scored = ibis.memtable(pa.table(columns))
-    conditions = [value == scored[name] for name, (value, _) in keys.items()]
-    return log.source.left_join(scored, conditions, rname="{name}_of_cell")
 
 
 def own_columns(log: ClickLog) -> dict[str, ir.Value]:

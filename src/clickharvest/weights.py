@@ -9,7 +9,8 @@ weight is that of *one click* and is given on every row. What a row contributes 
 without a click contributes nothing. To train a ranker, give the clicked documents their weights and all others none
 (see `clickharvest.rank.boosting` for why a `sample_weight` is something else).
 
-Propensities are those of cells, which `scoring` counts and joins back inside the engine: no row leaves it.
+Propensities are those of cells, which `scoring` counts and joins back inside the engine: no row leaves it. Numbers of a
+straight curve are followed there from row to row (`kinds`).
 
 Where rankers of the log show different documents, weights are *policy-aware* on demand: with E_qd = Σ p_k(x) over the
 pages of query q that showed document d, and n_q all its pages,
@@ -30,22 +31,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from clickharvest.clipping import (
+    WeightSums,
+    choose_clip,
+    effective_sample_size,
+    inverse,
+    ips_weights,
+    vanishing_clip,
+)
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import (
-    Scored,
-    cell_contexts,
-    cell_values,
-    count_cells,
-    join_cells,
-    model_context,
-    own_columns,
-    score_cells,
-)
+from clickharvest.scoring import Scored, count_cells, model_context, own_columns, score_cells
 from clickharvest.weight_report import OutcomeReport, WeightReport
 from clickharvest.words import clean_text
 
@@ -77,8 +76,6 @@ SAME: Literal["same"] = "same"
 """Says that what comes of a click does not depend on the position."""
 POLICY = "policy_propensity"
 """The column that policy-aware weighing adds beside the propensity."""
-KEPT_SHARE = 0.5
-"""Share of the clicks that the effective sample size must reach where the clip is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,25 +151,29 @@ def weigh(
     models = [propensities] if curve is None else [propensities, curve]
     context = tuple(dict.fromkeys(name for model in models for name in model_context(log, model)))
     _check_names(log)
-    values = cell_values(log, context)
-    cells = count_cells(log, values, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
-    position, clicks, rows = (as_array(cells[name]) for name in ("position", "clicks", "rows"))
-    contexts = cell_contexts(cells, context)
-    scored = score_cells(log, propensities, position, contexts)
-    p, own = scored.propensity, scored.own
+    # Two models need not tell the same values apart.
+    alone = propensities if after is None else None
+    cells = count_cells(log, context, alone, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
+    position, clicks, rows = (cells.counts(name) for name in ("position", "clicks", "rows"))
+    scored = score_cells(cells, propensities)
+    own = scored.own
     # A cell counts once: its position comes first.
     doubted = own & (scored.doubt > 0)
     threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
-    weight = ips_weights(p, threshold)
-    _require_finite(weight)
-    scale = float(np.average(weight, weights=clicks)) if normalise and clicks.any() else 1.0
+    joined, p = None, None
+    if cells.numbers:
+        joined, p = cells.join_lines(scored, {COLUMNS[2]: scored.supported})
+        sums = WeightSums.of_rows(log.engine, joined.select(propensity=p, clicks=log.columns["clicks"]), threshold)
+    else:
+        sums = WeightSums.of_cells(scored.propensity, clicks, threshold)
+    scale = sums.mean if normalise else 1.0
     report = WeightReport(
         rows=int(rows.sum()),
         clicks=int(clicks.sum()),
         clip=threshold,
-        clipped_clicks=0 if threshold is None else int(clicks[p < threshold].sum()),
-        effective_clicks=effective_sample_size(weight, clicks),
-        largest_weight=float((weight / scale).max()),
+        clipped_clicks=sums.clipped,
+        effective_clicks=sums.effective,
+        largest_weight=sums.largest / scale,
         scale=scale,
         unsupported_rows=int(rows[~own].sum()),
         unsupported_clicks=int(clicks[~own].sum()),
@@ -182,14 +183,19 @@ def weigh(
         unsupported_places="" if log.places is None else log.places.spell(np.unique(position[~own]).tolist()),
         unsupported_contexts=_count_doubts(scored, rows),
     )
-    results = dict(zip(COLUMNS, (p, weight / scale, scored.supported), strict=True))
-    if after is not None:
-        found = None if curve is None else score_cells(log, curve, position, contexts)
-        number = as_array(cells["outcomes"])
-        more, told = _outcome_weights(after, number, scored, found, clip, normalise)
-        results, report = results | more, replace(report, outcome=told)
-    joined = join_cells(log, values, cells, results)
-    table = joined.select(**own_columns(log), **{name: joined[name] for name in results})
+    if joined is not None:
+        found = joined.select(**own_columns(log), propensity=p, propensity_supported=joined[COLUMNS[2]])
+        table = found.mutate(ips_weight=inverse(found.propensity, threshold, scale))
+        table = table.select(*found.columns[:-1], "ips_weight", COLUMNS[2])
+    else:
+        weight = ips_weights(scored.propensity, threshold) / scale
+        results = dict(zip(COLUMNS, (scored.propensity, weight, scored.supported), strict=True))
+        if after is not None:
+            second = None if curve is None else score_cells(cells, curve)
+            more, told = _outcome_weights(after, cells.counts("outcomes"), scored, second, clip, normalise)
+            results, report = results | more, replace(report, outcome=told)
+        joined = cells.join(results)
+        table = joined.select(**own_columns(log), **{name: joined[name] for name in results})
     return _by_policy(log, table, report, normalise) if policy_aware else Weights(table, report)
 
 
@@ -217,84 +223,6 @@ def weigh_to_parquet(
         table = weights.table if log.places is None else weights.table.drop(log.roles["position"])
         log.engine.write_parquet(table, partial, metadata=metadata, task="Weighing")
     return weights.report
-
-
-def ips_weights(propensity: ArrayLike, clip: float | None = None) -> NDArray[np.float64]:
-    """Return 1 / max(p, clip): p [n] → [n].
-
-    Example:
-        >>> ips_weights([1.0, 0.5, 0.01], clip=0.1)
-        array([ 1.,  2., 10.])
-    """
-    with np.errstate(divide="ignore"):
-        return 1 / np.maximum(np.asarray(propensity, dtype=np.float64), 0.0 if clip is None else clip)
-
-
-def effective_sample_size(weight: ArrayLike, clicks: ArrayLike | None = None) -> float:
-    """Return (Σ_i c_i w_i)² / Σ_i c_i w_i²: weights w [n] of which each counts c [n] times (once by default).
-
-    Example:
-        >>> effective_sample_size([1, 1, 1, 1]), effective_sample_size([1, 3], clicks=[2, 0])
-        (4.0, 2.0)
-    """
-    w = np.asarray(weight, dtype=np.float64)
-    c = np.ones_like(w) if clicks is None else np.asarray(clicks, dtype=np.float64)
-    w = w / max(float(np.abs(w).max(initial=0.0)), 1.0)  # it is the same at any scale, and squares stay finite
-    squares = float((c * w**2).sum())
-    return float((c * w).sum()) ** 2 / squares if squares else 0.0
-
-
-def vanishing_clip(clicks: float) -> float:
-    """Return 1 / √clicks: a clip whose bias vanishes as clicks grow in number, and whose weights stay below √clicks.
-
-    Ionides (2008) shows that truncating weights at √n loses nothing in the limit.
-
-    Example:
-        >>> vanishing_clip(10_000), vanishing_clip(0)
-        (0.01, 1.0)
-    """
-    return float(1 / np.sqrt(max(clicks, 1.0)))
-
-
-def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share: float = KEPT_SHARE) -> float | None:
-    """Return the least clip that keeps the effective sample size at `share` of the clicks, None if none is needed.
-
-    With n_eff(τ) the effective sample size of the weights 1 / max(p, τ) over all N clicks,
-
-        clip = min {τ among the propensities of the clicks : n_eff(τ) ≥ share · N}.
-
-    n_eff grows with τ, up to N where all weights are equal, so that there always is one. It bounds the variance of a
-    small log; its bias does not vanish as clicks grow in number, see `vanishing_clip`.
-
-    Args:
-        propensity: p, [n].
-        clicks: how many clicks each stands for, [n]; one by default.
-        share: effective share of the clicks to keep, from 0 to 1.
-
-    Example:
-        Seven clicks at propensity 1, two at .5 and one at .05: unclipped, they tell as much as 2.3 clicks.
-
-        >>> choose_clip([1, 0.5, 0.05], clicks=[7, 2, 1])
-        0.5
-    """
-    if not 0 <= share <= 1:
-        raise InputError(f"the effective share to keep is {share}: expected a number from 0 to 1")
-    p = np.asarray(propensity, dtype=np.float64)
-    c = np.ones_like(p) if clicks is None else np.asarray(clicks, dtype=np.float64)
-    clicked = c > 0
-    if not clicked.any():
-        return None
-    tau, cell = np.unique(p[clicked], return_inverse=True)
-    counts = np.bincount(cell, weights=c[clicked])
-    clipped = np.cumsum(counts)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a propensity of 0 is never enough
-        # In units of 1/τ a clipped click weighs 1 and any other τ/p; both sums run over the propensities above τ.
-        above = [np.cumsum((counts * tau**-power)[::-1])[::-1] - counts * tau**-power for power in (1.0, 2.0)]
-        sums, squares = (clipped + above[i] * tau ** (i + 1) for i in (0, 1))
-        # Rounding must not turn away the last one, where all weights are equal.
-        enough = sums**2 / squares >= share * clipped[-1] * (1 - 1e-9)
-    first = int(np.argmax(enough))
-    return None if first == 0 else float(tau[first])
 
 
 def _curve_after_click(
@@ -341,22 +269,21 @@ def _outcome_weights(
     if found is not None:
         p, supported = p * found.propensity, supported & found.supported
     threshold = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
-    weight = ips_weights(p, threshold)
-    _require_finite(weight)
-    scale = float(np.average(weight, weights=outcomes)) if normalise and outcomes.any() else 1.0
+    sums = WeightSums.of_cells(p, outcomes, threshold)
+    scale = sums.mean if normalise else 1.0
     report = OutcomeReport(
         column=after.column,
         after_click=found is not None,
         outcomes=int(outcomes.sum()),
         left_out=after.without_click + after.beyond_clicks,
         clip=threshold,
-        clipped=0 if threshold is None else int(outcomes[p < threshold].sum()),
-        effective=effective_sample_size(weight, outcomes),
-        largest_weight=float((weight / scale).max()),
+        clipped=sums.clipped,
+        effective=sums.effective,
+        largest_weight=sums.largest / scale,
         scale=scale,
         unsupported=int(outcomes[~supported].sum()),
     )
-    return dict(zip(OUTCOME_COLUMNS, (p, weight / scale, supported), strict=True)), report
+    return dict(zip(OUTCOME_COLUMNS, (p, ips_weights(p, threshold) / scale, supported), strict=True)), report
 
 
 def _count_doubts(scored: Scored, rows: NDArray[np.int64]) -> dict[str, int]:
@@ -365,14 +292,6 @@ def _count_doubts(scored: Scored, rows: NDArray[np.int64]) -> dict[str, int]:
         why: int(rows[scored.own & (scored.doubt == number)].sum()) for number, why in enumerate(scored.reasons, 1)
     }
     return {why: found[why] for why in sorted(found) if found[why]}
-
-
-def _require_finite(weight: NDArray[np.float64]) -> None:
-    if not np.isfinite(weight).all():
-        raise InputError(
-            f"{np.count_nonzero(~np.isfinite(weight)):,} cells of context and position have a propensity of 0, so "
-            "that weights are infinite: clip them, such as with clip=0.01 (--clip 0.01)"
-        )
 
 
 def _check_names(log: ClickLog) -> None:
@@ -386,28 +305,20 @@ def _check_names(log: ClickLog) -> None:
 
 def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: bool) -> Weights:
     """Return a weighed log with ρ, and weights made of it."""
-    import ibis
-
     from clickharvest.logs.pages import examined_share
 
     share = log.engine.materialise(examined_share(log, table, COLUMNS[0]), task="Counting pages")
     same = [table[log.roles["query"]] == share.q, table[log.roles["doc"]] == share.d]
     own = {name: table[name] for name in table.columns}
     rows = table.left_join(share, same, rname="{name}_of_share").select(**own, **{POLICY: share.rho})
-    clip = report.clip or 0.0
-    weight = 1.0 / ibis.greatest(rows[POLICY], clip)
-    clicks = rows[log.roles["click" if "click" in log.roles else "clicks"]].cast("float64")
-    clipped = (rows[POLICY] < clip).ifelse(clicks, 0.0)
-    sums = rows.aggregate(
-        sum=(clicks * weight).sum(), squares=(clicks * weight**2).sum(), largest=weight.max(), clipped=clipped.sum()
-    )
-    (found,) = log.engine.fetch(sums, task="Summing weights").to_pylist()
-    scale = found["sum"] / report.clicks if normalise and report.clicks else 1.0
+    clicks = rows[log.roles["click" if "click" in log.roles else "clicks"]]
+    sums = WeightSums.of_rows(log.engine, rows.select(propensity=rows[POLICY], clicks=clicks), report.clip)
+    scale = sums.mean if normalise else 1.0
     told = replace(
         report,
-        clipped_clicks=round(found["clipped"]),
-        effective_clicks=found["sum"] ** 2 / found["squares"] if found["squares"] else 0.0,
-        largest_weight=found["largest"] / scale,
+        clipped_clicks=sums.clipped,
+        effective_clicks=sums.effective,
+        largest_weight=sums.largest / scale,
         scale=scale,
     )
-    return Weights(rows.mutate(ips_weight=weight / scale), told)
+    return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip, scale)), told)

@@ -16,7 +16,7 @@ from clickharvest.commands.harvest_options import HarvestOptions
 from clickharvest.commands.options import LogOptions, parse_shares
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
-from clickharvest.harvesting.interventions import read_interventions
+from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.progress import silent
 from clickharvest.simulate import simulate_ab_log

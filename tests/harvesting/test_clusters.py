@@ -14,7 +14,8 @@ import pytest
 from clickharvest.errors import InputError
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Swap
-from clickharvest.harvesting.interventions import COLUMNS, Interventions, read_interventions
+from clickharvest.harvesting.interventions import COLUMNS, Interventions
+from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
 from clickharvest.model.fingerprint import data_fingerprint

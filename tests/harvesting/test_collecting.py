@@ -13,7 +13,8 @@ from clickharvest.diagnosis.diagnosing import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Rankings, Swap
-from clickharvest.harvesting.interventions import Interventions, read_interventions
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
 

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.errors import InputError
-from clickharvest.harvesting.interventions import Interventions, is_interventions, read_interventions
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.reading import is_interventions, read_interventions
 
 COLUMNS: dict[str, list[Any]] = {
     "unit": [0, 0, 1, 1],

@@ -14,8 +14,8 @@ import pytest
 from clickharvest.errors import InputError
 from clickharvest.logs.browsing import browsing_log, deepest
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.engines import SparkEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 from clickharvest.states import number_of

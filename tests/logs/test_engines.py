@@ -10,7 +10,8 @@ import pytest
 
 from clickharvest.errors import EngineError, InputError
 from clickharvest.files import atomic_path
-from clickharvest.logs.engines import DuckDBEngine, SparkEngine, check_java
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.spark import SparkEngine, check_java
 from clickharvest.words import first_line
 
 

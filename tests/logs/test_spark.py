@@ -22,9 +22,11 @@ from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Design, Rankings, Swap
-from clickharvest.harvesting.interventions import read_interventions
-from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+from clickharvest.harvesting.reading import read_interventions
+from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.outcomes import after_click
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 
@@ -115,6 +117,27 @@ def test_what_is_thinned_and_tallied_is_the_same(
     assert kept[0].equals(kept[2])
     assert kept[0].num_rows < kept[1].num_rows
     assert kept[1].equals(kept[3])
+
+
+def test_outcomes_at_places_are_the_same(
+    ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    table = pq.read_table(ab_log, columns=["query", "doc", "position", "click"]).slice(0, 4_000)
+    position, click = (table[name].to_numpy() for name in ("position", "click"))
+    more = {"row": (position - 1) // 5, "column": (position - 1) % 5, "bought": click * (position % 2)}
+    for name, values in more.items():
+        table = table.append_column(name, pa.array(values))
+    pq.write_table(table, tmp_path / "grid.parquet")
+    ours, theirs = (
+        after_click(
+            read_log(tmp_path / "grid.parquet", place=("row", "column"), engine=engine, validate=False), "bought"
+        ).log
+        for engine in (duckdb_engine, spark_engine)
+    )
+    assert theirs.places == ours.places is not None
+    found = harvest(ours).to_arrow()
+    assert found.num_rows > 50
+    assert harvest(theirs).to_arrow().equals(found, check_metadata=True)
 
 
 def test_the_diagnosis_is_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:

@@ -279,7 +279,7 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
     Where they are not supported, slopes are 1 and offsets 0.
     """
     from clickharvest.model.affine_levels import lines_of
-    from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells
+    from clickharvest.scoring import count_cells
 
     if log.places is not None:
         raise InputError(
@@ -288,10 +288,9 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
         )
     if missing := [name for name in model.context if name not in log.context]:
         raise InputError(f"the model depends on the context column {missing[0]!r}: read the log with it")
-    values = cell_values(log, model.context)
-    cells = count_cells(log, values, shown=log.columns["impressions"])
-    contexts = cell_contexts(cells, model.context)
-    position, clicks, rows, shown = (cells[name].to_numpy() for name in ("position", "clicks", "rows", "shown"))
+    cells = count_cells(log, model.context, shown=log.columns["impressions"])
+    contexts = cells.contexts
+    position, clicks, rows, shown = (cells.counts(name) for name in ("position", "clicks", "rows", "shown"))
     lines = lines_of(model, position, contexts)
     fine = lines.supported
     report = CorrectionReport(
@@ -303,7 +302,7 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
         unsupported_positions=tuple(np.unique(position[~fine]).tolist()),
         unsupported_contexts=_lost(contexts, fine),
     )
-    return join_cells(log, values, cells, dict(zip(JOINED, lines, strict=True))), report
+    return cells.join(dict(zip(JOINED, lines, strict=True))), report
 
 
 def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:

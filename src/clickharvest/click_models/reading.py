@@ -168,18 +168,14 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
 def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
     """Return the log with the propensity of every row's browsing state as a further column, kept inside the engine."""
     from clickharvest.logs.browsing import browsing_log
-    from clickharvest.scoring import cell_values, count_cells, join_cells, model_context, score_cells
+    from clickharvest.scoring import count_cells, model_context, score_cells
 
     states = browsing_log(log, named=True)
     assert states.places is not None
     propensities = base.reaching(int(states.places.labels[-1][0]))
-    context = model_context(states, propensities)
-    values = cell_values(states, context)
-    cells = count_cells(states, values)
-    contexts = {name: cells[f"context_{i}"] for i, name in enumerate(context)}
-    scored = score_cells(states, propensities, cells["position"].to_numpy(), contexts)
-    joined = join_cells(states, values, cells, {PROPENSITY: scored.propensity})
-    kept = joined.select(*(states.source[name] for name in log.source.columns), joined[PROPENSITY])
+    cells = count_cells(states, model_context(states, propensities), propensities)
+    joined, p = cells.join_lines(score_cells(cells, propensities), {})
+    kept = joined.select(*(states.source[name] for name in log.source.columns), **{PROPENSITY: p})
     return replace(_moved(log, log.engine.materialise(kept, task="Reading pages")), is_text=False)
 
 

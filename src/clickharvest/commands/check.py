@@ -36,7 +36,7 @@ def check(
     """
     from clickharvest.commands.terminal import print_diagnosis
     from clickharvest.diagnosis.diagnosing import diagnose
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
     from clickharvest.planning.advising import advice
 
     if outcome is not None:

@@ -131,7 +131,7 @@ def _score(
     from clickharvest.baselines.ratios import click_rates, position_counts
     from clickharvest.estimation.comparison import compare_models
     from clickharvest.harvesting.collecting import harvest
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
 
     rates: Any = None
     place = place_of(log, next(iter(models.values())))

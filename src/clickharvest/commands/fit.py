@@ -242,7 +242,7 @@ def fit(
     """
     keep_to_one_thread()
     from clickharvest.estimation.devices import require_device
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
 
     if output is None:

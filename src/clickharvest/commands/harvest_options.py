@@ -132,7 +132,7 @@ class HarvestOptions:
         Raises:
             InputError: they are no interventions, or other places are named than theirs.
         """
-        from clickharvest.harvesting.interventions import read_interventions
+        from clickharvest.harvesting.reading import read_interventions
 
         found = read_interventions(log.source, unit=self.unit_kind)
         own = () if found.places is None else found.places.columns

@@ -258,7 +258,8 @@ class LogOptions:
 
     def start_engine(self, progress: Progress) -> Engine:
         """Start the engine asked for."""
-        from clickharvest.logs.engines import DuckDBEngine, SparkEngine
+        from clickharvest.logs.engines import DuckDBEngine
+        from clickharvest.logs.spark import SparkEngine
 
         if self.engine is EngineName.spark:
             return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, progress=progress)

@@ -34,7 +34,7 @@ OutcomeOption = Annotated[
 
 def read_with_outcomes(log: LogOptions, outcome: str) -> tuple[ClickLog, AfterClick]:
     """Return the log, and what came of its clicks."""
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
     from clickharvest.logs.outcomes import after_click
 
     if is_interventions(log.source):

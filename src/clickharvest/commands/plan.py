@@ -184,7 +184,7 @@ def plan(
 
 def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, anchor: str, **wanted: Any) -> Plan:
     from clickharvest.harvesting.collecting import harvest
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
     from clickharvest.logs.days import days_of
     from clickharvest.planning.scaling import plan_from_log
 

@@ -199,7 +199,7 @@ def rerun_commands(
         clickharvest report m.safetensors --log 'my log.csv' --query q -o r.html
         clickharvest weigh 'my log.csv' m.safetensors --query q --clip auto -o weighted.parquet
     """
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
 
     roles, harvest = _flags(log), _flags(units)
     commands = {"report": ["report", path, "--log", log.source, *roles, *harvest, "-o", output]}
@@ -209,7 +209,7 @@ def rerun_commands(
 
 
 def _evidence(model: Propensities, log: ReportLogOptions, units: HarvestOptions) -> Evidence:
-    from clickharvest.harvesting.interventions import is_interventions
+    from clickharvest.harvesting.reading import is_interventions
     from clickharvest.logs.outcomes import after_click
     from clickharvest.report.evidence import gather_evidence
 

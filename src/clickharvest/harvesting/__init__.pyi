@@ -5,11 +5,11 @@ from .designs import Design as Design
 from .designs import Rankings as Rankings
 from .designs import Swap as Swap
 from .interventions import Interventions as Interventions
-from .interventions import read_interventions as read_interventions
 from .linked import linked_positions as linked_positions
 from .placements import LoggedPlacements as LoggedPlacements
 from .placements import Placements as Placements
 from .placements import TeamDraft as TeamDraft
+from .reading import read_interventions as read_interventions
 from .sql import DIALECTS as DIALECTS
 from .sql import to_sql as to_sql
 from .sql import unbound_table as unbound_table

@@ -32,9 +32,9 @@ from clickharvest.harvesting.interventions import (
     Interventions,
     UnitKind,
     describe,
-    interventions_from_arrow,
 )
 from clickharvest.harvesting.placements import LoggedPlacements
+from clickharvest.harvesting.reading import interventions_from_arrow
 from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
 from clickharvest.logs.click_log import ROLES, ClickLog, same
 from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts

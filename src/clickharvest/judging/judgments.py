@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.harvesting.numbering import as_array
 from clickharvest.judging.corrected import Corrected, shrink_corrected
 from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
 from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import cell_contexts, cell_values, count_cells, join_cells, model_context, score_cells
+from clickharvest.scoring import count_cells, model_context, score_cells
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -283,15 +282,12 @@ def _warn(log: ClickLog, exact: bool) -> None:
 
 def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
     """Return, for every query and document, clicks, impressions and the sums that `shrink` takes."""
-    context = model_context(log, propensities)
-    values = cell_values(log, context)
-    cells = count_cells(log, values)
-    contexts = cell_contexts(cells, context)
-    scored = score_cells(log, propensities, as_array(cells["position"]), contexts, spread=True)
+    cells = count_cells(log, model_context(log, propensities))
+    scored = score_cells(cells, propensities, spread=True)
     results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.supported}
-    joined = join_cells(log, values, cells, results)
+    joined = cells.join(results)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
-    rows = joined.select(**role, place=values["position"], p=joined._p, sd=joined._sd, known=joined._known)
+    rows = joined.select(**role, place=cells.values["position"], p=joined._p, sd=joined._sd, known=joined._known)
     rows = rows.filter(rows.impressions > 0)
     examined = rows.impressions * rows.p
     places = rows.group_by("query", "doc", "place").agg(

@@ -5,12 +5,12 @@ from .doubting import Doubt as Doubt
 from .doubting import doubts as doubts
 from .engines import DuckDBEngine as DuckDBEngine
 from .engines import Engine as Engine
-from .engines import SparkEngine as SparkEngine
 from .exports import read_export as read_export
 from .formats.ubi import read_ubi as read_ubi
 from .outcomes import AfterClick as AfterClick
 from .outcomes import after_click as after_click
 from .reading import read_log as read_log
+from .spark import SparkEngine as SparkEngine
 from .tallies import tally_table as tally_table
 from .tallies import write_tally as write_tally
 from .two_files import read_two_files as read_two_files

@@ -1,4 +1,4 @@
-"""Engines: where the queries run. DuckDB inside this process by default, Spark, or the engine of an Ibis table.
+"""Engines: where the queries run. DuckDB inside this process by default, `spark`, or the engine of an Ibis table.
 
 An `Engine` wraps one Ibis connection and does the few things Ibis leaves to its
 caller: run an expression with progress and one-line errors, and write its result as one Parquet file, atomically.
@@ -6,16 +6,8 @@ caller: run an expression with progress and one-line errors, and write its resul
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import re
-import shutil
-import signal
-import subprocess
-import threading
 import uuid
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,10 +18,8 @@ import duckdb
 import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
-from clickharvest.extras import require
-from clickharvest.files import SHARED, atomic_folder, atomic_path, remove_folder, temporary_folder
+from clickharvest.files import atomic_path, remove_folder, temporary_folder
 from clickharvest.logs.footers import KEY
-from clickharvest.logs.hashing import hexadecimal
 from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, sql_types
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
@@ -40,13 +30,8 @@ if TYPE_CHECKING:
 
 BATCH = 500_000
 """Rows that travel at a time."""
-SPARK_JAVA = 17
-"""The oldest Java that Spark 4 runs on."""
-standard_error = 2
-"""Descriptor of this process's standard error, another one while Java starts: what an interrupt is told on."""
-PARTS = 256
-"""Into so many parts of about equal size rows fall that Spark numbers."""
-SAMPLE = 8 * PARTS
+DICTIONARY = 8_000
+"""Distinct values of a part of a Parquet column up to which DuckDB writes each of them once."""
 
 
 class Engine:
@@ -220,135 +205,12 @@ class DuckDBEngine(Engine):
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
         query = compile_as_promised(self.backend, table)
         told = f"KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
-        # Higher levels take a quarter longer for files that are a fiftieth smaller. The file is temporary already.
-        options = f"FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, USE_TMP_FILE false, {told}"
+        # Higher levels take a quarter longer for files that are a fiftieth smaller, and larger dictionaries a seventh
+        # for files that are no smaller. The file is temporary already.
+        small = f"COMPRESSION zstd, COMPRESSION_LEVEL 1, DICTIONARY_SIZE_LIMIT {DICTIONARY}"
+        options = f"FORMAT parquet, {small}, USE_TMP_FILE false, {told}"
         copy = f"COPY ({query}) TO {sql_literal(str(path))} ({options})"
         return int(self.backend.con.execute(copy).fetchone()[0])
-
-
-class SparkEngine(Engine):
-    """Spark, in this machine's cores by default or on a cluster.
-
-    Args:
-        master: a Spark master URL, such as `"spark://host:7077"` or `"yarn"`; `"local[*]"` by default.
-        memory_limit: memory of the driver, such as `"4g"`.
-        progress: what shows progress on long work; silent by default.
-
-    Raises:
-        EngineError: PySpark is not installed, or Java is missing or too old.
-    """
-
-    name = "spark"
-
-    def __init__(
-        self, *, master: str | None = None, memory_limit: str | None = None, progress: Progress = silent
-    ) -> None:
-        check_java()
-        sql = require("pyspark.sql", "spark", "the Spark engine", error=EngineError)
-        builder = (
-            sql.SparkSession.builder.appName("clickharvest")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.log.level", "ERROR")
-            .config("spark.sql.session.timeZone", "UTC")
-        )
-        if master is not None or "SPARK_REMOTE" not in os.environ:
-            builder = builder.master(master or "local[*]")
-        if memory_limit is not None:
-            builder = builder.config("spark.driver.memory", re.sub(r"(?i)i?b$", "", memory_limit.strip()))
-        try:
-            with warnings.catch_warnings(), java_errors_elsewhere() as said, own_interrupts():
-                warnings.simplefilter("ignore", ResourceWarning)
-                self.session = builder.getOrCreate()
-                super().__init__(ibis.pyspark.connect(self.session), progress=progress)
-        except Exception as error:
-            why = next((line for line in said.read_text().splitlines() if "rror" in line), "")
-            raise EngineError(f"Spark did not start: {first_line(RuntimeError(why) if why else error)}") from error
-
-    def fraction(self) -> float | None:
-        """Finished tasks of the active stages over all of their tasks."""
-        tracker = self.session.sparkContext.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        total = sum(stage.numTasks for stage in stages if stage)
-        return sum(stage.numCompletedTasks for stage in stages if stage) / total if total else None
-
-    def numbered(self, table: ir.Table, keys: Sequence[str], name: str, *, like: ir.Value) -> ir.Table:
-        """Return the rows numbered in the order of their keys, without one worker that sorts all of them.
-
-        A sample of the first key's values, drawn by hash, cuts its range into parts; rows are numbered within each, and
-        each part begins where the rows of those before it end.
-        """
-        values = like.as_table().rename(value=like.get_name()).distinct()
-        drawn = values.order_by(hexadecimal(values.value), "value").limit(SAMPLE).order_by("value")
-        sample = self.fetch(drawn, task="Sampling")["value"].to_pylist()
-        cuts = sorted({sample[i * len(sample) // PARTS] for i in range(1, PARTS)} if sample else ())
-        parted = table.mutate(_part=_part_of(table[keys[0]], cuts, 0, len(cuts)))
-        sizes = parted.group_by("_part").agg(_rows=parted.count())
-        before = sizes._rows.sum().over(ibis.window(order_by=sizes._part, preceding=None, following=0)) - sizes._rows
-        begins = sizes.select(_own=sizes._part, _before=before)
-        joined = parted.inner_join(begins, parted._part == begins._own)
-        own = ibis.row_number().over(group_by=joined._part, order_by=[joined[key] for key in keys])
-        return joined.select(*table.columns, **{name: (own + joined._before).cast("int64")})
-
-    @contextmanager
-    def output(self, path: Path) -> Iterator[Path]:
-        """Yield a file in this machine's cores, and on a cluster a folder that all of its machines can write to."""
-        if self._is_local():
-            with super().output(path) as partial:
-                yield partial
-            return
-
-        def refuse_strangers() -> None:
-            if path.is_dir() and not (path / SHARED).exists() and any(path.iterdir()):
-                raise InputError(f"cannot write {path}: it is a folder of something else; name another")
-
-        with atomic_folder(path, refuse_strangers) as partial:
-            yield partial
-
-    def _batches(self, table: ir.Table, rows: int = BATCH) -> pa.RecordBatchReader:
-        """Return the rows by way of Arrow; pandas would make floats of integers with gaps."""
-        return self._frame(table).toArrow().cast(table.schema().to_pyarrow()).to_reader(rows)
-
-    def _is_local(self) -> bool:
-        try:
-            return re.fullmatch(r"local(\[.*\])?", str(self.session.sparkContext.master)) is not None
-        except AttributeError:  # a session on a remote server has no context
-            return False
-
-    def _frame(self, table: ir.Table) -> Any:
-        return self.session.sql(compile_on(self.backend, table))
-
-    def _keep(self, table: ir.Table, name: str) -> ir.Table:
-        self._frame(table).cache().createOrReplaceTempView(name)
-        return self.backend.table(name)
-
-    def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
-        """Let Spark write parts in parallel, and in this machine's cores stream them into one file."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = table.schema().to_pyarrow().with_metadata({KEY: metadata})
-        if path.is_dir():
-            self._frame(table).write.mode("append").parquet(path.absolute().as_uri(), compression="zstd")
-            parts = sorted(path.glob("part-*.parquet"))
-            if not parts:
-                raise EngineError(
-                    f"Spark's executors wrote to disks of their own: name an output that all machines share, not {path}"
-                )
-            pq.write_metadata(schema, path / SHARED)
-            return sum(pq.read_metadata(part).num_rows for part in parts)
-        folder = path.with_name(f"{path.name}.parts")
-        rows = 0
-        try:
-            self._frame(table).write.parquet(folder.absolute().as_uri())
-            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-                for part in sorted(folder.glob("part-*.parquet")):
-                    for batch in pq.ParquetFile(part).iter_batches(batch_size=500_000):
-                        writer.write_table(pa.Table.from_batches([batch]).cast(schema))
-                        rows += batch.num_rows
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return rows
 
 
 def duckdb_batches(backend: Any, table: ir.Table, rows: int) -> pa.RecordBatchReader:
@@ -361,48 +223,6 @@ def compile_as_promised(backend: Any, table: ir.Table) -> str:
     types = sql_types(backend, table.schema())
     casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
     return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({compile_on(backend, table)})"
-
-
-@contextmanager
-def java_errors_elsewhere() -> Iterator[Path]:
-    """Let a Java that the block starts write its errors to a file for all its life: they are pages of stack traces.
-
-    Java inherits the descriptor, so for as long as the block runs this process writes there as well.
-    """
-    global standard_error
-    folder = temporary_folder()
-    atexit.register(remove_folder, folder)
-    said = folder / "java.log"
-    with said.open("wb") as file:
-        standard_error = os.dup(2)
-        try:
-            os.dup2(file.fileno(), 2)
-            yield said
-        finally:
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
-            standard_error = 2
-
-
-@contextmanager
-def own_interrupts() -> Iterator[None]:
-    """Keep what a program has chosen to do when it is interrupted; PySpark's choice stays where it has chosen nothing.
-
-    PySpark cancels its jobs and raises, in the middle of what it tells Java, and both print what they think of it.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, before)
-
-
-def _part_of(value: ir.Value, cuts: Sequence[Any], low: int, high: int) -> ir.Value:
-    """Return how many of the cuts are at most the value, found by halving: their number is between low and high."""
-    if low == high:
-        return ibis.literal(low, "int64")
-    middle = (low + high) // 2
-    below = value < ibis.literal(cuts[middle], value.type())
-    return below.ifelse(_part_of(value, cuts, low, middle), _part_of(value, cuts, middle + 1, high))
 
 
 def gather(batches: pa.RecordBatchReader, *, coded: bool = False) -> pa.Table:
@@ -419,22 +239,6 @@ def gather(batches: pa.RecordBatchReader, *, coded: bool = False) -> pa.Table:
         for batch in batches
     ]  # fmt: skip
     return pa.concat_tables(encoded).unify_dictionaries() if encoded else batches.schema.empty_table()
-
-
-def check_java() -> None:
-    """Raise `EngineError` unless a Java that Spark can run on is found."""
-    advice = f"Spark needs Java {SPARK_JAVA} or newer: install a JDK {SPARK_JAVA} or point JAVA_HOME at one"
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        raise EngineError(f"no Java found on PATH; {advice}")
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EngineError(f"Java at {java} does not run ({first_line(error)}); {advice}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if found is None or int(found[1]) < SPARK_JAVA:
-        raise EngineError(f"Java {found[1] if found else 'of unknown version'} found at {java}; {advice}")
 
 
 def sql_literal(text: str) -> str:

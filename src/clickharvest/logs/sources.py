@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from clickharvest.errors import InputError
 from clickharvest.logs.duckdb_files import open_duckdb_file
-from clickharvest.logs.engines import DuckDBEngine, Engine, SparkEngine, sql_literal
+from clickharvest.logs.engines import DuckDBEngine, Engine, sql_literal
 from clickharvest.logs.ibis_inside import sql_types
+from clickharvest.logs.spark import SparkEngine
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:

@@ -1,0 +1,217 @@
+"""Kinds: of all values that a context column may hold, only those that a model tells apart.
+
+A category knows its levels: whatever else a log holds counts as one value. A number of a *straight* curve, one whose
+log p_k(x) is a straight line in every feature, is one of a few kinds: within reach, far outside, missing. Within a kind
+an engine follows the line by itself:
+
+    log p_k(x) = log p_k(r) + Σ_j s_jk (v_j − r_j)      v_j the numbers of a row, r_j fixed ones, s_jk the slopes
+
+So a log has no more cells of context and position than the model can tell apart, be there a number of its own on every
+page.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.harvesting.numbering import as_array
+from clickharvest.model.contexts import LARGEST, ContextColumn
+from clickharvest.model.curves import Curve, Params
+from clickharvest.model.support import BEYOND
+from clickharvest.model.trace import Step, carry_out, trace_curve
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+    from clickharvest.model.propensities import Propensities
+
+MISSING, WITHIN, FAR, INFINITE = range(4)
+"""The kinds of a number."""
+LINEAR = ("negative", "multiply", "divide", "matmul", "slice", "squeeze", "expand", "sum", "cumsum")
+"""Steps of a curve that keep a straight line straight where all but one of what they are made of is fixed."""
+
+
+class Kinds(Protocol):
+    """How a column's values become kinds, inside the engine, and what a model is given for each."""
+
+    def key(self, value: ir.Value) -> ir.Value:
+        """Return the kind of every row's value."""
+
+    def stand_ins(self, keys: pa.ChunkedArray) -> Any:
+        """Return a value of each of these kinds."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The values of a category: its levels as the log has them, one for all others, and none.
+
+    Attributes:
+        known: the levels.
+        other: a value that is none of them.
+    """
+
+    known: tuple[Any, ...]
+    other: Any
+
+    def key(self, value: ir.Value) -> ir.Value:
+        """Return the level, or the one value that stands for all others; none stays none."""
+        import ibis
+
+        other = ibis.literal(self.other, value.type())
+        known = value.isin(self.known) if self.known else ibis.literal(False)
+        return (value.isnull() | known).ifelse(value, other)
+
+    def stand_ins(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return the levels themselves."""
+        return keys
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A number of a straight curve.
+
+    Attributes:
+        part: its column.
+        slope: s_k, how much a unit of it adds to log p_k, [K].
+        reach: from where to where it is supported; None where nothing tells.
+    """
+
+    part: ContextColumn
+    slope: NDArray[np.float64]
+    reach: tuple[float, float] | None
+
+    @property
+    def middle(self) -> float:
+        """The number r that lines go from."""
+        return self.part.mean if self.reach is None else (self.reach[0] + self.reach[1]) / 2
+
+    def key(self, value: ir.Value) -> ir.Value:
+        """Return the kind of every row's number."""
+        import ibis
+
+        v = value.cast("float64")
+        far = ibis.literal(False)
+        if self.reach is not None:
+            number = self.part.mean + self.part.sd * ((v - self.part.mean) / self.part.sd)  # rounded as encoders do
+            far = (number < self.reach[0]) | (number > self.reach[1])
+        kinds = [(_is_missing(value), MISSING), (v.abs() > LARGEST, INFINITE), (far, FAR)]
+        return ibis.cases(
+            *((is_kind, ibis.literal(kind, "int8")) for is_kind, kind in kinds), else_=ibis.literal(WITHIN, "int8")
+        )
+
+    def stand_ins(self, keys: pa.ChunkedArray) -> NDArray[np.float64]:
+        """Return a number of each kind; an infinite one, for the model to refuse."""
+        low, high = self.reach or (self.middle, self.middle)
+        found: NDArray[np.float64] = np.array([np.nan, self.middle, high + (high - low), np.inf])[as_array(keys)]
+        return found
+
+    def lines(self, keys: pa.ChunkedArray, column: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the slopes of cells, and how far log p at r is from that of what stands for them, [cells] each.
+
+        Args:
+            keys: kinds of the cells.
+            column: which of the curve's positions each cell is scored as, by index.
+        """
+        there = as_array(keys) != MISSING
+        slope = np.where(there, self.slope[column], 0.0)
+        return slope, slope * np.where(there, self.middle - self.stand_ins(keys), 0.0)
+
+    def step(self, value: ir.Value, keys: pa.ChunkedArray) -> ir.Value:
+        """Return v − r of every row, 0 where there is no number; the keys are those of all cells."""
+        step = value.cast("float64") - self.middle
+        return _is_missing(value).ifelse(0.0, step) if (as_array(keys) == MISSING).any() else step
+
+
+def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> dict[str, Kinds]:
+    """Return the kinds of the context columns of a log, by their names; a column without is told apart value by value.
+
+    Args:
+        propensities: the model.
+        values: the log's context columns.
+    """
+    found: dict[str, Kinds] = {}
+    encoder = propensities.encoder
+    if encoder is None:
+        return found
+    numeric = [p for p in encoder.parts if p.kind == "numeric" and values[p.name].type().is_numeric()]
+    lines = slopes(propensities.curve, propensities.params) if numeric else None
+    first = 0
+    for i, part in enumerate(encoder.parts):
+        kind = values[part.name].type()
+        if part.kind == "categorical" and kind.is_string():
+            other = next(text for n in itertools.count() if (text := "other" + "…" * n) not in part.levels)
+            found[part.name] = Levels(part.levels, other)
+        elif part.kind == "categorical" and kind.is_integer() and not any(map(_is_rounded, part.levels)):
+            codes = tuple(int(level) for level in part.levels if _is_integer(level))
+            found[part.name] = Levels(codes, next(n for n in itertools.count() if n not in codes))
+        elif part in numeric and lines is not None:
+            reach = None if propensities.support is None else propensities.support.columns[i].reach
+            found[part.name] = Number(part, lines[first] / part.sd, None if reach is None else _ends(part, *reach))
+        first += len(part.features)
+    return found
+
+
+def slopes(curve: Curve, params: Params) -> NDArray[np.float64] | None:
+    """Return how much a unit of each feature adds to log p_k(x) / p_anchor(x), [d, K]; None where a curve bends.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> slopes(make_curve("linear", (1, 2), 1, 1), {"b": np.array([-1.0]), "W": np.array([[0.5]])})
+        array([[0. , 0.5]])
+        >>> mlp = make_curve("mlp", (1, 2), 1, 1, width=2)
+        >>> slopes(mlp, mlp.init(np.random.default_rng(0))) is None
+        True
+    """
+    try:
+        program = trace_curve(curve)
+    except InputError:  # a curve of the user's own, of functions that nobody can look into
+        return None
+    units = np.eye(curve.n_features)
+    # Of what does not depend on x the value; of what does, the part that grows with x, in a row for each feature.
+    values: list[Any] = []
+    grows: list[bool] = []
+    for step in program.steps:
+        of, growing = [values[i] for i in step.of], [grows[i] for i in step.of]
+        if any(growing) and step.op in ("add", "subtract", "concatenate"):
+            of = [value if grown else np.zeros_like(value) for value, grown in zip(of, growing, strict=True)]
+        elif any(growing) and not _stays_straight(step, growing):
+            return None
+        values.append(carry_out(step, of, params, units))
+        grows.append(step.op == "input" or (any(growing) and step.op != "full_like"))
+    return np.asarray(values[-1]) if grows[-1] else np.zeros((curve.n_features, len(curve.positions)))
+
+
+def _stays_straight(step: Step, growing: list[bool]) -> bool:
+    if step.op == "full_like":
+        return True
+    return step.op in LINEAR and sum(growing) == 1 and (growing[0] or step.op == "multiply")
+
+
+def _is_missing(value: ir.Value) -> ir.Value:
+    return value.isnull() | value.isnan() if value.type().is_floating() else value.isnull()
+
+
+def _is_integer(level: str) -> bool:
+    try:
+        return str(int(level)) == level
+    except ValueError:
+        return False
+
+
+def _is_rounded(level: str) -> bool:
+    """Return whether several integers may be this level: those of columns with gaps become floats."""
+    return _is_integer(level) and abs(int(level)) >= 2**53
+
+
+def _ends(part: ContextColumn, low: float, high: float) -> tuple[float, float]:
+    """Return from where to where a number is supported, as `model.support` judges it."""
+    far = (high - low) * BEYOND + 1e-9 * max(abs(low), abs(high), part.sd)
+    return low - far, high + far
