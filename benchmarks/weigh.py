@@ -144,7 +144,7 @@ def weigher(case: str, log: str, result: str) -> Any:
     from clickharvest.model.contexts import ContextColumn, ContextEncoder
     from clickharvest.model.curves import make_curve
     from clickharvest.model.propensities import Propensities
-    from clickharvest.weights import weigh_to_parquet
+    from clickharvest.weights.weighing import weigh_to_parquet
 
     context = CASES[case]
     encoder = None

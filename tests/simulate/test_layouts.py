@@ -11,7 +11,7 @@ from clickharvest import PBM, harvest, read_log
 from clickharvest.diagnosis import diagnose
 from clickharvest.errors import InputError
 from clickharvest.simulate import LAYOUTS, simulate_places
-from clickharvest.weights import weigh
+from clickharvest.weights.weighing import weigh
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

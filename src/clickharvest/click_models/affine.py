@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.affine import AffineModel
     from clickharvest.model.affine_levels import AffineLevels, Classes, Lines
-    from clickharvest.weights import Clip
+    from clickharvest.weights.weighing import Clip
 
     AnyAffine = AffineModel | AffineLevels
 
@@ -258,7 +258,7 @@ def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRe
     """Return the log as `correct_to_parquet` writes it, an expression not yet run, and what it will hold."""
     import ibis
 
-    from clickharvest.scoring import own_columns
+    from clickharvest.weights.scoring import own_columns
 
     if clash := [name for name in log.source.columns if name.lower() in COLUMNS]:
         raise InputError(
@@ -279,7 +279,7 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
     Where they are not supported, slopes are 1 and offsets 0.
     """
     from clickharvest.model.affine_levels import lines_of
-    from clickharvest.scoring import count_cells
+    from clickharvest.weights.scoring import count_cells
 
     if log.places is not None:
         raise InputError(

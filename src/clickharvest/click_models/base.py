@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clickharvest.diagnosis.findings import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.weights import Clip
+    from clickharvest.weights.weighing import Clip
 
 
 class FittedModel(Protocol):

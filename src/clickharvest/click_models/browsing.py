@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.browsing import BrowsingPropensities
-    from clickharvest.weights import Clip, WeightReport
+    from clickharvest.weights.summary import WeightReport
+    from clickharvest.weights.weighing import Clip
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Browsing(PageModel):
     ) -> WeightReport:
         """Write a log with the propensity of every row's own state, and weights, see `weights.weigh_to_parquet`."""
         from clickharvest.logs.browsing import browsing_log
-        from clickharvest.weights import weigh_to_parquet
+        from clickharvest.weights.weighing import weigh_to_parquet
 
         states = browsing_log(log, named=True)
         assert states.places is not None

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
-    from clickharvest.weights import Clip, WeightReport
+    from clickharvest.weights.summary import WeightReport
+    from clickharvest.weights.weighing import Clip
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,6 @@ class Examination(ClickModel):
         cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
     ) -> WeightReport:
         """Write a log with propensities and inverse-propensity weights, see `weights.weigh_to_parquet`."""
-        from clickharvest.weights import weigh_to_parquet
+        from clickharvest.weights.weighing import weigh_to_parquet
 
         return weigh_to_parquet(log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware)

@@ -23,8 +23,8 @@ from clickharvest.estimation.browsing import compare_with_ranks
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS
 from clickharvest.places import Places
-from clickharvest.scoring import lenders
 from clickharvest.states import number_of
+from clickharvest.weights.scoring import lenders
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

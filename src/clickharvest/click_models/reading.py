@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.browsing import BrowsingPropensities
-    from clickharvest.weights import Clip, WeightReport
+    from clickharvest.weights.summary import WeightReport
+    from clickharvest.weights.weighing import Clip
 
 SKIPPED = (0.85, 0.6, 0.3, 0.1)
 """Probabilities to skip all results since the last click that divide the steps 0 (hardly anything was skipped) to 4."""
@@ -90,7 +91,7 @@ class Reading(PageModel):
         cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
     ) -> WeightReport:
         """Write a log with the propensity of every row's own place; attractions are those of this log."""
-        from clickharvest.weights import weigh_to_parquet
+        from clickharvest.weights.weighing import weigh_to_parquet
 
         places = reading_log(log, fitted.base, None)
         return weigh_to_parquet(
@@ -168,7 +169,7 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
 def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
     """Return the log with the propensity of every row's browsing state as a further column, kept inside the engine."""
     from clickharvest.logs.browsing import browsing_log
-    from clickharvest.scoring import count_cells, model_context, score_cells
+    from clickharvest.weights.scoring import count_cells, model_context, score_cells
 
     states = browsing_log(log, named=True)
     assert states.places is not None

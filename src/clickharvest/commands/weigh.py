@@ -19,7 +19,7 @@ from clickharvest.errors import InputError
 if TYPE_CHECKING:
     from clickharvest.click_models.base import FittedModel
     from clickharvest.places import Places
-    from clickharvest.weights import Clip
+    from clickharvest.weights.weighing import Clip
 
 WEIGHTS = "The weights"
 
@@ -122,7 +122,7 @@ def weigh(
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.sources import file_format
     from clickharvest.model.propensities import Propensities, load_propensities
-    from clickharvest.weights import SAME, weigh_to_parquet
+    from clickharvest.weights.weighing import SAME, weigh_to_parquet
 
     if output is None:
         raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")

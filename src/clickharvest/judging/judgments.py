@@ -32,7 +32,7 @@ from clickharvest.judging.corrected import Corrected, shrink_corrected
 from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
 from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import count_cells, model_context, score_cells
+from clickharvest.weights.scoring import count_cells, model_context, score_cells
 from clickharvest.words import count
 
 if TYPE_CHECKING:

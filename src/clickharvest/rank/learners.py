@@ -36,7 +36,7 @@ from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, Softmax
 from clickharvest.rank.rankers import TrainedRanker
 from clickharvest.rank.robust import robust_labels
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
-from clickharvest.weights import vanishing_clip
+from clickharvest.weights.clipping import vanishing_clip
 
 OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}

@@ -16,7 +16,8 @@ from clickharvest.rank.documents import open_documents, open_keyed
 from clickharvest.rank.features import Array
 from clickharvest.rank.from_log import numbered, ranking_data_from_counts
 from clickharvest.rank.shown import ShownRanking
-from clickharvest.weights import effective_sample_size, weigh
+from clickharvest.weights.clipping import effective_sample_size
+from clickharvest.weights.weighing import weigh
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

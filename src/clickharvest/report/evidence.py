@@ -33,7 +33,7 @@ from clickharvest.report.sensitivity import Move, penalty_moves
 from clickharvest.report.traffic import plan_traffic
 from clickharvest.report.values import MOST_CONTEXTS, encode_contexts
 from clickharvest.report.verdict import kept_checks
-from clickharvest.weights import effective_sample_size, ips_weights, vanishing_clip
+from clickharvest.weights.clipping import effective_sample_size, ips_weights, vanishing_clip
 
 Array = NDArray[np.float64]
 

@@ -33,7 +33,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.clipping import (
+from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.model.cautions import outcome_of, require_examination
+from clickharvest.model.propensities import Propensities
+from clickharvest.weights.clipping import (
     WeightSums,
     choose_clip,
     effective_sample_size,
@@ -41,11 +44,8 @@ from clickharvest.clipping import (
     ips_weights,
     vanishing_clip,
 )
-from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.model.cautions import outcome_of, require_examination
-from clickharvest.model.propensities import Propensities
-from clickharvest.scoring import Scored, count_cells, model_context, own_columns, score_cells
-from clickharvest.weight_report import OutcomeReport, WeightReport
+from clickharvest.weights.scoring import Scored, count_cells, model_context, own_columns, score_cells
+from clickharvest.weights.summary import OutcomeReport, WeightReport
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support, value_names
-from clickharvest.scoring import count_cells
-from clickharvest.weights import COLUMNS, choose_clip, effective_sample_size, ips_weights, weigh, weigh_to_parquet
+from clickharvest.weights.clipping import choose_clip, effective_sample_size, ips_weights
+from clickharvest.weights.scoring import count_cells
+from clickharvest.weights.weighing import COLUMNS, weigh, weigh_to_parquet
 from command_line import run
 
 CONTEXT = ["device", "length", "age", "pays"]
@@ -202,7 +203,7 @@ def test_counted_rows_count_and_rows_never_shown_stay(duckdb_engine: DuckDBEngin
 
 
 def test_continuous_contexts_may_have_a_cell_each(duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clickharvest.scoring.CELLS_AT_ONCE", 300)
+    monkeypatch.setattr("clickharvest.weights.scoring.CELLS_AT_ONCE", 300)
     random = np.random.default_rng(1)
     n = 2000
     table = pa.table(
@@ -277,7 +278,7 @@ def test_following_lines_gives_what_a_cell_for_every_number_gives(
         ours = weigh(log, model, **options)
         ours_rows = rows_of(log, ours.table, "doc")
         with monkeypatch.context() as patch:
-            patch.setattr("clickharvest.scoring.column_kinds", lambda *_: {})
+            patch.setattr("clickharvest.weights.scoring.column_kinds", lambda *_: {})
             theirs = weigh(log, model, **options)
             theirs_rows = rows_of(log, theirs.table, "doc")
         assert ours.table.schema() == theirs.table.schema()

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
-from clickharvest.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.model.propensities import Propensities
 from clickharvest.places import Places
+from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.words import count
 
 if TYPE_CHECKING:
