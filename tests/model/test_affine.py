@@ -79,7 +79,9 @@ def test_a_file_gives_the_model_back_and_is_no_propensities(tmp_path: Path) -> N
     assert str(loaded) == str(model())
     loaded.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
-    with pytest.raises(InputError, match="'affine', which is no examination propensities: use it with show and weigh"):
+    with pytest.raises(
+        InputError, match="'affine', which is no examination propensities: use it with show, weigh or report"
+    ):
         load_propensities(path)
 
 

@@ -106,8 +106,8 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     bread = cho_factor(fit.information + fit.precision, check_finite=False)
     inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
     effects, told = np.zeros((2, shares.size, shares.size)), []
-    for cells in _parts(shares):
-        for kind, (y, contrasts) in enumerate(_of_queries(shares, fit.at, cells)):
+    for cells in some_queries(shares):
+        for kind, (y, contrasts) in enumerate(contrasts_of_queries(shares, fit.at, cells)):
             leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
             leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
             y /= np.sqrt(1 - leverage)[:, None]
@@ -136,7 +136,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     )
 
 
-def _parts(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
+def some_queries(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
     """Yield the cells of some queries at a time, sorted by query and, within, by unit."""
     order = np.argsort(shares.cluster, kind="stable")
     cluster = shares.cluster[order]
@@ -154,7 +154,7 @@ def _parts(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Contrasts:
+class Contrasts:
     """Contrasts aᵀρ of queries, all [rows]: ρ's, q = aᵀQa, |Qa|², aᵀQl, 1 − h, and of single positions which."""
 
     residual: Array
@@ -165,9 +165,9 @@ class _Contrasts:
     position: Integers | None = None
 
 
-def _of_queries(
+def contrasts_of_queries(
     shares: LinearShares | SmoothShares, at: Shares, cells: Integers
-) -> tuple[tuple[Array, _Contrasts], tuple[Array, _Contrasts]]:
+) -> tuple[tuple[Array, Contrasts], tuple[Array, Contrasts]]:
     """Return Y of some queries at single positions, [rows, size], and of their steepness, each with its contrasts."""
     code = shares.cluster[cells] * shares.n_positions + shares.position[cells]
     codes, row = np.unique(code, return_inverse=True)
@@ -192,8 +192,8 @@ def _of_queries(
     _, query = np.unique(codes // shares.n_positions, return_inverse=True)
     of_query = csr_array((distance, (query, np.arange(n_rows))))
     steep, own = of_query @ y, of_query @ along
-    single = _Contrasts(residual, curvature.diagonal(), squares, along, np.ones(n_rows), position)
-    together = _Contrasts(
+    single = Contrasts(residual, curvature.diagonal(), squares, along, np.ones(n_rows), position)
+    together = Contrasts(
         of_query @ residual, own, np.bincount(query, along**2).astype(np.float64), own, np.ones_like(own)
     )
     return (y, single), (steep, together)
@@ -214,13 +214,13 @@ def _overdispersion(shares: ClickCells, at: Shares) -> float:
     return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
 
 
-def _variances(told: Sequence[_Contrasts], overdispersion: float) -> tuple[tuple[float, float], float]:
+def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[float, float], float]:
     """Return σ² and ς², both ≥ 0, and the standard error of σ².
 
     By weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q.
     """
     residual, own, squares, along, kept = (
-        np.concatenate([getattr(one, field.name) for one in told]) for field in fields(_Contrasts)[:5]
+        np.concatenate([getattr(one, field.name) for one in told]) for field in fields(Contrasts)[:5]
     )
     use = own > LEAST
     if not use.any():

@@ -292,7 +292,7 @@ def load_propensities(path: str | Path) -> Propensities:
     if (kind := header.get("model")) is not None:
         raise InputError(
             f"{path} holds a click model of the kind {clean_text(str(kind), 40)!r}, which is no examination "
-            "propensities: use it with show and weigh, or fit with --model examination"
+            "propensities: use it with show, weigh or report, or fit with --model examination"
         )
     try:
         return from_file(header, tensors)

@@ -15,9 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.estimation import query_effects
 from clickharvest.estimation.pooling import Pooled
-from clickharvest.estimation.query_effects import FEWEST, LEAST, MOST_LEVERAGE, Clustered
+from clickharvest.estimation.query_effects import (
+    FEWEST,
+    LEAST,
+    MOST_LEVERAGE,
+    Clustered,
+    contrasts_of_queries,
+    some_queries,
+)
 from clickharvest.estimation.sample import Sample
 from clickharvest.harvesting.interventions import Interventions
 
@@ -104,8 +110,8 @@ def gather(fit: Pooled) -> Gathered:
     """Go through the queries of a fit."""
     inverse = np.linalg.inv(fit.information + fit.precision)
     effects, told = np.zeros((2, fit.shares.size, fit.shares.size)), []
-    for cells in query_effects._parts(fit.shares):
-        for kind, (y, contrasts) in enumerate(query_effects._of_queries(fit.shares, fit.at, cells)):
+    for cells in some_queries(fit.shares):
+        for kind, (y, contrasts) in enumerate(contrasts_of_queries(fit.shares, fit.at, cells)):
             leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
             leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
             y /= np.sqrt(1 - leverage)[:, None]
