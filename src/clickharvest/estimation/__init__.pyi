@@ -16,6 +16,8 @@ from .objectives.allpairs import SquaresAllPairs as SquaresAllPairs
 from .objectives.base import Objective as Objective
 from .objectives.clickshare import ClickShare as ClickShare
 from .outcome_checks import check_outcome as check_outcome
+from .robust_pairs import RobustPairs as RobustPairs
+from .robust_pairs import fit_robust_pairs as fit_robust_pairs
 from .sample import Sample as Sample
 from .sample import make_sample as make_sample
 from .sample import supported_positions as supported_positions

@@ -23,7 +23,7 @@ from clickharvest.model import ContextEncoder, make_curve
 from clickharvest.simulate import GROUPS, SPLITS
 
 if TYPE_CHECKING:
-    from clickharvest.estimation.sample import Sample
+    from clickharvest.estimation import Sample
 
 Array = NDArray[np.float64]
 
@@ -97,9 +97,7 @@ def _pbm_pairs(sample: Sample, part: NDArray[np.int64]) -> Array:
 
 def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array, Numbers]:
     """Return the AllPairs objective of every test query by the robust recipe, before it may fall back on the PBM."""
-    from clickharvest.estimation import Fit
-    from clickharvest.estimation.objectives.allpairs import SquaresAllPairs
-    from clickharvest.estimation.robust_pairs import fit_robust_pairs
+    from clickharvest.estimation import Fit, SquaresAllPairs, fit_robust_pairs
     from clickharvest.model.curves import MLP
 
     known, test = (sample.take(rows) for rows in (part[sample.cluster] != TEST, part[sample.cluster] == TEST))
