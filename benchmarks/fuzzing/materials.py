@@ -306,9 +306,11 @@ def write_export(base: Path, path: Path, random: random.Random) -> None:
     for _ in range(random.choice((0, 0, 0, 1, 2, 5))):
         at, kind = random.randrange(len(lines)), random.randrange(8)
         if kind < 5:
-            event = json.loads(lines[at])
-            change_leaf(event, random)
-            lines[at] = json.dumps(event, ensure_ascii=random.random() < 0.5)
+            with suppress(ValueError, RecursionError):  # one that was added is no event
+                event = json.loads(lines[at])
+                if isinstance(event, dict):
+                    change_leaf(event, random)
+                    lines[at] = json.dumps(event, ensure_ascii=random.random() < 0.5)
         elif kind == 5:
             lines += random.choices(lines, k=random.choice((1, 50)))
         elif kind == 6:

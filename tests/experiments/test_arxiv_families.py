@@ -190,6 +190,14 @@ class TestChecks:
         assert not behind.cause
         assert "interval of results holds 0" in unknown.cause
 
+    def test_table_max_tells_of_what_is_there(self) -> None:
+        found = results_of("table-max", {"objective": -9.0, "gain": 1.0, "gain_se": 0.1})
+        some = Results(r for r in found if r.run["model"] == CLICKSHARE)
+        experiment = load_experiment("table-max")
+        assert {check.claim.split(":")[0] for check in experiment.checks(some)} == {CLICKSHARE}
+        assert all(np.isnan(line.ours) and line.clickshare > 0 for line in experiment.headline(some))
+        assert all(row[feature_groups.ALLPAIRS] is None for row in experiment.summarise(some))
+
     def test_a_quick_table_max_tells_of_all_groups(self) -> None:
         found = results_of("table-max", {}, quick=True)
         assert found.settings("features") == ["PBM", "all"]

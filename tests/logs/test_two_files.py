@@ -104,3 +104,10 @@ def test_times_as_numbers_or_text(unit: int, engine: DuckDBEngine) -> None:
 def test_windows_that_are_none(within: str, engine: DuckDBEngine) -> None:
     with pytest.raises(InputError, match="expected a length of time such as 30min"):
         read_two_files(lists(("u", "q", 0, "a")), clicks(("u", 0, "a")), within=within, engine=engine)
+
+
+@pytest.mark.parametrize("named", ["clicked", ""])
+def test_a_click_column_does_not_go_with_a_second_file(engine: DuckDBEngine, named: str) -> None:
+    shown = pa.table({"page": [1], "query": ["q"], "doc": ["a"], "position": [1]})
+    with pytest.raises(InputError, match="--click does not go with --clicks-from"):
+        read_two_files(shown, pa.table({"page": [1], "doc": ["a"]}), click=named, engine=engine)

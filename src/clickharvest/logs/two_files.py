@@ -57,7 +57,7 @@ def read_two_files(
         [{'doc': 'a', 'clicks': 0}, {'doc': 'b', 'clicks': 1}]
     """
     for role in ("click", "clicks", "impressions"):
-        if options.get(role):
+        if options.get(role) is not None:
             raise InputError(f"--{role} does not go with --clicks-from: the clicks come from the second file")
     names = {role: options.get(role) or role for role in KEYS}
     texts = [name for role, name in names.items() if role != "time"]

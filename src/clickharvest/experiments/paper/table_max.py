@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 from clickharvest.experiments.families.arxiv_log import WORLD, log_settings
@@ -99,25 +100,26 @@ def summarise(results: Results) -> list[Row]:
             gain = gains(results, model).get(name)
             low, high = (None, None) if gain is None else gain.bounds
             row |= {
-                model: own.mean("objective"),
-                f"{model}, gain": 0.0 if gain is None else gain.mean,
+                model: own.mean("objective") if own else None,
+                f"{model}, gain": None if gain is None else gain.mean,
                 f"{model}, from": low,
                 f"{model}, to": high,
             }
-        rows.append(row | {"logs": max(len(results.where(model=model, features=name)) for model in OBJECTIVES)})
+        rows.append(row | {"logs": _logs(results, name)})
     return rows
 
 
 def headline(results: Results) -> list[Headline]:
     """Return the gain over the PBM in per cent of its objective, of every group."""
-    found = {model: gains(results, model) for model in OBJECTIVES}
-    base = {model: abs(results.where(model=model, features=NOTHING).mean("objective")) for model in OBJECTIVES}
     lines = []
-    for name in found[ALLPAIRS]:
-        ours, clickshare = (100 * found[model][name].mean / base[model] for model in OBJECTIVES)
+    for name in (name for name in results.settings("features") if name != NOTHING):
+        shares = {}
+        for model in OBJECTIVES:
+            gain, base = gains(results, model).get(name), results.where(model=model, features=NOTHING)
+            shares[model] = nan if gain is None else 100 * gain.mean / abs(base.mean("objective"))
         paper = 100 * (PAPER[name] - PAPER[NOTHING]) / abs(PAPER[NOTHING])
-        logs = len(results.where(model=ALLPAIRS, features=name))
-        lines.append(Headline(f"gain on PBM, {name}, %", paper, ours, clickshare, logs))
+        ours, clickshare = shares[ALLPAIRS], shares[CLICKSHARE]
+        lines.append(Headline(f"gain on PBM, {name}, %", paper, ours, clickshare, _logs(results, name)))
     return lines
 
 
@@ -127,6 +129,8 @@ def checks(results: Results) -> list[Check]:
     found = []
     for model in OBJECTIVES:
         gained = gains(results, model)
+        if len(gained) < (len(FEATURES) - 1 if full else 1):
+            continue  # runs are missing
         told = ", ".join(f"{name} {gain}" for name, gain in gained.items())
         if full:
             best = max(gained, key=lambda name: gained[name].mean)
@@ -137,6 +141,10 @@ def checks(results: Results) -> list[Check]:
         else:
             found.append(Check(f"{model}: all groups together beat the PBM", gained[ALL].mean > 0, told))
     return found
+
+
+def _logs(results: Results, name: str) -> int:
+    return max(len(results.where(model=model, features=name)) for model in OBJECTIVES)
 
 
 def _all_gain(gained: Mapping[str, Gain], told: str) -> tuple[bool, str, str]:
@@ -196,4 +204,5 @@ EXPERIMENT = Experiment(
         "A quick run has too few test queries to tell groups apart, and tries all of them together only.",
     ),
     world=WORLD,
+    by_model=True,
 )
