@@ -154,7 +154,8 @@ def one(cell: Cell, seed: int) -> dict[str, tuple[float, float, float]]:
     )
     found = {
         "ips": off_policy(data, b, METRIC, estimator="ips", baseline=a),
-        "dr": off_policy(data, b, METRIC, estimator="dr", baseline=a, relevance=guess, clip=0.02),
+        "dr": off_policy(data, b, METRIC, estimator="dr", baseline=a, relevance=guess),
+        "dr, clip .02": off_policy(data, b, METRIC, estimator="dr", baseline=a, relevance=guess, clip=0.02),
         "as shown, ips": off_policy(data, arms[1], METRIC, estimator="ips", baseline=arms[0]),
         "click / p": off_policy(old, b, METRIC, estimator="ips", baseline=a),
     }
@@ -174,7 +175,7 @@ def main() -> None:
     for cell in CELLS:
         with ProcessPoolExecutor(options.jobs) as pool:
             runs = list(pool.map(one, [cell] * options.logs, range(options.logs)))
-        for name in ("ips", "snips", "dr", "as shown, ips", "click / p"):
+        for name in ("ips", "snips", "dr", "dr, clip .02", "as shown, ips", "click / p"):
             error, covered, width = np.array([run[name] for run in runs], dtype=np.float64).T
             bias, noise = error.mean(), error.std(ddof=1) / np.sqrt(len(error))
             told = f"{bias:+.4f} | {bias / noise:+.1f} | {covered.mean():.1%} | {width.mean():.3f}"
