@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 
 from clickharvest.experiments.families.click_models import AUTO, FAMILY
+from clickharvest.experiments.families.semi_synthetic import JUDGED_FROM
 from clickharvest.experiments.runner.experiment import Check, Plan, Row
 from clickharvest.experiments.runner.runs import Results, Run
 
@@ -30,9 +31,11 @@ class Beside:
     judge: Callable[[Results, dict[str, float]], list[Check]]
 
     def checks(self, results: Results, others: dict[str, float]) -> list[Check]:
-        """Return the checks at the largest size; none where a model has not been measured there."""
-        largest = results.where(training_queries=max(results.settings("training_queries"), default=0))
-        return self.judge(largest, others) if set(self.models) <= set(largest.settings("model")) else []
+        """Return the checks at the largest size; none on small logs, or where a model has not been measured there."""
+        size = max(results.settings("training_queries"), default=0)
+        largest = results.where(training_queries=size)
+        told = size >= JUDGED_FROM and set(self.models) <= set(largest.settings("model"))
+        return self.judge(largest, others) if told else []
 
 
 def apart(results: Results) -> tuple[Results, Results]:
