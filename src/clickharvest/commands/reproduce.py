@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,17 @@ class ReproduceOptions:
     quick: Annotated[bool, typer.Option("--quick", help="Small logs and few seeds; kept apart, in RESULTS/quick.")] = (
         False
     )
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            help="Seeds to measure of every model and log; by default 1 (all in quick plans), about an hour on two "
+            "cores. What is kept of further ones is told too; the published page has 3 to 20.",
+            show_default=False,
+            callback=whole(1, 1_000),
+        ),
+    ] = None
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -87,6 +99,8 @@ def reproduce(
 
       clickharvest reproduce table-pbm --quick
 
+      clickharvest reproduce --seeds 3
+
       clickharvest reproduce --corpus mq2007_part --jobs 8
     """
     run_reproduce(ids or [], options, as_json=as_json)
@@ -103,6 +117,7 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     """
     from clickharvest.experiments import load_experiments
     from clickharvest.experiments.families.corpora import find_corpus
+    from clickharvest.experiments.runner.logbook import keep_logbook
     from clickharvest.experiments.runner.page import QUICK, page_of
     from clickharvest.experiments.runner.publishing import judge, publish
     from clickharvest.experiments.runner.store import Store
@@ -118,12 +133,25 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     folder = options.results / QUICK if quick else options.results
     _make_folder(folder)
     store = Store(folder)
-    failures = [] if options.no_run else _measure(chosen, store, source, options)
-    outcomes = [judge(experiment, store, quick=quick, corpus=source.name) for experiment in chosen]
+    seeds = options.seeds if quick else options.seeds or 1
+    begin = time.perf_counter()
+    empty = not store.worlds()
+    failures = [] if options.no_run else _measure(chosen, store, source, options, seeds)
+    outcomes = [judge(experiment, store, quick=quick, corpus=source.name, seeds=seeds) for experiment in chosen]
     publish(outcomes, folder)
+    if empty and not (ids or quick or failures or options.no_run):
+        keep_logbook(
+            store,
+            list({result.run for outcome in outcomes for result in outcome.results}),
+            corpus=source.name,
+            seeds=seeds or 1,
+            processes=_jobs(options),
+            seconds=time.perf_counter() - begin,
+            checks=[check.passed for outcome in outcomes for check in outcome.checks],
+        )
     written = folder / "reproduction.md" if page is None else page
     with atomic_path(written) as partial:
-        partial.write_text(page_of(load_experiments(), folder, written, quick=quick), encoding="utf-8")
+        partial.write_text(page_of(load_experiments(), folder, written, quick=quick, seeds=seeds), encoding="utf-8")
     if as_json:
         told = [outcome.to_dict() for outcome in outcomes]
         failed = [{"run": failure.run.to_dict(), "error": failure.error} for failure in failures]
@@ -135,22 +163,32 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
 
 
 def _measure(
-    chosen: Sequence[Experiment], store: Store, source: CorpusSource, options: ReproduceOptions
+    chosen: Sequence[Experiment], store: Store, source: CorpusSource, options: ReproduceOptions, seeds: int | None
 ) -> list[Failure]:
-    """Measure what is missing, and what is stale unless it is to be kept."""
-    from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
+    """Measure what is missing, and what is stale unless it is to be kept; seed by seed, so that some are soon whole."""
+    from clickharvest.experiments.runner.measuring import measure_missing
 
     plans = [(experiment, experiment.plan(quick=options.quick, corpus=source.name)) for experiment in chosen]
-    runs = [run for experiment, plan in plans for run in experiment.runs(plan)]
-    jobs = default_jobs() if options.jobs is None else options.jobs
+    runs = [run for experiment, plan in plans for run in experiment.runs(plan) if seeds is None or run.seed < seeds]
     try:
         with _interruptible(), show_progress("Measuring") as update:
             return measure_missing(
-                runs, store, jobs=jobs, source=source.path, keep_stale=options.keep_stale, update=update
+                sorted(runs, key=lambda run: run.seed),
+                store,
+                jobs=_jobs(options),
+                source=source.path,
+                keep_stale=options.keep_stale,
+                update=update,
             )
     except KeyboardInterrupt as error:
         complain(f"Interrupted; finished runs are kept in {store.folder}, run again to go on.")
         raise typer.Abort from error
+
+
+def _jobs(options: ReproduceOptions) -> int:
+    from clickharvest.experiments.runner.measuring import default_jobs
+
+    return default_jobs() if options.jobs is None else options.jobs
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from clickharvest.progress import Update, ignore
 MOST_JOBS = 8
 """Processes at most, unless more are asked for: each holds a corpus in memory."""
 
-"""Called with the runs done, those there are to do, and what was done last."""
+TIMES = "timings.tsv"
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,20 @@ def _follow(parent: int) -> None:
 
 
 def _note_time(run: Run, store: Store, seconds: float) -> None:
-    """Add a line to `timings.tsv`, apart from the results, which do not depend on time."""
-    with (store.folder / run.world / "timings.tsv").open("a", encoding="utf-8") as file:
+    """Add a line to a file of its own, apart from the results, which do not depend on time."""
+    with (store.folder / run.world / TIMES).open("a", encoding="utf-8") as file:
         file.write(f"{run.key}\t{seconds:.1f}\t{run}\n")
+
+
+def read_times(store: Store) -> dict[str, float]:
+    """Return how many seconds each run took when it was measured last, by its key."""
+    times = {}
+    for world in store.worlds():
+        if (path := store.folder / world / TIMES).exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                key, seconds, _ = line.split("\t", 2)
+                times[key] = float(seconds)
+    return times
 
 
 def _share_machine(jobs: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clickharvest.experiments.runner.experiment import SYNTHETIC, Experiment, Headline, Row
+from clickharvest.experiments.runner.logbook import Logbook, find_logbook
 from clickharvest.experiments.runner.publishing import Outcome, judge
 from clickharvest.experiments.runner.spelling import spell
 from clickharvest.experiments.runner.store import Store
@@ -44,29 +45,34 @@ by hand.
 """
 
 
-def find_outcomes(experiments: Sequence[Experiment], folder: Path, *, quick: bool) -> list[Outcome]:
-    """Return what the results in a folder come to, complete or not, by experiment and then by world."""
+def find_outcomes(
+    experiments: Sequence[Experiment], folder: Path, *, quick: bool, seeds: int | None = None
+) -> list[Outcome]:
+    """Return what the results in a folder come to, complete or not, by experiment and then by world; see `judge`."""
     store = Store(folder)
     own_worlds = {experiment.world for experiment in experiments}
     corpora = sorted(set(store.worlds()) - own_worlds, key=lambda world: (world != SYNTHETIC, world))
     found = []
     for experiment in experiments:
         for world in corpora if experiment.world is None else [experiment.world]:
-            outcome = judge(experiment, store, quick=quick, corpus=world)
+            outcome = judge(experiment, store, quick=quick, corpus=world, seeds=seeds)
             if outcome.results:
                 found.append(outcome)
     return found
 
 
-def make_page(outcomes: Sequence[Outcome], figures: Path) -> str:
+def make_page(outcomes: Sequence[Outcome], figures: Path, logbook: Logbook | None = None) -> str:
     """Return the page.
 
     Args:
         outcomes: what the experiments came to.
         figures: the folder of results, as seen from the page.
+        logbook: what a whole run took, where that is kept.
     """
     done = [outcome for outcome in outcomes if outcome.rows]
     parts = [INTRODUCTION, *_overview(done)]
+    if logbook is not None:
+        parts += ["## What a whole run takes", logbook.told(), _markdown(logbook.rows())]
     for name in dict.fromkeys(outcome.experiment.id for outcome in outcomes):
         own = [outcome for outcome in outcomes if outcome.experiment.id == name]
         experiment = own[0].experiment
@@ -78,10 +84,15 @@ def make_page(outcomes: Sequence[Outcome], figures: Path) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def page_of(experiments: Sequence[Experiment], folder: Path, page: Path, *, quick: bool) -> str:
-    """Return the page that tells of experiments by a folder of results, with links as `page` needs them."""
+def page_of(
+    experiments: Sequence[Experiment], folder: Path, page: Path, *, quick: bool, seeds: int | None = None
+) -> str:
+    """Return the page that tells of experiments by a folder of results, with links as `page` needs them.
+
+    Where the folder holds the logbook of a whole run, the page tells of it too.
+    """
     figures = Path(os.path.relpath(folder.resolve(), page.resolve().parent))
-    return make_page(find_outcomes(experiments, folder, quick=quick), figures)
+    return make_page(find_outcomes(experiments, folder, quick=quick, seeds=seeds), figures, find_logbook(folder))
 
 
 def _overview(done: Sequence[Outcome]) -> list[str]:

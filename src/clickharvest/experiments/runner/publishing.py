@@ -77,19 +77,36 @@ class Outcome:
         return plain
 
 
-def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str) -> Outcome:
-    """Return what an experiment came to, by the results in a store."""
+def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str, seeds: int | None = None) -> Outcome:
+    """Return what an experiment came to, by the results in a store.
+
+    Args:
+        experiment: the experiment.
+        store: where results are kept.
+        quick: whether its plan is the quick one.
+        corpus: the corpus, where the experiment has no world of its own.
+        seeds: how many seeds are asked for, by default all. Results of further ones are told where none of them is
+            missing.
+    """
     plan = experiment.plan(quick=quick, corpus=corpus)
     runs = list(dict.fromkeys(experiment.runs(plan)))
+    found = {result.run for result in store.results(runs)}
+    if seeds is not None:
+        unfinished = {_part(experiment, run) for run in runs if run not in found}
+        runs = [run for run in runs if run.seed < seeds or _part(experiment, run) not in unfinished]
     results = store.results(runs)
     missing = len(runs) - len(results)
-    found = {result.run for result in results}
     lacking = {_cell(run) for run in runs if run not in found}
     whole = Results(result for result in results if _cell(result.run) not in lacking)
     if missing and not (experiment.by_model and whole):
         return Outcome(experiment, plan.world, results, missing, [], [], [])
     told = experiment.summarise(whole), experiment.headline(whole), experiment.checks(whole)
     return Outcome(experiment, plan.world, results, missing, *told, whole)
+
+
+def _part(experiment: Experiment, run: Run) -> str:
+    """Return which part of an experiment a run belongs to; its seeds are told all or but those asked for."""
+    return _cell(run) if experiment.by_model else ""
 
 
 def _cell(run: Run) -> str:
