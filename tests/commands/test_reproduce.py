@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clickharvest.experiments import Check, Result, Run, load_experiment, load_experiments
+from clickharvest.experiments import Check, Experiment, Result, Run, load_experiment, load_experiments
 from clickharvest.experiments.families.models import (
     AUTHORS,
     AUTHORS_ORACLE,
@@ -22,6 +22,7 @@ from clickharvest.experiments.families.models import (
     ROBUST,
 )
 from clickharvest.experiments.runner import measuring
+from clickharvest.experiments.runner.logbook import find_logbook
 from clickharvest.experiments.runner.page import LEFT_OUT, OTHER_CODE, page_of
 from clickharvest.experiments.runner.publishing import judge, publish
 from clickharvest.experiments.runner.registry import code_of
@@ -113,6 +114,54 @@ def test_stale_runs_are_measured_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(measuring, "_measure", lambda missing, *rest: asked.extend(missing) or [])
     assert run("reproduce", "table-pbm", "--quick", "--results", tmp_path) == 1
     assert asked == runs
+
+
+def test_one_seed_is_measured_unless_more_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(measuring, "_measure", lambda missing, *rest: asked.extend(r.seed for r in missing) or [])
+    run("reproduce", "table-pbm", "--results", tmp_path)
+    assert asked == [0] * 8
+    asked.clear()
+    run("reproduce", "table-pbm", "--results", tmp_path, "--seeds", 2)
+    assert asked == [0] * 8 + [1] * 8
+
+
+def test_further_seeds_are_told_where_they_are_whole(tmp_path: Path) -> None:
+    runs = keep_results(tmp_path, GOOD, quick=False)
+    store, experiment = Store(tmp_path), load_experiment("table-pbm")
+    store.rewrite("synthetic", store.results(r for r in runs if (r["model"], r.seed) != (ROBUST, 3)))
+
+    def told(experiment: Experiment, seeds: int | None) -> dict[Any, Any]:
+        outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic", seeds=seeds)
+        return {"missing": outcome.missing} | {row["model"]: row["runs"] for row in outcome.rows}
+
+    others = dict.fromkeys(GOOD, 6)
+    assert told(experiment, 1) == {"missing": 0} | others | {ROBUST: 1}
+    assert told(experiment, 3) == {"missing": 0} | others | {ROBUST: 3}
+    assert told(experiment, 4) == {"missing": 1} | {model: 6 for model in GOOD if model != ROBUST}
+    assert told(replace(experiment, by_model=False), 2) == {"missing": 0} | dict.fromkeys(GOOD, 2)
+
+
+def test_a_whole_run_leaves_a_logbook_that_the_page_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(missing: list[Run], *rest: Any) -> list[Any]:
+        keep_results(tmp_path / "whole", GOOD, quick=False)
+        (tmp_path / "whole" / "synthetic" / "timings.tsv").write_text("".join(f"{r.key}\t90.0\t{r}\n" for r in missing))
+        return []
+
+    monkeypatch.setattr("clickharvest.experiments.EXPERIMENTS", {"table-pbm": "paper.table_pbm"})
+    monkeypatch.setattr(measuring, "_measure", measure)
+    assert run("reproduce", "--results", tmp_path / "whole", "--seeds", 6, "--jobs", 2) == 0
+    book = find_logbook(tmp_path / "whole")
+    assert book is not None
+    assert (book.seeds, book.processes, book.checks, book.passed) == (6, 2, 7, 7)
+    assert book.runs[f"semi synthetic, {ROBUST}"] == 6
+    assert book.run_seconds[f"semi synthetic, {ROBUST}"] == 540
+    page = (tmp_path / "whole" / "reproduction.md").read_text()
+    assert "`clickharvest reproduce --seeds 6`, begun with an empty folder of results, measured 48 runs in 0" in page
+    assert f"| semi synthetic, {ROBUST} | 6 | 9.0000 |" in page
+    kept = (tmp_path / "whole" / "whole_run.json").read_bytes()
+    assert run("reproduce", "--results", tmp_path / "whole", "--seeds", 6) == 0
+    assert (tmp_path / "whole" / "whole_run.json").read_bytes() == kept, "nothing was measured"
 
 
 def test_without_a_run_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +264,7 @@ def test_the_page_is_what_the_results_make() -> None:
     results, page = ROOT / "results", ROOT / "docs" / "reproduction.md"
     if not page.exists() or not any(results.glob("*/runs.jsonl")):
         pytest.skip("there are no full results in this checkout: make them with clickharvest reproduce")
-    written, made = page.read_text(encoding="utf-8"), page_of(load_experiments(), results, page, quick=False)
+    written, made = page.read_text(encoding="utf-8"), page_of(load_experiments(), results, page, quick=False, seeds=1)
     assert without_stale(written) == without_stale(made)
 
 

@@ -216,7 +216,7 @@ module.EXPERIMENT = Experiment(
 sys.modules[module.__name__] = module
 experiments.EXPERIMENTS = {"tiny": "tiny"}
 if __name__ == "__main__":
-    run_reproduce(["tiny"], ReproduceOptions(results=Path(sys.argv[1]), jobs=int(sys.argv[2])))
+    run_reproduce(["tiny"], ReproduceOptions(results=Path(sys.argv[1]), jobs=int(sys.argv[2]), seeds=24))
 """
 
 
