@@ -20,7 +20,6 @@ from clickharvest.model.curves import make_curve
 from clickharvest.rank.data import ranking_data
 from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.metrics import ranking_metrics
-from clickharvest.rank.svm.newton import thread_pools
 from clickharvest.report.tracking import log_to_mlflow
 from command_line import Command
 from places import ROOT
@@ -43,7 +42,6 @@ def a_log() -> object:
 USES: list[tuple[str, str, Callable[[], object]]] = [
     ("altair", "plots", lambda: plot_curves(model())),
     ("rax", "rank", lambda: ranking_metrics([1.0, 0.0], [1, 0], [0, 2], ["map"])),
-    ("threadpoolctl", "rank", lambda: train_ranker(rows(), C=1.0, clip=0.1)),
     ("sklearn.ensemble", "rank", lambda: regression_em(a_log(), {})),
     ("lightgbm", "boost", lambda: train_ranker(rows(), "lightgbm")),
     ("xgboost", "boost", lambda: train_ranker(rows(), "xgboost")),
@@ -59,7 +57,6 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(spark, "check_java", lambda: None)
-    thread_pools.cache_clear()
     with pytest.raises(ClickharvestError, match=rf"needs {package}: pip install 'clickharvest\[{extra}\]'$") as told:
         use()
     assert told.value.exit_code == 2
@@ -69,7 +66,6 @@ def test_a_missing_package_is_named_with_its_extra(
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
-        ("rank log.csv features.csv -o ranker.json", "threadpoolctl", "rank"),
         ("rank log.csv features.csv --judgements grades.csv -o ranker.json", "rax", "rank"),
         ("rank log.csv features.csv --learner xgboost -o ranker.json", "xgboost", "boost"),
         ("demo", "rax", "rank"),

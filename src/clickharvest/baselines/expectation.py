@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from clickharvest.baselines.cells import Array, Cells, count_cells, read_features
 from clickharvest.errors import ConvergenceWarning
@@ -126,7 +127,6 @@ def regression_em(
         [0.5]
     """
     ensemble = require("sklearn.ensemble", "rank", "regression_em")
-    threadpoolctl = require("threadpoolctl", "rank", "regression_em")
 
     cells = count_cells(log, max_position=max_position)
     positions = cells.clicked(anchor)
@@ -142,7 +142,7 @@ def regression_em(
         model = ensemble.HistGradientBoostingClassifier(
             learning_rate=rate, max_iter=trees, early_stopping=False, random_state=seed
         )
-        with threadpoolctl.threadpool_limits(threads, user_api="openmp"):
+        with threadpool_limits(threads, user_api="openmp"):
             model.fit(np.concatenate([x, x]), label, sample_weight=np.concatenate([yes, shown - yes]))
             predicted: Array = np.clip(model.predict_proba(x)[:, 1], 1e-9, 1 - 1e-9)
         return predicted

@@ -54,8 +54,7 @@ def demo(
     from clickharvest.model.propensities import load_propensities
     from clickharvest.rank.rankers import load_ranker
 
-    for package in ("threadpoolctl", "rax"):
-        require(package, "rank", "the demo, which trains and judges a ranker,")
+    require("rax", "rank", "the demo, which trains and judges a ranker,")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     folder.mkdir(parents=True, exist_ok=True)

@@ -166,9 +166,7 @@ class RankOptions:
             raise InputError(f"--learner auto chooses the loss: leave out --loss {clean_text(self.loss)}, or name one")
         if self.loss is not None and self.loss not in LOSSES[self.learner]:
             raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
-        if self.learner == "svm":
-            require("threadpoolctl", "rank", "--learner svm")
-        elif self.learner not in ("linear", AUTO):
+        if self.learner not in ("linear", "svm", AUTO):
             require(self.learner, "boost", f"--learner {self.learner}")
         if self.judgements is not None:
             require("rax", "rank", "--judgements")

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import Array, Choice, Estimator, Intervals
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives import OBJECTIVES
@@ -81,6 +82,7 @@ class PBM(Estimator):
     starts: int = 1
     optimiser: Literal["lbfgs"] = "lbfgs"
 
+    @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to interventions; their context columns are left out.
 
@@ -169,6 +171,7 @@ class CPBM(Estimator):
         self.optimiser, self.early_stopping, self.starts = optimiser, early_stopping, starts
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
 
+    @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Choose curve and penalty, and fit them to interventions with context columns.
 

@@ -101,7 +101,7 @@ class Estimator(Parameterised):
     ) -> None:
         """Fit what was chosen on everything, add intervals, and keep the result."""
         if OBJECTIVES.find(self.objective).against_shown:
-            warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=4)
+            warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=5)
         fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
         told: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:
@@ -116,7 +116,7 @@ class Estimator(Parameterised):
             log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
         size = len(flatten_params(like))
         if not status.good:
-            warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=4)
         kind, draws, rests_on = self._draws(choice, sample, flat)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
@@ -178,7 +178,7 @@ class Estimator(Parameterised):
                 f"error bars are by {by}, and the clicks are of {count(fit.n_clusters, *cluster_nouns(by))}: there are "
                 f"none to give with fewer than {FEWEST}"
             )
-            warnings.warn(sentence, HarvestWarning, stacklevel=4)
+            warnings.warn(sentence, HarvestWarning, stacklevel=5)
             return None, None, {}
         if choice.pooled is not None or self._can_cluster(type(fit.objective), len(flat)):
             with self.progress("Error bars"):

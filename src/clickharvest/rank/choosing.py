@@ -116,7 +116,7 @@ def installed_learners(*, complete: bool = True) -> list[str]:
     """
     linear = ["linear"] if complete else []
     trees = [name for name in ("lightgbm", "xgboost") if find_spec(name)]
-    svm = ["svm"] if complete and find_spec("threadpoolctl") else []
+    svm = ["svm"] if complete else []
     if found := [*linear, *svm, *trees[:1]]:
         return found
     raise InputError("features hold missing values, which only trees take: pip install 'clickharvest[boost]'")

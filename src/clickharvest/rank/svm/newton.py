@@ -17,12 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from clickharvest.extras import require
+from clickharvest.estimation.devices import on_one_thread
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.svm.hinge import Contests, Slopes
 
@@ -72,6 +70,7 @@ class _Point:
     slopes: Slopes
 
 
+@on_one_thread  # products with a vector wait for memory
 def minimise_hinge(
     features: Features,
     contests: Contests,
@@ -96,15 +95,7 @@ def minimise_hinge(
         >>> minimise_hinge(x, pairs, tol=1e-9).w.round(4).tolist()
         [0.3]
     """
-    # Products with a vector wait for memory: more threads for them gain nothing, and lose much on a busy machine.
-    with thread_pools().limit(limits=1, user_api="blas"):
-        return _minimise(features, contests, tol, max_steps, start)
-
-
-@cache
-def thread_pools() -> Any:
-    """Return the libraries' thread pools; to find them takes milliseconds."""
-    return require("threadpoolctl", "rank", "Propensity SVM-Rank").ThreadpoolController()
+    return _minimise(features, contests, tol, max_steps, start)
 
 
 def _minimise(
