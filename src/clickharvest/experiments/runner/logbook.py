@@ -91,7 +91,7 @@ def keep_logbook(
         name = ", ".join([run.family.replace("_", " "), *filter(None, [run.fit.get("model"), run.fit.get("learner")])])
         runs[name] += 1
         run_seconds[name] += times.get(run.key, 0.0)
-    book = Logbook(corpus, seeds, processes, round(seconds), runs, run_seconds, len(checks), sum(checks))
+    book = Logbook(corpus, seeds, processes, round(seconds), dict(runs), dict(run_seconds), len(checks), sum(checks))
     with atomic_path(store.folder / FILE) as partial:
         partial.write_text(json.dumps(asdict(book), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
