@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.simulate import ClickModel
+from clickharvest.simulate import SimulatedUsers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ def click_log(seed: int, *, clicks: str, mood: bool = False, pages: int = 1_000)
     curve = np.tile(1.0 / np.arange(1, POSITIONS + 1), (pages, 1))
     if mood:
         curve *= random.choice([0.29, 1.0], (pages, 1)) ** 1.5
-    model = ClickModel(clicks, 0.2)
+    model = SimulatedUsers(clicks, 0.2)
     ones = np.ones((1, pages), np.int64)
     drawn, _ = model.draw(ones, np.ones((1, *doc.shape), bool), relevant[None], curve, random)
     columns = {"page": np.arange(pages), "query": query, "device": np.array(["phone", "desk"])[query % 2]}
@@ -131,7 +131,7 @@ def query_interventions(
     log_p = -np.log(place + 1) * steepness[query, None] + adjacent * (at_both[query] & (place == 1))
     appeal = 0.5 * relevance[query]
     if trust:
-        judged = np.stack([_by_document(ClickModel("trust", 0.1), place, value) for value in (False, True)])
+        judged = np.stack([_by_document(SimulatedUsers("trust", 0.1), place, value) for value in (False, True)])
         appeal = 0.5 * (judged[0] * (1 - relevance[query]) + judged[1] * relevance[query])
     mood = random.choice([0.3, 1.7], (len(query), 1)) if unlike else 1.0
     taste = random.choice([1 - unlike, 1 + unlike], (queries, docs))[query[:, None], place]
@@ -148,6 +148,6 @@ def query_interventions(
     return Interventions(unit, own, cells % docs + 1, shown.astype(np.float64), clicks, shown, contexts)
 
 
-def _by_document(model: ClickModel, place: Any, relevant: bool) -> Any:
+def _by_document(model: SimulatedUsers, place: Any, relevant: bool) -> Any:
     """Return Pr(click | examined) of each document where it is placed, if all were relevant, or none."""
     return model.attraction(np.full(place.shape, relevant))[np.arange(len(place))[:, None], place]

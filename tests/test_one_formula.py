@@ -115,7 +115,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_a_curve_is_one_class(
     bends: type[Curve], interventions: Interventions, browser: Browser, tmp_path: Path
 ) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install -e '.[dev]'")
     shape = {"bends": 4}
     fitted = CPBM(curve="bends", shape=shape, penalty=1.0, intervals="sandwich", replicates=50).fit(interventions)
     model = fitted.propensities_
@@ -145,7 +145,7 @@ def test_a_curve_is_one_class(
 
 
 def test_every_operation_is_the_same_everywhere(everything: Curve, browser: Browser, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install -e '.[dev]'")
     encoder = ContextEncoder.fit({"a": [0.0, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
     random = np.random.default_rng(0)
     model = Propensities(everything, everything.init(random), encoder, everything.positions)

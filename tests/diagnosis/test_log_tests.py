@@ -20,7 +20,7 @@ from clickharvest.diagnosis.repetition import repetition
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
-from clickharvest.simulate import ClickModel
+from clickharvest.simulate import SimulatedUsers
 
 ENGINE = DuckDBEngine()
 
@@ -392,7 +392,7 @@ def click_model_log(seed: int, clicks: str, *, pages: int = 1500, mood: bool = F
     doc = np.argsort(-(quality[query] + random.normal(0, 0.4, (pages, 10))), axis=1)[:, :5]
     curve = np.tile(1 / np.arange(1.0, 6), (pages, 1)) * (random.choice([0.2, 1.0], (pages, 1)) if mood else 1.0)
     relevant = (quality[query[:, None], doc] > 0.6)[None]
-    model = ClickModel(clicks, 0.2)
+    model = SimulatedUsers(clicks, 0.2)
     drawn, _ = model.draw(np.ones((1, pages), np.int64), np.ones(relevant.shape, bool), relevant, curve, random)
     columns = {"page": np.repeat(np.arange(pages), 5), "query": np.repeat(query, 5), "doc": doc.ravel()}
     columns |= {"position": np.tile(np.arange(1, 6), pages), "click": drawn.ravel()}

@@ -23,7 +23,7 @@ from clickharvest.model import Constant, Curve, Linear
 from samples import simulated_interventions
 
 pyfixest = pytest.importorskip("pyfixest", reason="the oracle is in the dev extra")
-pandas = pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas", reason="pandas is not installed: pip install -e '.[dev]'")
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def test_distinct_combinations_are_those_of_sorting(rows: list[tuple[int, int, f
 
 
 def test_what_cannot_be_compared_differs() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed: pip install -e '.[dev]'")
     values = np.array(["a", "a", pandas.NA, pandas.NA], dtype=object)
     starts = run_starts([values], 4)
     assert starts[[0, 2, 3]].all()

@@ -186,7 +186,7 @@ def test_vespa_scores_the_same(learner: str, missing: bool, tmp_path: Path) -> N
 )
 def test_onnx_scores_the_same(learner: str, missing: bool, tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="the onnx extra is not installed")
-    runtime = pytest.importorskip("onnxruntime")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install -e '.[dev]'")
     ranker = trained(learner, missing)
     export_ranker(ranker, "onnx", tmp_path / "ranker.onnx")
     session = runtime.InferenceSession(tmp_path / "ranker.onnx")
@@ -201,7 +201,7 @@ def test_onnx_scores_the_same(learner: str, missing: bool, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("learner", BOOSTERS)
 def test_the_libraries_read_their_own(learner: str, tmp_path: Path) -> None:
-    library = pytest.importorskip(learner)
+    library = pytest.importorskip(learner, reason=f"{learner} is not installed: pip install -e '.[dev]'")
     ranker = trained(learner)
     export_ranker(ranker, learner, tmp_path / f"model.{'txt' if learner == 'lightgbm' else 'json'}")
     booster = library.Booster(model_file=str(next(tmp_path.iterdir())))

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from clickharvest.errors import InputError
 from clickharvest.simulate import (
     BROWSING_MODELS,
-    CLICK_MODELS,
-    ClickModel,
+    USER_KINDS,
     Corpus,
     Examination,
+    SimulatedUsers,
     Simulation,
     read_letor,
     simulate_protocol,
@@ -52,7 +52,7 @@ def cascade(corpus: Corpus) -> Simulation:
 def rates(model: str, times: int = 40_000) -> np.ndarray:
     served = np.full((2, 2), times)
     shown = np.ones((2, 2, 4), bool)
-    clicks, _ = ClickModel(model, 0.1).draw(served, shown, RELEVANT, CURVE, np.random.default_rng(3))
+    clicks, _ = SimulatedUsers(model, 0.1).draw(served, shown, RELEVANT, CURVE, np.random.default_rng(3))
     return clicks / times
 
 
@@ -95,7 +95,7 @@ class TestClickModels:
         served = np.array([[5, 0], [2, 7]])
         shown = np.ones((2, 2, 4), bool)
         shown[1, 1, 2:] = False
-        counts, clicked = ClickModel("cascade", 0.5).draw(served, shown, RELEVANT, CURVE, np.random.default_rng(0))
+        counts, clicked = SimulatedUsers("cascade", 0.5).draw(served, shown, RELEVANT, CURVE, np.random.default_rng(0))
         assert clicked is not None
         assert clicked.shape == (14, 4)
         pages = np.split(clicked, np.cumsum(served.ravel())[:-1])
@@ -105,7 +105,7 @@ class TestClickModels:
     @pytest.mark.parametrize("model", BROWSING_MODELS)
     def test_examination_given_the_clicks_above_predicts_clicks(self, model: str) -> None:
         """Among displays with the same clicks above, a result is clicked as often as it is examined and attracts."""
-        way, n = ClickModel(model, 0.3), 40_000
+        way, n = SimulatedUsers(model, 0.3), 40_000
         relevant = np.tile(RELEVANT[0, :1], (1, 1, 1))
         _, clicked = way.draw(np.array([[n]]), np.ones((1, 1, 4), bool), relevant, CURVE[:1], np.random.default_rng(5))
         assert clicked is not None
@@ -119,16 +119,16 @@ class TestClickModels:
                 margin = 4 * np.sqrt(max(p[own, k][0] * (1 - p[own, k][0]), 1e-6) / own.sum())
                 assert clicked[own, k].mean() == pytest.approx(p[own, k][0], abs=margin)
 
-    @pytest.mark.parametrize("model", CLICK_MODELS)
+    @pytest.mark.parametrize("model", USER_KINDS)
     def test_examination_times_attraction_is_the_click_rate(self, model: str) -> None:
-        way = ClickModel(model, 0.1)
+        way = SimulatedUsers(model, 0.1)
         assert_allclose(rates(model), way.examination(CURVE, RELEVANT) * way.attraction(RELEVANT), atol=0.0125)
 
     def test_nonsense_is_refused(self) -> None:
         with pytest.raises(InputError, match="no click model 'ccm': expected one of pbm, trust, cascade"):
-            ClickModel("ccm", 0.1)
+            SimulatedUsers("ccm", 0.1)
         with pytest.raises(InputError, match="noise is 2"):
-            ClickModel("pbm", 2)
+            SimulatedUsers("pbm", 2)
 
     def test_dealing_keeps_counts_and_is_fair(self) -> None:
         served, clicks = np.array([4, 0, 3]), np.array([[1, 4], [0, 0], [0, 2]])

@@ -295,7 +295,9 @@ def shared(name: str) -> Path:
 
 
 def test_agrees_with_another_reader() -> None:
-    svmlight = pytest.importorskip("sklearn.datasets").load_svmlight_file
+    svmlight = pytest.importorskip(
+        "sklearn.datasets", reason="scikit-learn is not installed: pip install -e '.[dev]'"
+    ).load_svmlight_file
     path = shared("mq2008.txt.gz")
     features, grades, queries = svmlight(str(path), query_id=True)
     corpus = read_letor(path)

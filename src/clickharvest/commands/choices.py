@@ -113,9 +113,9 @@ def examination_names() -> list[str]:
 
 def click_model_names() -> list[str]:
     """Return the click models of simulations."""
-    from clickharvest.simulate.names import CLICK_MODELS
+    from clickharvest.simulate.names import USER_KINDS
 
-    return list(CLICK_MODELS)
+    return list(USER_KINDS)
 
 
 def repetition_names() -> list[str]:

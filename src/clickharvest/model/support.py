@@ -63,6 +63,22 @@ class ColumnSupport:
     rare: bool = False
     reach: tuple[float, float] | None = None
 
+    def ends(self, sd: float) -> tuple[float, float] | None:
+        """Return from where to where numbers are supported: half of their reach further; None without numbers.
+
+        Args:
+            sd: the column's standard deviation, which tells what rounding is.
+
+        Example:
+            >>> [round(end, 6) for end in ColumnSupport(((1, 2),), reach=(0.0, 10.0)).ends(1.0)]
+            [-5.0, 15.0]
+        """
+        if self.reach is None:
+            return None
+        low, high = self.reach
+        far = (high - low) * BEYOND + 1e-9 * max(abs(low), abs(high), sd)
+        return low - far, high + far
+
 
 @dataclass(frozen=True)
 class Support:
@@ -237,12 +253,11 @@ def _column_doubts(
         Doubt(f"{name}: a value that training {known}", unknown[:, None]),
         Doubt(f"{name}: a value that training had no clicks with", (values & never).any(axis=1, keepdims=True)),
     ]
-    if column.reach is not None:
-        low, high = column.reach
-        far = (high - low) * BEYOND + 1e-9 * max(abs(low), abs(high), part.sd)
+    if column.reach is not None and (ends := column.ends(part.sd)) is not None:
         number = part.mean + part.sd * block[:, 0]
-        outside = values[:, 0] & ((number < low - far) | (number > high + far))
-        found.append(Doubt(f"{name}: far outside of what training had, {low:.4g} to {high:.4g}", outside[:, None]))
+        outside = values[:, 0] & ((number < ends[0]) | (number > ends[1]))
+        had = " to ".join(f"{end:.4g}" for end in column.reach)
+        found.append(Doubt(f"{name}: far outside of what training had, {had}", outside[:, None]))
     if unlinked.any():
         where = values.astype(np.float32) @ unlinked.astype(np.float32) > 0
         found.append(Doubt(f"{name}: too few queries with this value link this position to the anchor", where))

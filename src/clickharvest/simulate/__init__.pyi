@@ -6,7 +6,7 @@ from .arxiv import QUERIES as QUERIES
 from .arxiv import SPLITS as SPLITS
 from .arxiv import ArxivSimulation as ArxivSimulation
 from .arxiv import simulate_arxiv as simulate_arxiv
-from .clicks import ClickModel as ClickModel
+from .clicks import SimulatedUsers as SimulatedUsers
 from .corpus import Corpus as Corpus
 from .corpus import synthetic_corpus as synthetic_corpus
 from .examination import EXAMINATIONS as EXAMINATIONS
@@ -16,7 +16,7 @@ from .layouts import PlaceTruth as PlaceTruth
 from .layouts import simulate_places as simulate_places
 from .letor import read_letor as read_letor
 from .names import BROWSING_MODELS as BROWSING_MODELS
-from .names import CLICK_MODELS as CLICK_MODELS
+from .names import USER_KINDS as USER_KINDS
 from .protocol import SPARE as SPARE
 from .protocol import simulate_protocol as simulate_protocol
 from .purchases import add_purchases as add_purchases

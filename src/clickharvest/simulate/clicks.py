@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.simulate.browsing import draw_pages, examined, examined_given
-from clickharvest.simulate.names import BROWSING_MODELS, CLICK_MODELS
+from clickharvest.simulate.names import BROWSING_MODELS, USER_KINDS
 
 TRUST_IN_TOP = 0.65
 """With `trust`, the probability of a click on an irrelevant result that is examined at the top."""
@@ -30,18 +30,18 @@ LEAST_TRUST = 0.9
 
 
 @dataclass(frozen=True)
-class ClickModel:
+class SimulatedUsers:
     """How users click.
 
     Attributes:
-        name: one of `CLICK_MODELS`.
+        name: one of `USER_KINDS`.
         noise: probability of a click on an irrelevant result that is examined, far down with `trust`.
 
     Example:
         >>> relevant = np.array([[True, False, True]])
-        >>> ClickModel("trust", 0.1).attraction(relevant).round(3).tolist()
+        >>> SimulatedUsers("trust", 0.1).attraction(relevant).round(3).tolist()
         [[1.0, 0.375, 0.933]]
-        >>> ClickModel("cascade", 0.1).examination(np.array([[1, 0.5, 0.4]]), relevant).tolist()
+        >>> SimulatedUsers("cascade", 0.1).examination(np.array([[1, 0.5, 0.4]]), relevant).tolist()
         [[1.0, 0.25, 0.2]]
     """
 
@@ -49,8 +49,8 @@ class ClickModel:
     noise: float
 
     def __post_init__(self) -> None:
-        if self.name not in CLICK_MODELS:
-            raise InputError(f"no click model {self.name!r}: expected one of {', '.join(CLICK_MODELS)}")
+        if self.name not in USER_KINDS:
+            raise InputError(f"no click model {self.name!r}: expected one of {', '.join(USER_KINDS)}")
         if not 0 <= self.noise <= 1:
             raise InputError(f"noise is {self.noise}: expected a probability of clicks, 0 to 1")
 

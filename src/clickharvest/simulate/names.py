@@ -3,7 +3,7 @@
 CURVES = ("power", "fold", "bump", "plateau", "grid")
 BROWSING_MODELS = ("cascade", "ubm", "dcm", "dbn")
 """The click models in which examination depends on the clicks above."""
-CLICK_MODELS = ("pbm", "trust", *BROWSING_MODELS)
+USER_KINDS = ("pbm", "trust", *BROWSING_MODELS)
 """The click models; all but `pbm` violate what a curve of positions takes for granted."""
 REPETITIONS = ("even", "zipf", "same")
 DEPLOYMENTS = ("ab", "consecutive")

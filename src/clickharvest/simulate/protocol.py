@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from clickharvest.errors import InputError
-from clickharvest.simulate.clicks import ClickModel
+from clickharvest.simulate.clicks import SimulatedUsers
 from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
 from clickharvest.simulate.corpus import Corpus, synthetic_corpus
 from clickharvest.simulate.examination import Examination
@@ -67,7 +67,7 @@ def simulate_protocol(
         eta: how strongly examination depends on context, w ~ U[−η, η) minus its mean.
         zeta: share of the context features tied to relevance, see `ContextFeatures`.
         examination: one of `EXAMINATIONS`.
-        clicks: one of `CLICK_MODELS`; all but `pbm` violate what estimators take for granted.
+        clicks: one of `USER_KINDS`; all but `pbm` violate what estimators take for granted.
         traffic: traffic of each ranker, in any unit; as many rankers as numbers.
         repetition: `even`, or `zipf`: as many pages, but queries are drawn for them with a frequency of 1 / rank, so
             that a few are served very often and many never; or `same`: evenly, and where there are fewer pages than
@@ -102,7 +102,7 @@ def simulate_protocol(
         )
     _check_choice("repetition", repetition, REPETITIONS)
     _check_choice("deployment", deployment, DEPLOYMENTS)
-    click_model, rankers = ClickModel(clicks, noise), len(traffic)
+    click_model, rankers = SimulatedUsers(clicks, noise), len(traffic)
     if corpus is None:
         queries = QUERIES if queries is None else queries
         test_queries = TEST_QUERIES if test_queries is None else test_queries

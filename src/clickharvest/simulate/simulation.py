@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.simulate.clicks import ClickModel, deal_clicks
+from clickharvest.simulate.clicks import SimulatedUsers, deal_clicks
 from clickharvest.simulate.contexts import CONTEXT_FEATURES
 from clickharvest.simulate.corpus import Corpus
 from clickharvest.simulate.examination import Examination
@@ -56,7 +56,7 @@ class Simulation:
     served: NDArray[np.int64]
     clicks: NDArray[np.int64]
     weights: NDArray[np.float64]
-    click_model: ClickModel
+    click_model: SimulatedUsers
     consecutive: bool = False
     clicked: NDArray[np.bool_] | None = field(default=None, repr=False)
 

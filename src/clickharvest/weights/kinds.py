@@ -24,7 +24,6 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.contexts import LARGEST, ContextColumn
 from clickharvest.model.curves import Curve, Params
-from clickharvest.model.support import BEYOND
 from clickharvest.model.trace import Step, carry_out, trace_curve
 
 if TYPE_CHECKING:
@@ -153,8 +152,8 @@ def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> 
             codes = tuple(int(level) for level in part.levels if _is_integer(level))
             found[part.name] = Levels(codes, next(n for n in itertools.count() if n not in codes))
         elif part in numeric and lines is not None:
-            reach = None if propensities.support is None else propensities.support.columns[i].reach
-            found[part.name] = Number(part, lines[first] / part.sd, None if reach is None else _ends(part, *reach))
+            ends = None if propensities.support is None else propensities.support.columns[i].ends(part.sd)
+            found[part.name] = Number(part, lines[first] / part.sd, ends)
         first += len(part.features)
     return found
 
@@ -209,9 +208,3 @@ def _is_integer(level: str) -> bool:
 def _is_rounded(level: str) -> bool:
     """Return whether several integers may be this level: those of columns with gaps become floats."""
     return _is_integer(level) and abs(int(level)) >= 2**53
-
-
-def _ends(part: ContextColumn, low: float, high: float) -> tuple[float, float]:
-    """Return from where to where a number is supported, as `model.support` judges it."""
-    far = (high - low) * BEYOND + 1e-9 * max(abs(low), abs(high), part.sd)
-    return low - far, high + far
