@@ -14,7 +14,6 @@ from clickharvest import read_log, weigh
 from clickharvest.click_models import load_model
 from clickharvest.click_models.attraction import GRID, learn_weights
 from clickharvest.click_models.browsing import Browsing
-from clickharvest.click_models.composing import compose, times_browsing
 from clickharvest.click_models.reading import SERVED, SKIPPED, Reading, reading_log
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
@@ -109,7 +108,7 @@ def test_a_cascade_is_seen(log: ClickLog, base: BrowsingPropensities) -> None:
     truth = rows.examination[below].sum()
     ours = np.abs(rows.propensity - rows.examination)[below].sum() / truth
     theirs = np.abs(browsing - rows.examination)[below].sum() / truth
-    assert ours < 0.5 * theirs
+    assert ours < 0.35 * theirs
     skipped, served = fitted.steps("skipped", 0), fitted.steps("served", 1)
     assert skipped[max(skipped)] < 0.5
     assert served[max(served)] < 0.8  # half leave once served
@@ -178,5 +177,7 @@ def test_contexts_change_what_a_place_is_worth_as_they_change_its_state() -> Non
     here = np.log(own.propensity[:, own.positions.index(place)])
     assert np.ptp(here) > 0.01
     assert np.ptp(here - state) < 1e-9
-    width = own.log_width() if hasattr(own, "log_width") else np.log(own.upper / own.lower)
-    assert np.nanmin(width[:, own.positions.index(place)]) > 0
+    column = own.positions.index(place)
+    # Contexts far from the average are known less well.
+    middle = places.predict_encoded(np.zeros((1, 2)))
+    assert (own.upper / own.lower)[:, column].min() > (middle.upper / middle.lower)[0, column] * (1 - 1e-6)

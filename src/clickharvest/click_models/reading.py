@@ -8,7 +8,8 @@ above it are that they did *not* click, and the more the one satisfied them that
 2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
    results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places,
    with exposures times γ, tell what places change beyond their state, pooled towards each of the four
-   (`estimation.place_prior`); the propensity is γ times that (`composing`). Contexts change γ.
+   (`estimation.place_prior`), places without a click included (`reader_places`); the propensity is γ times that
+   (`composing`). Contexts change γ.
 
 A place is known before its result is looked at, as a browsing state is.
 """
@@ -76,15 +77,14 @@ class Reading(PageModel):
 
     def fit(self, interventions: Interventions) -> ReadingPropensities:
         """Return the propensities of places."""
-        from clickharvest.click_models.examination import Examination
+        from clickharvest.click_models.reader_places import ReaderPlaces
 
         if not isinstance(interventions, ReadInterventions) or interventions.base is None:
             raise InputError("a reading model is fitted to what its own harvest gives: harvest the log with it")
         if self.anchor != 1:
             raise InputError(f"--anchor {self.anchor}: a reading model is relative to the top of the page, position 1")
-        # Contexts have done their part in γ.
-        model = Examination(curve="constant", intervals=self.intervals, seed=self.seed, progress=self.progress)
-        found = model.fit(times_browsing(interventions, interventions.base))
+        model = ReaderPlaces(intervals=self.intervals, seed=self.seed, progress=self.progress)
+        found = model.fit(times_browsing(interventions, interventions.base)).propensities_
         places = compose(interventions.base, replace(found, info={}, provenance=None))
         return ReadingPropensities(interventions.base, places, found.info, found.provenance)
 
