@@ -115,10 +115,10 @@ def test_the_slope_of_the_evidence_is_that_of_differences(curve: Any) -> None:
     fit = pool_states(curve(sample.positions, 1, sample.x.shape[1]), sample)
     assert fit.prior is not None
     linear = fit.information @ fit.theta + fit.score
-    at = np.log([0.3, 0.2, 0.4, 0.1, 0.2, 0.05])
+    at = np.log([0.3, 0.25, 0.2, 0.4, 0.1, 0.2, 0.05])
     _, slope = fit.prior.evidence(at, fit.information, linear)
     for i in np.flatnonzero(fit.prior.learned):
-        step = 1e-5 * (np.arange(6) == i)
+        step = 1e-5 * (np.arange(7) == i)
         up, down = (fit.prior.evidence(at + sign * step, fit.information, linear)[0] for sign in (1, -1))
         assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-4)
 
