@@ -160,7 +160,7 @@ def test_columns_of_any_name_come_through(path: Path, base: BrowsingPropensities
 
 def test_contexts_change_what_a_place_is_worth_as_they_change_its_state() -> None:
     simulation = simulate_protocol(
-        sweeps=20, queries=150, test_queries=2, positions=4, clicks="cascade", eta=0.5, seed=4
+        sweeps=15, queries=80, test_queries=2, positions=3, clicks="cascade", eta=0.5, seed=4
     )
     log = read_log(simulation.rows(), context=simulation.context[:2])
     model = Reading()
