@@ -123,6 +123,19 @@ def test_the_slope_of_the_evidence_is_that_of_differences(curve: Any) -> None:
         assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-4)
 
 
+def test_users_who_begin_anew_are_likely_whatever_their_curve() -> None:
+    """A bump stands at a rank without a click above, and at a distance below one: ranks there deviate by themselves."""
+    sample, _, _ = state_sample(harvested(simulated(2_000, seed=3)), 1)
+    prior = pool_states(Constant(sample.positions, 1, 0), sample).prior
+    assert prior is not None
+    curve = np.log([1, 0.4, 0.2, 0.9])
+    rank, last = states_of(np.arange(2, 11))
+    anew = np.where(last > 0, np.log(0.6) + curve[rank - last - 1], curve[rank - 1])
+    spread = np.array([1.0, 1.0, 1.0, 0.01, 1.0, 1.0, 1.0])
+    far, near = (anew @ prior.matrix(np.where(np.arange(7) == 1, own, spread)) @ anew for own in (0.01, 1.0))
+    assert near < 10 < far / 10
+
+
 def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:
     gain = compare_with_ranks(interventions)
     assert gain.lower > 0
