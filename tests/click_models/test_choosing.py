@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from clickharvest import harvest, read_log
 from clickharvest.click_models import CLICK_MODELS, choose_click_model
-from clickharvest.click_models.choosing import USERS
+from clickharvest.click_models.choosing import USERS, ModelChoice
 from clickharvest.simulate import simulate_protocol, simulate_trust_log
 from command_line import run
 
@@ -34,6 +35,22 @@ def test_trust_is_recognised_in_counts_and_in_interventions() -> None:
     found = choose_click_model(log)
     assert found.model == choose_click_model(harvest(log)).model == "affine"
     assert "needs one row per impression" in found.why[0]
+
+
+def test_trust_is_looked_for_in_every_context() -> None:
+    def chosen(**trust: float) -> ModelChoice:
+        parts = []
+        for seed, (device, own) in enumerate(trust.items()):
+            rows = simulate_trust_log(pages=40_000, queries=150, positions=4, docs=8, trust=own, seed=seed)[0]
+            parts.append(rows.append_column("device", pa.array([device] * len(rows))))
+        return choose_click_model(read_log(pa.concat_tables(parts), context=["device"]))
+
+    found = chosen(desk=0.65, phone=0.0)
+    assert found.model == "affine"
+    assert found.why[-1].startswith("device = desk: How clicks fall")
+    none = chosen(desk=0.0, phone=0.0)
+    assert none.model == "examination"
+    assert "the least of 2 contexts" in none.why[-1]
 
 
 def test_every_model_has_its_sentence() -> None:

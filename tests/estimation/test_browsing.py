@@ -115,12 +115,25 @@ def test_the_slope_of_the_evidence_is_that_of_differences(curve: Any) -> None:
     fit = pool_states(curve(sample.positions, 1, sample.x.shape[1]), sample)
     assert fit.prior is not None
     linear = fit.information @ fit.theta + fit.score
-    at = np.log([0.3, 0.2, 0.4, 0.1, 0.2, 0.05])
+    at = np.log([0.3, 0.25, 0.2, 0.4, 0.1, 0.2, 0.05])
     _, slope = fit.prior.evidence(at, fit.information, linear)
     for i in np.flatnonzero(fit.prior.learned):
-        step = 1e-5 * (np.arange(6) == i)
+        step = 1e-5 * (np.arange(7) == i)
         up, down = (fit.prior.evidence(at + sign * step, fit.information, linear)[0] for sign in (1, -1))
         assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-4)
+
+
+def test_users_who_begin_anew_are_likely_whatever_their_curve() -> None:
+    """A bump stands at a rank without a click above, and at a distance below one: ranks there deviate by themselves."""
+    sample, _, _ = state_sample(harvested(simulated(2_000, seed=3)), 1)
+    prior = pool_states(Constant(sample.positions, 1, 0), sample).prior
+    assert prior is not None
+    curve = np.log([1, 0.4, 0.2, 0.9])
+    rank, last = states_of(np.arange(2, 11))
+    anew = np.where(last > 0, np.log(0.6) + curve[rank - last - 1], curve[rank - 1])
+    spread = np.array([1.0, 1.0, 1.0, 0.01, 1.0, 1.0, 1.0])
+    far, near = (anew @ prior.matrix(np.where(np.arange(7) == 1, own, spread)) @ anew for own in (0.01, 1.0))
+    assert near < 10 < far / 10
 
 
 def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:

@@ -11,14 +11,15 @@ Browsing comes first: users who stop once served make ratios of positions depend
 trust leaves no trace in what was clicked above. Held-out clicks do not tell users who read on from those who click much
 and have therefore clicked above, too; weights by state suit both, so that browsing is chosen and the doubt is told.
 Queries that are read to different depths look like trust to Hotelling's test, but not among the results of one query:
-both must find it, as corrected clicks would be wrong.
+both must find it, as corrected clicks would be wrong. Where contexts are named, each of their levels (or classes) is
+looked at by itself, with p-values times the number of levels: trust in one of them is enough.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from clickharvest.click_models.registry import EXAMINATION
@@ -26,10 +27,12 @@ from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedEr
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from clickharvest.click_models.affine import AnyAffine
     from clickharvest.diagnosis.findings import Finding
     from clickharvest.estimation.browsing import HeldOutGain
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.affine import AffineModel
 
 NORMAL = 1.96
 USERS = {
@@ -147,24 +150,48 @@ def _affine(
 ) -> tuple[str, str]:
     """Return affine or examination, and why."""
     from clickharvest.click_models.affine import Affine
-    from clickharvest.estimation.affine import AffineClicks
+    from clickharvest.diagnosis.findings import spell_p
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.model.affine import SIGN
 
+    model = Affine(anchor=anchor, seed=seed, progress=progress)
     try:
-        interventions = data if isinstance(data, Interventions) else Affine().harvest(data, **how)
-        if interventions.contexts:
-            told = "each context has slopes of its own, which fit --model affine tells, with a test of each"
-            return EXAMINATION, f"Trust was not looked for: {told}."
-        model = AffineClicks(anchor=anchor, progress=progress).fit(interventions).affine_
+        interventions = data if isinstance(data, Interventions) else model.harvest(data, **how)
+        parts = _levels(model.fit(interventions), interventions)
     except (InputError, NotIdentifiedError) as error:
         return EXAMINATION, f"Trust was not looked for: {error}."
-    test = model.offset_test()
-    if test is None:
+    tests = [(name, own, test[1]) for name, own, fitted in parts if (test := fitted.offset_test()) is not None]
+    if not tests:
         return EXAMINATION, "Trust was not looked for: too few queries."
-    p = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
-    if test[1] >= SIGN:
-        return EXAMINATION, f"No sign that how clicks fall with the position depends on the result ({p})."
-    (within,) = Affine(anchor=anchor, seed=seed).check(interventions)
-    found = f"How clicks fall with the position depends on the result ({p}). {within.sentence}"
-    return ("affine" if within.status == "ok" else EXAMINATION), found
+    tests.sort(key=lambda one: one[2])
+    told = ""
+    for name, own, p in tests:
+        # Of several contexts one may find trust by chance.
+        adjusted = min(1.0, p * len(tests))
+        among = f", the least of {len(tests)} contexts" if len(tests) > 1 else ""
+        if adjusted >= SIGN:
+            none = f"No sign that how clicks fall with the position depends on the result ({spell_p(adjusted)}{among})."
+            return EXAMINATION, told or none
+        (within,) = model.check(own)
+        where = f"{name}: " if name else ""
+        found = (
+            f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"
+        )
+        if within.status == "ok":
+            return "affine", found
+        told = told or found
+    return EXAMINATION, told
+
+
+def _levels(fitted: AnyAffine, interventions: Interventions) -> list[tuple[str, Interventions, AffineModel]]:
+    """Return the levels of the context, or all as one: what they are called, their interventions and their model."""
+    from clickharvest.model.affine_levels import AffineLevels
+
+    if not isinstance(fitted, AffineLevels):
+        return [("", interventions, fitted)]
+    level = fitted.level_of(interventions.contexts)
+    return [
+        (fitted.name(i), replace(interventions.take(level == i), contexts={}), model)
+        for i, model in enumerate(fitted.models)
+        if model is not None
+    ]

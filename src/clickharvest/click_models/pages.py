@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.attraction import GRID, display_terms, learn_weights
 from clickharvest.click_models.browsing import Browsing
 from clickharvest.click_models.choosing import ModelChoice, by_states, choose_click_model, made_choice
-from clickharvest.click_models.reading import MOST, SERVED, SKIPPED, Reading, ReadInterventions
+from clickharvest.click_models.reading import SERVED, SKIPPED, Reading, ReadInterventions
 from clickharvest.click_models.registry import EXAMINATION
 from clickharvest.diagnosis.cascade import tell_clicks_above
 from clickharvest.diagnosis.findings import Finding
@@ -159,10 +160,7 @@ def reading_places(pages: Pages, propensity: Array) -> tuple[Integers, Places]:
         propensity: that of the browsing state of each, [n, K].
     """
     shown, positions = pages.shown, pages.doc.shape[1]
-    mean = pages.clicked.sum() / propensity[shown].sum()
-    clicks, seen = (_by_half(pages, values) for values in (pages.clicked.astype(np.float64), propensity))
-    rate = np.minimum((clicks + mean) / (seen + 1), MOST)
-    attraction = np.where(shown, rate[1 - pages.half[:, None].astype(int), pages.doc], 0.0)
+    attraction = _attraction(pages, propensity)
     skipped, served = np.empty(pages.doc.shape), np.empty(pages.doc.shape, np.int64)
     passed, attracted = np.ones(len(pages.doc)), np.zeros(len(pages.doc))
     for k in range(positions):
@@ -205,6 +203,25 @@ def clicks_above(pages: Pages) -> Finding:
         float(score.sum()), float(variance.sum()), float(weight.sum()), float((score**2).sum()),
         float((score * variance).sum()), float((variance**2).sum()),
     )  # fmt: skip
+
+
+def _attraction(pages: Pages, propensity: Array) -> Array:
+    """Return the attraction of every result, told by the other displays of its document, 0 without a result, [n, K]."""
+    shown = pages.shown
+    doc, clicked, looked = pages.doc[shown], pages.clicked[shown], propensity[shown]
+    docs = int(doc.max()) + 1
+    sums = [np.bincount(doc, display_terms(clicked, looked, r), docs) for r in GRID]
+    whole = np.stack(sums, axis=1).astype(np.float64)
+    whole += np.log(learn_weights(whole[np.bincount(doc, minlength=docs) > 0]))
+    whole -= whole.max(axis=1, keepdims=True)
+    total, mean = np.zeros(len(doc)), np.zeros(len(doc))
+    for i, r in enumerate(GRID):
+        others = np.exp(whole[doc, i] - display_terms(clicked, looked, r))
+        total += others
+        mean += r * others
+    found = np.zeros(shown.shape)
+    found[shown] = mean / total
+    return found
 
 
 def _by_half(pages: Pages, values: Array) -> Array:

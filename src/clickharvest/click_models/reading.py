@@ -4,24 +4,30 @@ Users who read from the top and leave once served (a cascade) examine a result t
 above it are that they did *not* click, and the more the one satisfied them that they clicked last. Two steps:
 
 1. a browsing model gives every impression the propensity γ of its state, and with it every document of a query an
-   attraction r̂ = (C + c) / (E + 1), E = Σ γ over its impressions, c the mean attraction; pages fall into two halves,
-   and those of one use what the other half has told;
+   attraction r̂ (`attraction`), from all other pages that it stood on;
 2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
-   results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places
-   give their propensities, pooled towards each of the four (`estimation.place_prior`).
+   results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places,
+   with exposures times γ, tell what places change beyond their state, pooled towards each of the four
+   (`estimation.place_prior`), places without a click included (`reader_places`); the propensity is γ times that
+   (`composing`). Contexts change γ.
 
 A place is known before its result is looked at, as a browsing state is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from clickharvest.click_models.attraction import GRID, learn_weights
 from clickharvest.click_models.base import PageModel
 from clickharvest.click_models.browsing import Browsing
+from clickharvest.click_models.composing import compose, times_browsing
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS, ReadingPropensities
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.engines import Engine
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.weights.summary import WeightReport
     from clickharvest.weights.weighing import Clip
@@ -40,8 +47,8 @@ SERVED = (0.25, 0.55, 0.8)
 """Attractions of the last click that divide the steps 1 to 4; 0 is for no click above."""
 PROPENSITY = "_clickharvest_propensity"
 """The column of the propensity of a row's browsing state."""
-MOST = 0.97
-"""Largest attraction: nothing is certain to be clicked."""
+DOCUMENTS = 100_000
+"""Documents, about, that the spread of attractions is learned from, drawn where there are more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,24 +69,24 @@ class Reading(PageModel):
         """Fit a browsing model to a log, and return its interventions by place; `how` as for `Browsing`."""
         lowest = how.get("max_position")
         browsing = Browsing(intervals=None, anchor=1, seed=self.seed, progress=self.progress)
-        base = browsing.fit(browsing.harvest(log, **how))
+        states = browsing.harvest(log, **how)
+        with_errors = self.intervals is not None and bool(states.contexts)
+        base = replace(browsing, intervals="auto" if with_errors else None).fit(states)
         found = super().harvest(reading_log(log, base, lowest), **(how | {"max_position": None}))
         return ReadInterventions(**{one.name: getattr(found, one.name) for one in fields(found)}, base=base)
 
     def fit(self, interventions: Interventions) -> ReadingPropensities:
         """Return the propensities of places."""
-        from clickharvest.click_models.examination import Examination
+        from clickharvest.click_models.reader_places import ReaderPlaces
 
         if not isinstance(interventions, ReadInterventions) or interventions.base is None:
             raise InputError("a reading model is fitted to what its own harvest gives: harvest the log with it")
         if self.anchor != 1:
             raise InputError(f"--anchor {self.anchor}: a reading model is relative to the top of the page, position 1")
-        curve = "linear" if interventions.contexts else "auto"
-        model = Examination(curve=curve, intervals=self.intervals, seed=self.seed, progress=self.progress)
-        found = model.fit(interventions)
-        return ReadingPropensities(
-            interventions.base, replace(found, info={}, provenance=None), found.info, found.provenance
-        )
+        model = ReaderPlaces(intervals=self.intervals, seed=self.seed, progress=self.progress)
+        found = model.fit(times_browsing(interventions, interventions.base)).propensities_
+        places = compose(interventions.base, replace(found, info={}, provenance=None))
+        return ReadingPropensities(interventions.base, places, found.info, found.provenance)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> ReadingPropensities:
@@ -109,7 +116,6 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
     """
     import ibis
 
-    from clickharvest.logs.hashing import is_drawn
     from clickharvest.logs.placing import NUMBER, number_places
 
     rows = _with_propensity(log, base)
@@ -118,22 +124,12 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         rows = _moved(rows, shown)
     columns, engine = rows.columns, log.engine
     own = {f"own_{i}": name for i, name in enumerate(rows.source.columns)}  # whatever the log's columns are called
-    drawn = is_drawn(columns["page"].cast("string"), 0.5)
     t = rows.source.select(
-        **{held: rows.source[name] for held, name in own.items()}, _p=rows.source[PROPENSITY], _half=drawn,
+        **{held: rows.source[name] for held, name in own.items()}, _p=rows.source[PROPENSITY],
         _q=columns["query"], _d=columns["doc"], _page=columns["page"],
         _k=columns["position"].cast("int64"), _c=columns["clicks"].cast("float64"),
     )  # fmt: skip
-    docs = t.group_by("_q", "_d").agg(
-        **{f"_c_{half}": t._c.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
-        **{f"_e_{half}": t._p.sum(where=t._half == half).fill_null(0.0) for half in (True, False)},
-    )
-    total = engine.fetch(t.agg(c=t._c.sum(), e=t._p.sum()), task="Attractions").to_pylist()[0]
-    mean = total["c"] / total["e"]
-    rate = {half: ibis.least((docs[f"_c_{half}"] + mean) / (docs[f"_e_{half}"] + 1), MOST) for half in (True, False)}
-    docs = docs.select("_q", "_d", _r_True=rate[True], _r_False=rate[False])
-    t = t.inner_join(docs, ["_q", "_d"])
-    t = t.mutate(_r=t._half.ifelse(t._r_False, t._r_True))
+    t = _with_attraction(t, engine)
     above = ibis.window(group_by="_page", order_by="_k", preceding=(None, 1))
     upto = ibis.window(group_by="_page", order_by="_k", preceding=(None, 0))
     t = t.mutate(_passed=(1 - t._r).ln().sum().over(upto))
@@ -164,6 +160,34 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         places=replace(table, columns=COLUMNS),
         roles=rows.roles | {"position": NUMBER},
     )
+
+
+def _with_attraction(t: ir.Table, engine: Engine) -> ir.Table:
+    """Return rows with the attraction `_r` of their document, told by its other pages (`attraction`)."""
+    import ibis
+
+    from clickharvest.logs.hashing import is_drawn
+
+    def terms(rows: ir.Table) -> list[ir.Value]:
+        seen = ibis.least(rows._p, 1.0)
+        return [(rows._c == 1).ifelse(math.log(r), (1 - seen * r).ln()) for r in GRID]
+
+    names = [f"_l_{i}" for i in range(len(GRID))]
+    docs = t.group_by("_q", "_d").agg(**{name: term.sum() for name, term in zip(names, terms(t), strict=True)})
+    docs = engine.materialise(docs, task="Attractions")
+    count = engine.fetch(docs.agg(n=docs.count()), task="Attractions").to_pylist()[0]["n"]
+    some = docs
+    if count > DOCUMENTS:
+        some = docs.filter(is_drawn(docs._q.cast("string") + " " + docs._d.cast("string"), DOCUMENTS / count))
+    told = engine.fetch(some.select(*names), task="Attractions")
+    weights = learn_weights(np.stack([told[name].to_numpy() for name in names], axis=1))
+    whole = [docs[name] + math.log(weight) for name, weight in zip(names, weights, strict=True)]
+    likeliest = ibis.greatest(*whole)  # what is far below it may vanish in an exponential
+    docs = docs.select("_q", "_d", **{name: own - likeliest for name, own in zip(names, whole, strict=True)})
+    t = t.inner_join(docs, ["_q", "_d"])
+    others = [(t[name] - term).exp() for name, term in zip(names, terms(t), strict=True)]
+    t = t.mutate(_r=sum(r * one for r, one in zip(GRID, others, strict=True)) / sum(others))
+    return t.drop(*names)
 
 
 def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:

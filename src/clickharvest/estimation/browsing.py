@@ -212,7 +212,7 @@ def compare_with_ranks(
 
     Both share a unit's clicks out over its states, π ∝ e γ; for the position-based model γ is that of the rank. Each is
     fitted to all queries but those of a fold, variances chosen again (not of more than 200 states: that takes minutes,
-    and they are six numbers), and judged on that fold.
+    and they are seven numbers), and judged on that fold.
 
     Whatever makes users who clicked above click below counts: that they read on, or that they click more than others.
     `diagnosis.cascade` tells these apart, this does not.

@@ -3,11 +3,13 @@
 With k the rank, j the last click above (0 for none) and d = k − j, the log examination of a state is
 
     no click above   −a log k + ρ_k
-    last click at j  −a log k + ρ_k + c − s log k − t log d + δ_d + ε_{kj}
+    last click at j  −a log k + ρ_k + c − s log k − t log d + β_k + δ_d + ε_{kj}
 
 ρ_k ~ N(0, τ_ρ²) how rank k deviates from a power law; c, s and t how a click above changes looking on, by rank and by
-distance, with weak priors; δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) how single distances, and single states, deviate
-from that. Each feature of the context adds to the same, with effects on a (τ_u), on c (τ_v) and on single states (τ_ω).
+distance, with weak priors; β_k ~ N(0, τ_β²), δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) how single ranks below a click,
+single distances, and single states deviate from that. Users who begin anew below a click look by distance alone,
+whatever the rank: β_k then takes back ρ_k. Each feature of the context adds to the same, with effects on a (τ_u), on c
+(τ_v) and on single states (τ_ω).
 States are parameters themselves, b = all of the above, with the normal prior that follows, of covariance Σ(τ); a
 is free. Without a click above this is the prior of `pooling`, and the model the position-based one.
 
@@ -47,14 +49,14 @@ class StatePrior:
         told: whether the clicks tell of each state, [M].
 
     Attributes:
-        names: what each τ is of: τ_ρ, τ_δ, τ_ε, τ_u, τ_v and τ_ω.
+        names: what each τ is of: τ_ρ, τ_β, τ_δ, τ_ε, τ_u, τ_v and τ_ω.
         of_positions: which of them are of b, not of W.
         learned: whether there is anything to learn each from.
         weak: weight of the weak prior of each.
     """
 
-    names = ("rank", "distance", "state", "context_steepness", "context_click", "context_state")
-    of_positions = np.array([True, True, True, False, False, False])
+    names = ("rank", "rank_below", "distance", "state", "context_steepness", "context_click", "context_state")
+    of_positions = np.array([True, True, True, True, False, False, False])
 
     def __init__(self, numbers: NDArray[np.int64], anchor: int, shares: LinearShares, told: NDArray[np.bool_]) -> None:
         rank, last = states_of(numbers)
@@ -67,20 +69,23 @@ class StatePrior:
         same_distance = ((rank - last)[:, None] == rank - last) & below[:, None] & below
         own = np.diag(below * 1.0)
         self.fixed = FREE * np.outer(steep, steep) + WEAK * laws.T @ laws
-        self.base = np.stack([same_rank, same_distance * 1.0, own])
+        self.base = np.stack([same_rank, same_rank * np.outer(below, below), same_distance * 1.0, own])
         self.context = np.stack([np.outer(steep, steep), np.outer(laws[0], laws[0]), same_rank + own])
         several = len(np.unique(rank[told & ~below])) > 1
         clicked = bool((told & below).any())
         varies = self.width > 1
-        self.learned = np.array([several, clicked, clicked, varies, varies and clicked, varies and len(numbers) > 1])
+        below_ranks = len(np.unique(rank[told & below])) > 1
+        self.learned = np.array(
+            [several, below_ranks, clicked, clicked, varies, varies and clicked, varies and len(numbers) > 1]
+        )
         self.weak = np.where(self.learned, 1.0, 0.0)
 
     def precisions(self, spread: Array) -> list[tuple[Array, float]]:
         """Return Σ⁻¹ of the states and, if there are any, of what one feature adds to them, each with log|Σ|."""
         variance = spread**2
-        parts = [self.fixed + np.tensordot(variance[:3], self.base, 1)]
+        parts = [self.fixed + np.tensordot(variance[: len(self.base)], self.base, 1)]
         if self.width > 1:
-            parts.append(np.tensordot(variance[3:], self.context, 1) + LEAST * np.eye(self.states))
+            parts.append(np.tensordot(variance[len(self.base) :], self.context, 1) + LEAST * np.eye(self.states))
         return [_inverse(part) for part in parts]
 
     def matrix(self, spread: Array) -> Array:
@@ -98,10 +103,10 @@ class StatePrior:
         return whole.reshape(self.size, self.size)
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
-        """Return the log evidence of log τ up to a constant, and its gradient, [6].
+        """Return the log evidence of log τ up to a constant, and its gradient, [7].
 
         Args:
-            log_spread: log τ, [6].
+            log_spread: log τ, [7].
             information: H, [size, size].
             linear: y = H θ̂ + score(θ̂), [size].
         """
@@ -112,8 +117,12 @@ class StatePrior:
         value = linear @ theta / 2 - log_whole / 2
         square = (inverse + np.outer(theta, theta)).reshape((self.size // self.width, self.width) * 2)
         square = square[: self.states, :, : self.states]
-        by_variance = np.zeros(6)
-        parts = ((slice(0, 3), self.base, range(1)), (slice(3, 6), self.context, range(1, self.width)))
+        by_variance = np.zeros(len(spread))
+        first = len(self.base)
+        parts = (
+            (slice(0, first), self.base, range(1)),
+            (slice(first, len(spread)), self.context, range(1, self.width)),
+        )
         for (precision, log_own), (part, some, features) in zip(precisions, parts, strict=False):
             value -= len(features) * log_own / 2
             own = sum((square[:, feature, :, feature] for feature in features), np.zeros_like(precision))
