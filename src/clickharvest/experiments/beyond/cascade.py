@@ -63,8 +63,7 @@ EXPERIMENT = make_experiment(
         "Rows of examination, browsing, reading and auto are of `fit --model`, judged display by display: the truth is "
         "the probability that a result was examined given the clicks above on its page and the results that stand "
         "there, and the estimate what `weigh` gives that row. *by display* is the mean of |1 − p̂/p| where p > 0; *of "
-        "what is seen* is Σ|p̂ − p| / Σp, which counts displays that nobody examines as well. Reading and auto are "
-        "fitted without the context, whose columns times the places of readers are too many parameters.",
+        "what is seen* is Σ|p̂ − p| / Σp, which counts displays that nobody examines as well.",
     ),
     beside=Beside(
         MODELS, click_models, {"impression_error": "by display", "seen_error": "of what is seen"}, judge_models

@@ -34,7 +34,7 @@ def click_models(plan: Plan, seeds: int, sweeps: float) -> list[Run]:
     log: dict[str, Any] = {"seeds": seeds, "sweeps": sweeps, "clicks": "trust"}
     return [
         *make_runs(plan, (EXAMINATION, AFFINE, AUTO), context=True, **log),
-        *make_runs(plan, (AFFINE,), context=False, **log),
+        *make_runs(plan, (AFFINE, AUTO), context=False, **log),
         *make_runs(plan, (EXAMINATION, AFFINE, AUTO), context=False, eta=0.0, **log),
     ]
 
@@ -55,11 +55,13 @@ def judge_models(results: Results, others: dict[str, float]) -> list[Check]:
     alike = results.where(eta=0.0)
     claim = "affine: slopes are within a tenth where contexts change nothing"
     checks.append(at_most(claim, alike.where(model=AFFINE).mean("slope_error"), SLOPES, "the bar"))
+    known = "auto chooses affine in every log where it knows the contexts that change examination"
     hidden = "auto chooses affine in every log though contexts that it does not know change examination"
     return [
         *checks,
         chooses(alike, (AFFINE,), "auto chooses affine in every log where contexts change nothing"),
-        chooses(results.where(eta=0.5), (AFFINE,), hidden, HIDDEN),
+        chooses(results.where(eta=0.5, context=True), (AFFINE,), known),
+        chooses(results.where(eta=0.5, context=False), (AFFINE,), hidden, HIDDEN),
     ]
 
 
@@ -77,7 +79,7 @@ EXPERIMENT = make_experiment(
         "slopes α_k(x) / α_1(x), *corrected* the root mean square of (E[C] − b̂) / â less the click rate at position 1, "
         "over displays below it. For examination â are its propensities and b̂ is 0. With context, affine has a line "
         "for each of five classes of how steeply examination falls. Without, queries are unlike, which it mistakes for "
-        "trust, and auto, which is fitted without, may mistake it for browsing (docs/trust.md).",
+        "trust, and auto may mistake it for browsing (docs/trust.md).",
     ),
     beside=Beside(
         (EXAMINATION, AFFINE, AUTO), click_models, {"slope_error": "slopes", "corrected": "corrected"}, judge_models

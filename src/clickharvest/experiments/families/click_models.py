@@ -42,9 +42,6 @@ Array = NDArray[np.float64]
 
 FAMILY = "click_models"
 EXAMINATION, AFFINE, BROWSING, READING, AUTO = "examination", "affine", "browsing", "reading", "auto"
-WITH_CONTEXT = (EXAMINATION, AFFINE, BROWSING)
-"""Models that are given contexts where there are some: the places of readers times ten contexts are more parameters
-than a fit of minutes takes, and auto, which may choose reading, does not look for trust where there are contexts."""
 
 
 def make_runs(
@@ -57,7 +54,7 @@ def make_runs(
         models: names of click models, or `auto`.
         seeds: number of seeds.
         sweeps: sweeps of the paper's log.
-        context: whether fits are given the context columns; those of `WITH_CONTEXT` alone take them.
+        context: whether fits are given the context columns.
         settings: further arguments of `simulate_protocol`.
 
     Example:
@@ -66,7 +63,7 @@ def make_runs(
         ('click_models', 'trust', 'affine', False)
     """
     logs = make_plain_runs(plan, [CLICKSHARE], seeds=seeds, sweeps=sweeps, **settings)
-    fits = [{"model": model, "context": context and model in WITH_CONTEXT} for model in models]
+    fits = [{"model": model, "context": context} for model in models]
     return [Run(FAMILY, one.world, one.seed, one.log, fit) for one in logs for fit in fits]
 
 
