@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.fitting import Choice
 from clickharvest.estimation.loss import Fit
@@ -26,6 +27,7 @@ from clickharvest.places import find_anchor
 class ReaderPlaces(PBM):
     """The position-based model of places, those without a click included; parameters are those of `PBM`."""
 
+    @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to interventions by place.
 

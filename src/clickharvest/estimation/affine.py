@@ -12,6 +12,7 @@ import numpy as np
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.click_moments import estimate_moments
+from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.relevance_mixture import Mixture
 from clickharvest.estimation.sample import supported_positions
@@ -64,6 +65,7 @@ class AffineClicks(Parameterised):
 
     affine_: AffineModel
 
+    @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to interventions.
 
@@ -86,14 +88,14 @@ class AffineClicks(Parameterised):
                 f"clicks are clustered by {interventions.cluster_kind}: error bars of the model affine are by query; "
                 "leave --cluster out"
             )
-        warn_of_clicked_pages(interventions, "the model affine", stacklevel=3)
+        warn_of_clicked_pages(interventions, "the model affine", stacklevel=4)
         counts = count_units(interventions, supported_positions(interventions, self.anchor))
         _require_variation(counts)
         mixture = Mixture(counts, self.anchor)
         with self.progress("Fitting") as update:
             found = mixture.fit(mixture.start(*estimate_moments(counts, self.anchor)), update)
         if not found.status.good:
-            warnings.warn(f"AffineClicks: the fit {found.status}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"AffineClicks: the fit {found.status}", ConvergenceWarning, stacklevel=3)
         if mixture.relevance_spread(found.theta) < LEAST_SPREAD:
             raise NotIdentifiedError(_alike(counts))
         a, b = mixture.affine(found.theta)
@@ -136,7 +138,7 @@ class AffineClicks(Parameterised):
             warnings.warn(
                 f"error bars are by query, and there is {told}: there are none to give with fewer than {FEWEST}",
                 HarvestWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return None, None
         with self.progress("Error bars") as update:

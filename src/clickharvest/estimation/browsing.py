@@ -20,6 +20,7 @@ from scipy.stats import t as student
 
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.pooling import (
     BOUNDS,
@@ -88,6 +89,7 @@ class Browsing(Parameterised):
 
     propensities_: BrowsingPropensities
 
+    @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
         """Fit to the interventions of `browsing_log`, whose positions are numbers of states.
 
@@ -102,7 +104,7 @@ class Browsing(Parameterised):
         with self.progress("Pooling"):
             pooled = pool_states(curve, sample)
         if not pooled.status.good:
-            warnings.warn(f"Browsing: the fit {pooled.status}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"Browsing: the fit {pooled.status}", ConvergenceWarning, stacklevel=3)
         order = curve_order(curve, pooled.shares)
         params = unflatten_params(pooled.theta[order], curve.init(np.random.default_rng(0)))
         covariance, about = self._covariance(pooled, sample)
@@ -149,7 +151,7 @@ class Browsing(Parameterised):
                 f"error bars are by {by}, and the clicks are of {count(sample.n_clusters, *cluster_nouns(by))}: there "
                 f"are none to give with fewer than {FEWEST}"
             )
-            warnings.warn(told, HarvestWarning, stacklevel=3)
+            warnings.warn(told, HarvestWarning, stacklevel=4)
             return None, {}
         with self.progress("Error bars"):
             found = clustered_covariance(pooled)
