@@ -59,7 +59,7 @@ class Slopes:
         for step in self._steps:
             of = [values[i] for i in step.of]
             if step.op == "logaddexp":
-                values.append(of[1] + softplus(of[0] - of[1]))
+                values.append(_log_of_sum(*of))
             elif step.op == "matmul" and of[0].ndim == of[1].ndim == 2:
                 values.append((of[1].T @ of[0].T).T)
             else:
@@ -107,7 +107,20 @@ class Slopes:
 
 def softplus(z: Array) -> Array:
     """Return log(1 + e^z); faster than NumPy's `logaddexp`."""
-    return np.maximum(z, 0.0) + np.log(1.0 + np.exp(-np.abs(z)))
+    found: Array = np.abs(z)
+    np.negative(found, out=found)
+    np.exp(found, out=found)
+    found += 1.0
+    np.log(found, out=found)
+    found += np.maximum(z, 0.0)
+    return found
+
+
+def _log_of_sum(a: Array, b: Array) -> Array:
+    """Return log(e^a + e^b)."""
+    if b.ndim == 0 and b == 0.0:
+        return softplus(a)
+    return b + softplus(a - b)
 
 
 def _factor(op: str, place: int, of: list[Array], value: Array) -> Any:
@@ -234,24 +247,26 @@ def _pushed(step: Step, of: list[Array], changes: list[Any], value: Array) -> Ar
                 np.zeros((*part.shape, size)) if own is None else own for part, own in zip(of, changes, strict=True)
             ]
             return np.concatenate(parts, axis=-2)
-    total: Any = 0.0
+    total: Any = None
     for place, own in enumerate(changes):
         if own is not None:
             aligned = own.reshape(*[1] * (value.ndim + 1 - own.ndim), *own.shape)
             factor = np.asarray(_factor(step.op, place, of, value))
-            total = total + (aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None])
+            part = aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None]
+            total = part if total is None else total + part
     return np.broadcast_to(total, (*value.shape, total.shape[-1]))
 
 
 def _pushed_product(a: Array, b: Array, of_a: Any, of_b: Any) -> Array:
-    total: Any = 0.0
+    total: Any = None
     if of_a is not None:
         product = np.swapaxes(of_a, -1, -2) @ b
-        total = total + (product if b.ndim == 1 else np.swapaxes(product, -1, -2))
+        total = product if b.ndim == 1 else np.swapaxes(product, -1, -2)
     if of_b is not None:
         # One product of matrices for all parameters.
         whole = a @ of_b.reshape(len(of_b), math.prod(of_b.shape[1:]))
-        total = total + whole.reshape(*a.shape[:-1], *of_b.shape[1:])
+        whole = whole.reshape(*a.shape[:-1], *of_b.shape[1:])
+        total = whole if total is None else total + whole
     return np.asarray(total)
 
 
