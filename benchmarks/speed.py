@@ -6,8 +6,8 @@
     PYTHONPATH=src python3 benchmarks/speed.py --json speed.json --report         # tell what a file holds
 
 All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
-the one with the least time of CPU counts. Only the fit is timed, from interventions to propensities, compilation included; imports, the start
-of the device and reading the data are not. A run at full size writes its table into
+the one with the least time of CPU counts. Only the fit is timed, from interventions to propensities, compilation
+included; imports, the start of the device and reading the data are not. A run at full size writes its table into
 `benchmarks/README.md`, one per device. Exits with 1 where a bar is missed on the CPU. Needs NumPy, SciPy, JAX and
 optax, no engine.
 

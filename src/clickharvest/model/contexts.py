@@ -354,7 +354,7 @@ def _runs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
         return values, None
     heads = values[starts[: len(values)]]
     # Objects may be equal and yet two levels, as True and 1 are, but not where they are texts.
-    if len(heads) == len(values) or values.dtype.kind == "O" and not {*map(type, heads)} <= {str, type(None)}:
+    if len(heads) == len(values) or (values.dtype.kind == "O" and not {*map(type, heads)} <= {str, type(None)}):
         return values, None
     run = np.cumsum(starts, dtype=np.intp)
     run -= 1
