@@ -46,13 +46,25 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """What is needed of some units: the contexts they stand in, and which of these contexts' cells they have."""
+    """What is needed of some units, all of one size k.
+
+    Attributes:
+        contexts: the contexts they stand in.
+        cluster: their clusters, [units].
+        reads: makes logits of the cells of these contexts' lines; of two cells, half of how they differ.
+        spread: sums residuals over the cells of the contexts.
+        log_exposure: log exposures, [units, k, 1]; of two cells, half of how they differ, [units, 1].
+        clicks: clicks, [units, k, 1]; of two cells, those of the second less half of all, [units, 1].
+        total: clicks of the unit, [units, 1]; of two cells, half of them.
+    """
 
     contexts: slice
-    units: Units
-    total: Array
-    entries: csr_array
+    cluster: Integers
+    reads: csr_array
     spread: csr_array
+    log_exposure: Array
+    clicks: Array
+    total: Array
 
 
 class LineBatches:
@@ -67,8 +79,7 @@ class LineBatches:
     def __init__(self, curve: Curve, x: Array, units: Iterable[Units]) -> None:
         ones = np.ones((len(x), 1))
         self._rows = np.concatenate([x, ones], axis=1) if isinstance(curve, Linear) else ones
-        self._n_positions = len(curve.positions)
-        self._others = np.flatnonzero(np.array(curve.positions) != curve.anchor)
+        self._n_positions, self._anchored = len(curve.positions), curve.positions.index(curve.anchor)
         self._looks = [look for part in units for look in self._cut(part)]
 
     def slopes(self, flat: Array, weights: Array) -> Array:
@@ -79,55 +90,56 @@ class LineBatches:
 
     def _side_by_side(self, flat: Array, weights: Array) -> Array:
         size, width = len(flat), self._rows.shape[1]
-        lines = np.zeros((width, self._n_positions, size))
-        lines[:, self._others] = flat.T.reshape(width, len(self._others), size)
-        lines = lines.reshape(width, self._n_positions * size)
+        lines = np.ascontiguousarray(flat.T).reshape(width, -1)
         weights = np.ascontiguousarray(weights.T)
         found = np.zeros_like(lines)
         for look in self._looks:
             rows = self._rows[look.contexts]
-            logits = (rows @ lines).reshape(-1, size)
-            residual = _residuals(look, logits)
-            residual *= weights.take(look.units.cluster, axis=0)[:, None]
+            residual = _residuals(look, (rows @ lines).reshape(-1, size))
+            residual *= weights.take(look.cluster, axis=0)[:, None]
             slope = look.spread @ residual.reshape(-1, size)
             found += rows.T @ slope.reshape(len(rows), -1)
-        own = found.reshape(width, self._n_positions, size)[:, self._others]
-        return own.reshape(-1, size).T
+        return found.reshape(-1, size).T
 
     def _cut(self, part: Units) -> Iterator[_Look]:
+        others, pairs = self._n_positions - 1, part.cell.shape[1] == 2
         for begin in range(0, len(part.cell), UNITS):
             some = slice(begin, begin + UNITS)
-            units = Units(part.cluster[some], part.cell[some], part.log_exposure[some], part.clicks[some])
-            first, last = int(units.cell.min()) // self._n_positions, int(units.cell.max()) // self._n_positions
-            cell = np.ascontiguousarray(units.cell - first * self._n_positions)
-            n_cells = (last + 1 - first) * self._n_positions
-            count, k = cell.shape
-            if k == 2:  # only how the second differs from the first
-                ends, signs = 2 * np.arange(count + 1), np.tile([-1.0, 1.0], count)
-                entries = csr_array((signs, cell.ravel(), ends), shape=(count, n_cells))
+            context, position = np.divmod(part.cell[some], self._n_positions)
+            first, last = int(context.min()), int(context.max())
+            # The anchor's log p is 0: it needs no entry.
+            column = (context - first) * others + position - (position > self._anchored)
+            there = position != self._anchored
+            signs = np.broadcast_to([-1.0, 1.0] if pairs else 1.0, there.shape)[there]
+            ends = np.append(0, np.cumsum(there.sum(axis=1) if pairs else there))
+            shape = (len(ends) - 1, (last + 1 - first) * others)
+            reads, spread = (csr_array((own, column[there], ends), shape) for own in (signs / (1 + pairs), signs))
+            exposure, clicks = part.log_exposure[some], part.clicks[some]
+            total = clicks.sum(axis=1, keepdims=True)
+            if pairs:
+                exposure, total = exposure[:, 1:] / 2, total / 2
+                clicks = clicks[:, 1:] - total
             else:
-                entries = csr_array((np.ones(cell.size), cell.ravel(), np.arange(cell.size + 1)), (cell.size, n_cells))
-            yield _Look(slice(first, last + 1), units, units.clicks.sum(axis=1), entries, entries.T.tocsr())
+                exposure, clicks = exposure[:, :, None], clicks[:, :, None]
+            contexts = slice(first, last + 1)
+            yield _Look(contexts, part.cluster[some], reads, spread.T.tocsr(), exposure, clicks, total)
 
 
 def _residuals(look: _Look, logits: Array) -> Array:
     """Return clicks less expected clicks, [units, k, B]; of two cells those of the second, [units, 1, B]."""
-    units, total = look.units, look.total
-    z = look.entries @ logits
-    if units.cell.shape[1] == 2:
-        z += units.log_exposure[:, 1:]
-        z /= 2
+    z = look.reads @ logits
+    if look.clicks.ndim == 2:  # 1 / (1 + e^{−2 z}) = (1 + tanh z) / 2
+        z += look.log_exposure
         np.tanh(z, out=z)
-        z += 1.0
-        z *= -total[:, None] / 2
-        z += units.clicks[:, 1:]
+        z *= -look.total
+        z += look.clicks
         return z[:, None]
-    z = z.reshape(*units.cell.shape, -1)
-    z += units.log_exposure[:, :, None]
+    z = z.reshape(len(look.clicks), -1, logits.shape[1])
+    z += look.log_exposure
     z -= z.max(axis=1, keepdims=True)
     np.exp(z, out=z)
-    z *= (-total[:, None] / z.sum(axis=1))[:, None]
-    z += units.clicks[:, :, None]
+    z *= (-look.total / z.sum(axis=1))[:, None]
+    z += look.clicks
     return z
 
 

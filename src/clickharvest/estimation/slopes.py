@@ -88,15 +88,28 @@ class Slopes:
     def push(self, values: list[Array]) -> Array:
         """Return how the result changes with each parameter, [m, K, n]."""
         changes: list[Any] = []
+        # What a function of each number multiplies changes with waits until they are needed: numbers are few, [m, K].
+        factors: list[Any] = []
         for number, step in enumerate(self._steps):
+            factor: Any = None
             if not self._active[number]:
                 changes.append(None)
             elif step.op == "parameter":
                 changes.append(self._units[step.about["name"]])
             else:
-                of, own = [values[i] for i in step.of], [changes[i] for i in step.of]
-                changes.append(_pushed(step, of, own, values[number]))
-        return np.asarray(changes[-1])
+                of = [values[i] for i in step.of]
+                active = [place for place, i in enumerate(step.of) if self._active[i]]
+                only = changes[step.of[active[0]]]
+                own = _factor(step.op, active[0], of, values[number]) if len(active) == 1 else None
+                if own is not None and only.shape[:-1] == values[number].shape:
+                    before = factors[step.of[active[0]]]
+                    factor = own if before is None else before * own
+                    changes.append(only)
+                else:
+                    told = [_scaled(changes[i], factors[i]) for i in step.of]
+                    changes.append(_pushed(step, of, told, values[number]))
+            factors.append(factor)
+        return np.asarray(_scaled(changes[-1], factors[-1]))
 
     @cached_property
     def _units(self) -> Params:
@@ -121,6 +134,11 @@ def _log_of_sum(a: Array, b: Array) -> Array:
     if b.ndim == 0 and b == 0.0:
         return softplus(a)
     return b + softplus(a - b)
+
+
+def _scaled(change: Any, factor: Any) -> Any:
+    """Return changes [..., n] times a factor of each number, [...], where both are there."""
+    return change if change is None or factor is None else change * np.asarray(factor)[..., None]
 
 
 def _factor(op: str, place: int, of: list[Array], value: Array) -> Any:

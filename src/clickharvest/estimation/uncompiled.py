@@ -149,10 +149,14 @@ class Uncompiled:
                 whole += _information_of_cells(cell, share, clicks, n_cells)
                 continue
             rows = self._slopes_of(flat, cell)
-            rows -= np.einsum("uk,uki->ui", share, rows)[:, None]
-            rows *= np.sqrt(share * clicks[:, None])[:, :, None]
-            flat_rows = rows.reshape(-1, self.size)
-            whole += flat_rows.T @ flat_rows
+            if cell.shape[1] == 2:  # one row is enough: π₁ π₂ (z₂ − z₁) (z₂ − z₁)ᵀ
+                rows = rows[:, 1] - rows[:, 0]
+                rows *= np.sqrt(share[:, 0] * share[:, 1] * clicks)[:, None]
+            else:
+                rows -= np.einsum("uk,uki->ui", share, rows)[:, None]
+                rows *= np.sqrt(share * clicks[:, None])[:, :, None]
+                rows = rows.reshape(-1, self.size)
+            whole += rows.T @ rows
         if few:
             z = self.gradients(flat, np.arange(len(self.x))).reshape(n_cells, self.size)
             whole = z.T @ whole @ z

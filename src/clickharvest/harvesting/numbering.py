@@ -37,6 +37,19 @@ def as_array(column: pa.ChunkedArray) -> NDArray[Any]:
     return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
+def as_column(values: NDArray[Any]) -> pa.Array:
+    """Return an array of numbers or booleans as a column of Arrow's, likewise without pandas.
+
+    Example:
+        >>> as_column(np.array([True, False, True])).to_pylist()
+        [True, False, True]
+    """
+    import pyarrow as pa
+
+    bits = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(bits)])
+
+
 def run_starts(columns: Iterable[NDArray[Any]], rows: int) -> NDArray[np.bool_]:
     """Return which rows differ from the one before them in some column, the first row among them.
 
