@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array, as_column
+from clickharvest.logs.ibis_inside import table_in_memory
 from clickharvest.model.propensities import Propensities
 from clickharvest.places import Places
 from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
@@ -129,7 +130,7 @@ class Cells:
             keys[f"cell_{name}"] = (value, column)
         columns = {name: column for name, (_, column) in keys.items()}
         columns |= {name: as_column(column) for name, column in results.items()}
-        scored = ibis.memtable(pa.table(columns))
+        scored = table_in_memory(pa.table(columns))
         conditions = [value == scored[name] for name, (value, _) in keys.items()]
         return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
 
