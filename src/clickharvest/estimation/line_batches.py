@@ -127,7 +127,7 @@ class LineBatches:
 
 def _residuals(look: _Look, logits: Array) -> Array:
     """Return clicks less expected clicks, [units, k, B]; of two cells those of the second, [units, 1, B]."""
-    z = look.reads @ logits
+    z: Array = look.reads @ logits
     if look.clicks.ndim == 2:  # 1 / (1 + e^{−2 z}) = (1 + tanh z) / 2
         z += look.log_exposure
         np.tanh(z, out=z)

@@ -97,7 +97,8 @@ class LinearShares(ClickCells):
         """Return the gradient of the log likelihood, [size]."""
         if self._tabled:
             table = np.bincount(self._at, shares.residual.take(self._cell), len(self._table) * self.n_blocks)
-            return (table.reshape(-1, self.n_blocks).T @ self._table).ravel()
+            found: Array = table.reshape(-1, self.n_blocks).T @ self._table
+            return found.ravel()
         weighted = shares.residual[self._cell, None] * self.features[self._row]
         sums = np.stack([np.bincount(self._block, column, self.n_blocks) for column in weighted.T], axis=1)
         return sums.ravel().astype(np.float64)

@@ -102,7 +102,8 @@ class _Shares:
         np.exp(share, out=share)
         share /= np.bincount(sample.unit, share)[sample.unit]
         ends = np.append(begins, len(share))
-        return cls(share, sample.position, ends, np.bincount(sample.unit, sample.clicks), sample.query[begins])
+        clicks = np.bincount(sample.unit, sample.clicks).astype(np.float64)
+        return cls(share, sample.position, ends, clicks, sample.query[begins])
 
     def take(self, units: NDArray[np.intp]) -> _Shares:
         """Return the shares of some units."""

@@ -200,7 +200,8 @@ class Uncompiled:
         there = np.zeros(len(self.x), dtype=bool)
         there[context] = True
         at = np.cumsum(there) - 1
-        return self.gradients(flat, np.flatnonzero(there))[at[context], position]
+        rows: Array = self.gradients(flat, np.flatnonzero(there))[at[context], position]
+        return rows
 
     def penalty_curvature(self, flat: Array) -> Array:
         """Return the matrix of second derivatives of the penalty, [n, n]."""
