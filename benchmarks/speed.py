@@ -5,9 +5,9 @@
     PYTHONPATH=src python3 benchmarks/speed.py --queries 800 --rounds 1           # a try
     PYTHONPATH=src python3 benchmarks/speed.py --json speed.json --report         # tell what a file holds
 
-All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and the best of
-the rounds counts. Only the fit is timed, from interventions to propensities, compilation included; imports, the start
-of the device and reading the data are not. A run at full size writes its table into
+All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
+the one with the least time of CPU counts. Only the fit is timed, from interventions to propensities, compilation
+included; imports, the start of the device and reading the data are not. A run at full size writes its table into
 `benchmarks/README.md`, one per device. Exits with 1 where a bar is missed on the CPU. Needs NumPy, SciPy, JAX and
 optax, no engine.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -45,6 +46,8 @@ from accuracy import (
     write_whole,
 )
 
+from clickharvest.commands.threads import LIMITS
+
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
 
@@ -54,8 +57,8 @@ PENALTY = 10.0
 
 RECIPE = "the paper's recipe"
 LINEAR, AUTO, BOOTSTRAP = "ClickShare linear", "ClickShare auto, all of its selection", "1,000 bootstraps of linear"
-BARS = {LINEAR: 1 / 20, AUTO: 1.0, BOOTSTRAP: 2.0}
-"""Largest ratio to the recipe's seconds, on the CPU."""
+BARS = {LINEAR: 0.05, AUTO: 0.15, BOOTSTRAP: 0.15}
+"""Largest ratio to the recipe's seconds of CPU, on the CPU: what else runs on the machine moves these least."""
 
 Report = dict[str, Any]
 
@@ -93,6 +96,7 @@ def parse_options() -> argparse.Namespace:
 def compare(options: argparse.Namespace) -> Report:
     """Time the contenders in turns."""
     share_machine(1, options.device)
+    os.environ |= dict.fromkeys(LIMITS, "1")  # as the command line has it; the recipe's XLA keeps all cores
     runs: dict[str, list[Report]] = {contender: [] for contender in CONTENDERS}
     with tempfile.TemporaryDirectory(prefix="speed-") as folder:
         say("simulating the log")
@@ -168,8 +172,8 @@ CONTENDERS: dict[str, Callable[[Interventions], None]] = {
 
 
 def best_of(report: Report) -> dict[str, Report]:
-    """Return the fastest run of each contender."""
-    return {name: min(runs, key=lambda took: took["seconds"]) for name, runs in report["runs"].items()}
+    """Return the run of each contender that took the least time of CPU."""
+    return {name: min(runs, key=lambda took: took["cpu_seconds"]) for name, runs in report["runs"].items()}
 
 
 def judge(report: Report) -> list[str]:
@@ -177,19 +181,22 @@ def judge(report: Report) -> list[str]:
     best = best_of(report)
     bars = []
     for contender, bar in BARS.items():
-        ratio = best[contender]["seconds"] / best[RECIPE]["seconds"]
+        ratio = best[contender]["cpu_seconds"] / best[RECIPE]["cpu_seconds"]
         verdict = "NOTE" if report["device"] != "cpu" else "PASS" if ratio <= bar else "FAIL"
-        bars.append(f"{verdict}: {contender} takes {ratio:.3f} x {RECIPE} (bar on the CPU: {bar:g})")
+        bars.append(f"{verdict}: {contender}: {ratio:.3f} x the CPU seconds of {RECIPE} (bar on the CPU: {bar:g})")
     return bars
 
 
 def table(report: Report) -> list[str]:
     """Return the lines of a Markdown table."""
     best = best_of(report)
-    lines = ["| device | contender | seconds | ratio | CPU seconds | peak MB |", "|---|---|--:|--:|--:|--:|"]
+    lines = ["| device | contender | seconds | ratio | CPU seconds | ratio | peak MB |"]
+    lines.append("|---|---|--:|--:|--:|--:|--:|")
     for contender, took in best.items():
-        ratio = took["seconds"] / best[RECIPE]["seconds"]
-        cells = f"{took['seconds']:.2f} | {ratio:.3f} | {took['cpu_seconds']:.1f} | {took['peak_mb']:,.0f}"
+        ratio, of_cpu = (took[key] / best[RECIPE][key] for key in ("seconds", "cpu_seconds"))
+        cells = (
+            f"{took['seconds']:.2f} | {ratio:.3f} | {took['cpu_seconds']:.1f} | {of_cpu:.3f} | {took['peak_mb']:,.0f}"
+        )
         lines.append(f"| {report['device']} | {contender} | {cells} |")
     return lines
 

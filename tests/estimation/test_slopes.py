@@ -103,6 +103,22 @@ def test_numpy_and_jax_have_the_same_loss(name: str, unit_kind: Any) -> None:
     np.testing.assert_allclose(fit.penalty_curvature(flat[0]), fit.compiled.penalty_curvature(flat[0]), atol=1e-12)
 
 
+@pytest.mark.parametrize("anchor", [1, 2])
+@pytest.mark.parametrize("name", ["constant", "linear"])
+def test_gradients_side_by_side_are_those_one_by_one(name: str, anchor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in ("SIDE", "UNITS"):
+        monkeypatch.setattr(f"clickharvest.estimation.line_batches.{size}", 7)
+    sample = simulated_sample(queries=40, features=2)
+    sample = sample.take((sample.unit % 2 == 0) | (sample.position != sample.unit % 3))  # units of two cells and three
+    fit = Fit(make_curve(name, sample.positions, anchor, 2), ClickShare(sample), sample)
+    random = np.random.default_rng(1)
+    flat = fit.starts(17, 0) + 0.3 * random.normal(size=(17, fit._engine.size))
+    weights, penalty = random.poisson(1.0, (17, fit.n_clusters)) * 1.0, random.uniform(0, 9, size=17)
+    _, expected = fit._engine.value_and_grad(flat, weights, penalty)
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(fit.grad(flat, weights, penalty), expected, rtol=1e-11, atol=1e-14)
+
+
 def test_the_information_of_some_units_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = simulated_sample(queries=400, features=2)
     fit = Fit(make_curve("power", sample.positions, 1, 2), ClickShare(sample), sample)

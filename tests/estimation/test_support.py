@@ -110,6 +110,24 @@ def test_effective_queries_are_those_of_equal_say() -> None:
     assert queries(*(("q", {1: 1, 2: 1}, {}) for _ in range(7)), *tail)[1] == pytest.approx(1)
 
 
+def test_effective_queries_do_not_depend_on_the_order_nor_on_what_is_held_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(1)
+    units: list[Unit] = []
+    for i in range(60):
+        first, second = sorted(random.choice([1, 2, 3], size=2, replace=False).tolist())
+        device = ("phone", "desk")[int(random.integers(2))]
+        units.append((f"q{i // 4}", {first: int(random.integers(1, 9)), second: 2}, {"device": device}))
+    whole = support_of(interventions(*units), (1, 2, 3))
+    mixed = [units[i] for i in random.permutation(len(units))]
+    monkeypatch.setattr("clickharvest.estimation.support.NUMBERS", 9)  # three units
+    for some in (units, mixed):
+        found = support_of(interventions(*some), (1, 2, 3))
+        assert found.columns == whole.columns
+        assert found.queries[1:] == pytest.approx(whole.queries[1:], rel=1e-12)
+
+
 def test_estimators_tell_what_they_do_not_know() -> None:
     random = np.random.default_rng(5)
     units: list[Unit] = []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clickharvest.harvesting.numbering import distinct, numbered, run_starts
+from clickharvest.harvesting.numbering import as_column, distinct, numbered, run_starts, whole_numbers
 
 wide = st.sampled_from([-(2**62), -3, 0, 1, 2, 2**62])
 columns = st.one_of(
@@ -50,3 +50,14 @@ def test_what_cannot_be_compared_differs() -> None:
 def test_narrow_integers_do_not_overflow() -> None:
     values = np.tile(np.array([127, -128, 0], dtype=np.int8), 100)
     assert numbered(values)[1][:3].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(("low", "high", "rows"), [(-9, 9, 30), (0, 10**12, 20), (5, 6, 1), (0, 1, 0)])
+def test_whole_numbers_are_those_of_sorting(low: int, high: int, rows: int) -> None:
+    values = np.random.default_rng(0).integers(low, high, rows)
+    assert whole_numbers(values).tolist() == np.unique(values).tolist()
+
+
+@pytest.mark.parametrize("values", [np.arange(10.0)[::2], np.arange(21) % 3 == 0, np.arange(4), np.zeros(0)])
+def test_arrays_become_columns(values: NDArray[Any]) -> None:
+    assert as_column(values).to_pylist() == values.tolist()

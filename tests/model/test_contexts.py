@@ -499,3 +499,15 @@ def test_moments_are_exact_in_any_order(scale: float) -> None:
     assert fitted[0].mean == pytest.approx(mean, rel=1e-15)
     variance = math.fsum((values / scale - mean / scale) ** 2) / len(values)
     assert fitted[0].sd == pytest.approx(scale * math.sqrt(variance), rel=1e-14)
+
+
+def test_neighbours_that_are_equal_are_one_level_unless_their_types_differ() -> None:
+    def counts(values: list[Any]) -> tuple[str, ...]:
+        (part,) = ContextEncoder.fit({"c": values}, kinds={"c": "categorical"}).parts
+        return (*part.levels, *["missing"] * part.missing)
+
+    assert counts(["b", "b", "b", "a", "a", "b", None, None]) == ("b", "a", "missing")
+    assert counts([True, 1, 1.0, "x", "x", "x"]) == ("x", "1", "True")
+    assert counts([1, True, True, True]) == ("True", "1")
+    x = ContextEncoder.fit({"c": ["b", "b", None, "a"]}).transform({"c": ["b", "b", "a", "a", None, None, "z", "b"]})
+    assert x.argmax(axis=1).tolist() == [0, 0, 1, 1, 3, 3, 2, 0]

@@ -60,6 +60,11 @@ class LinearShares(ClickCells):
         row = np.concatenate([self.context[own], self.context[every] + n])
         order = np.argsort(cell, kind="stable")
         self._cell, self._block, self._row = cell[order], block[order], row[order]
+        # Of a few positions every context's log p is computed once; of many, that of the entries alone.
+        rows = 2 * n if shared else n
+        self._tabled = rows * self.n_blocks <= len(self._cell) * self.width
+        self._table = self.features[:rows] if self._tabled else self.features[:0]
+        self._at = self._row * self.n_blocks + self._block if self._tabled else self._row[:0]
 
     def design(self, cells: Integers) -> csr_array:
         """Return the rows z of some cells, [cells, size]."""
@@ -82,11 +87,18 @@ class LinearShares(ClickCells):
     def shares(self, theta: Array) -> Shares:
         """Return log likelihood, shares and residuals at θ [size]."""
         by_block = theta.reshape(self.n_blocks, self.width)
-        own = np.einsum("ej,ej->e", self.features[self._row], by_block[self._block])
+        if self._tabled:
+            own = (self._table @ by_block.T).ravel().take(self._at)
+        else:
+            own = np.einsum("ej,ej->e", self.features[self._row], by_block[self._block])
         return self.shares_of(np.bincount(self._cell, own, len(self.unit)).astype(np.float64))
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
+        if self._tabled:
+            table = np.bincount(self._at, shares.residual.take(self._cell), len(self._table) * self.n_blocks)
+            found: Array = table.reshape(-1, self.n_blocks).T @ self._table
+            return found.ravel()
         weighted = shares.residual[self._cell, None] * self.features[self._row]
         sums = np.stack([np.bincount(self._block, column, self.n_blocks) for column in weighted.T], axis=1)
         return sums.ravel().astype(np.float64)
@@ -100,7 +112,11 @@ class LinearShares(ClickCells):
         for one, two, first, second in self._paired_blocks():
             a, b = self._cell[one], self._cell[two]
             weight = expected[a] * ((a == b) - shares.share[b])
-            product = (self.features[self._row[one]] * weight[:, None]).T @ self.features[self._row[two]]
+            row = self._row[one]
+            own = self.features.take(row, axis=0)
+            # Contexts of a unit are mostly one: what stands beside is the same.
+            beside = own if np.array_equal(row, other := self._row[two]) else self.features.take(other, axis=0)
+            product = (own * weight[:, None]).T @ beside
             whole[first, :, second] += product
             if first != second:
                 whole[second, :, first] += product.T
@@ -109,7 +125,7 @@ class LinearShares(ClickCells):
     def _information_of_positions(self, share: Array, expected: Array) -> Array:
         """Return H where there are no features, diag(Σ N π) − Σ_u N_u π_u π_uᵀ: however many positions there are."""
         cell, shape = self._cell, (len(self.first), self.n_blocks)
-        roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), (self.unit[cell], self._block)), shape)
+        roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), self._block, self._begins), shape)
         whole: Array = -(roots.T @ roots).toarray()
         whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)
         return whole
@@ -124,6 +140,11 @@ class LinearShares(ClickCells):
         begins = np.unique(np.searchsorted(units, units[bounds]))  # a unit is not torn apart
         for begin, end in zip([0, *begins], [*begins, len(units)], strict=True):
             yield from self._pair(int(begin), int(end))
+
+    @cached_property
+    def _begins(self) -> Integers:
+        """Where the entries of each unit begin, and the end of the last, [units + 1]."""
+        return np.searchsorted(self.unit[self._cell], np.arange(len(self.first) + 1))
 
     @cached_property
     def _all_paired(self) -> list[tuple[Integers, Integers, int, int]]:

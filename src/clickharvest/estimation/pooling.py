@@ -280,31 +280,34 @@ def settle(found: Pooled, rounds: int = ROUNDS) -> Pooled:
         linear = found.information @ found.theta + found.score
         log_spread = most_evident(prior, found.log_spread, found.information, linear)
         moved = np.abs(log_spread - found.log_spread).max()
-        found = _newton(replace(found, precision=prior.matrix(np.exp(log_spread)), log_spread=log_spread))
+        known = found.status is Status.converged
+        found = replace(found, precision=prior.matrix(np.exp(log_spread)), log_spread=log_spread)
+        found = _newton(found, known=known)
         if moved < SETTLED:
             break
     return found
 
 
-def _newton(fit: Pooled, tolerance: float = 1e-9) -> Pooled:
+def _newton(fit: Pooled, *, known: bool = False, tolerance: float = 1e-9) -> Pooled:
     """Return the maximum of log likelihood − ½ θᵀΛθ, by Newton steps with backtracking from the fit's parameters.
 
     Args:
         fit: cells, precision, and parameters to start from.
+        known: whether its click shares and information are those of its cells at these parameters already.
         tolerance: what a further step would gain, twice, at most.
     """
     shares, precision = fit.shares, fit.precision
 
-    def objective(theta: Array) -> tuple[float, Shares]:
-        at = shares.shares(theta)
+    def objective(theta: Array, at: Shares | None = None) -> tuple[float, Shares]:
+        at = at or shares.shares(theta)
         return at.value - float(theta @ precision @ theta) / 2, at
 
     theta = fit.theta
-    value, at = objective(theta)
+    value, at = objective(theta, fit.at if known else None)
     status = Status.out_of_iterations
-    for _ in range(STEPS):
+    for step_number in range(STEPS):
         gradient = shares.score(at) - precision @ theta
-        information = shares.information(at)
+        information = fit.information if known and not step_number else shares.information(at)
         step = cho_solve(cho_factor(information + precision, check_finite=False), gradient, check_finite=False)
         gain = float(gradient @ step)
         if gain < tolerance:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions
-from clickharvest.harvesting.numbering import distinct, numbered, run_starts
+from clickharvest.harvesting.numbering import distinct, numbered, run_starts, whole_numbers
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.places import Places, name_place, name_places
 
@@ -129,7 +129,7 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
         >>> supported_positions(interventions, 1)
         (1, 2)
     """
-    shown = np.unique(interventions.position)
+    shown = whole_numbers(interventions.position)
     unit, code, clicks = interventions.unit, _place(shown, interventions.position), interventions.clicks
     if not _ascends(unit):
         order = np.argsort(unit, kind="stable")
@@ -146,9 +146,11 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
     return linked
 
 
-def linked_by(sample: Sample, anchor: int) -> tuple[int, ...]:
-    """Return the positions that a sample links to the anchor, the anchor among them."""
-    return _linked(anchor, np.array(sample.positions), sample.position, sample.unit, sample.clicks)
+def linked_by(sample: Sample, anchor: int, rows: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the positions that some rows of a sample link to the anchor, the anchor among them."""
+    chosen = np.flatnonzero(rows)
+    position, unit, clicks = (column[chosen] for column in (sample.position, sample.unit, sample.clicks))
+    return _linked(anchor, np.array(sample.positions), position, unit, clicks)
 
 
 def _linked(

@@ -220,9 +220,11 @@ class _Race:
         weights, strength = (1.0 - aside)[None], np.array([penalty])
         if not fold:
             found = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
-            self.roots[penalty] = fit.root(found.params[0], penalty)
         else:
-            begin, root = self.of_folds[penalty][0][None], self.roots[penalty]
+            begin = self.of_folds[penalty][0][None]
+            if penalty not in self.roots:
+                self.roots[penalty] = fit.root(begin[0], penalty)
+            root = self.roots[penalty]
             found = fit.solve(begin, weights, strength, root=root, tolerance=self.tolerance, max_iterations=MOST)
         (by_query,) = fit.by_query(found.params)
         self.of_folds.setdefault(penalty, []).append(found.params[0])

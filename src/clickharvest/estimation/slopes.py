@@ -59,7 +59,7 @@ class Slopes:
         for step in self._steps:
             of = [values[i] for i in step.of]
             if step.op == "logaddexp":
-                values.append(of[1] + softplus(of[0] - of[1]))
+                values.append(_log_of_sum(*of))
             elif step.op == "matmul" and of[0].ndim == of[1].ndim == 2:
                 values.append((of[1].T @ of[0].T).T)
             else:
@@ -88,15 +88,28 @@ class Slopes:
     def push(self, values: list[Array]) -> Array:
         """Return how the result changes with each parameter, [m, K, n]."""
         changes: list[Any] = []
+        # What a function of each number multiplies changes with waits until they are needed: numbers are few, [m, K].
+        factors: list[Any] = []
         for number, step in enumerate(self._steps):
+            factor: Any = None
             if not self._active[number]:
                 changes.append(None)
             elif step.op == "parameter":
                 changes.append(self._units[step.about["name"]])
             else:
-                of, own = [values[i] for i in step.of], [changes[i] for i in step.of]
-                changes.append(_pushed(step, of, own, values[number]))
-        return np.asarray(changes[-1])
+                of = [values[i] for i in step.of]
+                active = [place for place, i in enumerate(step.of) if self._active[i]]
+                only = changes[step.of[active[0]]]
+                own = _factor(step.op, active[0], of, values[number]) if len(active) == 1 else None
+                if own is not None and only.shape[:-1] == values[number].shape:
+                    before = factors[step.of[active[0]]]
+                    factor = own if before is None else before * own
+                    changes.append(only)
+                else:
+                    told = [_scaled(changes[i], factors[i]) for i in step.of]
+                    changes.append(_pushed(step, of, told, values[number]))
+            factors.append(factor)
+        return np.asarray(_scaled(changes[-1], factors[-1]))
 
     @cached_property
     def _units(self) -> Params:
@@ -107,7 +120,25 @@ class Slopes:
 
 def softplus(z: Array) -> Array:
     """Return log(1 + e^z); faster than NumPy's `logaddexp`."""
-    return np.maximum(z, 0.0) + np.log(1.0 + np.exp(-np.abs(z)))
+    found: Array = np.abs(z)
+    np.negative(found, out=found)
+    np.exp(found, out=found)
+    found += 1.0
+    np.log(found, out=found)
+    found += np.maximum(z, 0.0)
+    return found
+
+
+def _log_of_sum(a: Array, b: Array) -> Array:
+    """Return log(e^a + e^b)."""
+    if b.ndim == 0 and b == 0.0:
+        return softplus(a)
+    return b + softplus(a - b)
+
+
+def _scaled(change: Any, factor: Any) -> Any:
+    """Return changes [..., n] times a factor of each number, [...], where both are there."""
+    return change if change is None or factor is None else change * np.asarray(factor)[..., None]
 
 
 def _factor(op: str, place: int, of: list[Array], value: Array) -> Any:
@@ -234,24 +265,26 @@ def _pushed(step: Step, of: list[Array], changes: list[Any], value: Array) -> Ar
                 np.zeros((*part.shape, size)) if own is None else own for part, own in zip(of, changes, strict=True)
             ]
             return np.concatenate(parts, axis=-2)
-    total: Any = 0.0
+    total: Any = None
     for place, own in enumerate(changes):
         if own is not None:
             aligned = own.reshape(*[1] * (value.ndim + 1 - own.ndim), *own.shape)
             factor = np.asarray(_factor(step.op, place, of, value))
-            total = total + (aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None])
+            part = aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None]
+            total = part if total is None else total + part
     return np.broadcast_to(total, (*value.shape, total.shape[-1]))
 
 
 def _pushed_product(a: Array, b: Array, of_a: Any, of_b: Any) -> Array:
-    total: Any = 0.0
+    total: Any = None
     if of_a is not None:
         product = np.swapaxes(of_a, -1, -2) @ b
-        total = total + (product if b.ndim == 1 else np.swapaxes(product, -1, -2))
+        total = product if b.ndim == 1 else np.swapaxes(product, -1, -2)
     if of_b is not None:
         # One product of matrices for all parameters.
         whole = a @ of_b.reshape(len(of_b), math.prod(of_b.shape[1:]))
-        total = total + whole.reshape(*a.shape[:-1], *of_b.shape[1:])
+        whole = whole.reshape(*a.shape[:-1], *of_b.shape[1:])
+        total = whole if total is None else total + whole
     return np.asarray(total)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -13,6 +16,7 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.support import ENOUGH, FEW, ColumnSupport, Support, used_values
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 NUMBERS = 200_000
 """Numbers (units × positions) that are worked on at once: what fits into a processor's cache."""
@@ -30,6 +34,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
     log_p = curve.relative(params, sample.x)
     clicked = np.bincount(sample.unit, sample.clicks) > 0
     sample = sample if clicked.all() else sample.take(clicked[sample.unit])
+    shares = _Shares.of(sample, log_p)
     # Rows of a query stand together and mostly share their context: one look at each run of them is enough.
     runs = np.flatnonzero(run_starts([sample.query, sample.context], len(sample.unit)))
     lengths = np.diff(runs, append=len(sample.unit))
@@ -42,7 +47,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         values, unknown = used_values(part, block)
         # What all rows have is supported where positions are.
         linked = [
-            sample.positions if has.all() else _enough(sample.take(np.repeat(has, lengths)), curve.anchor, log_p)
+            sample.positions if has.all() else _enough(sample, np.repeat(has, lengths), curve.anchor, log_p, shares)
             for has in values.T
         ]
         reach = None
@@ -50,7 +55,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
             told = values[:, 0]
             reach = _reach(part.mean + part.sd * block[told, 0], query[told])
         columns.append(ColumnSupport(tuple(linked), bool(unknown.any()), reach))
-    return Support(tuple(columns), effective_queries(sample, curve.anchor, log_p))
+    return Support(tuple(columns), shares.effective_queries(sample.positions, curve.anchor))
 
 
 def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float | None, ...]:
@@ -66,55 +71,107 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         anchor: the position others are relative to.
         log_p: log p_k(x) of its contexts, [m, K].
     """
-    begins = np.flatnonzero(run_starts([sample.unit], len(sample.unit)))
-    share = np.log(sample.exposure)
-    share += log_p[sample.context, sample.position]
-    share -= np.maximum.reduceat(share, begins)[sample.unit]
-    np.exp(share, out=share)
-    share /= np.bincount(sample.unit, share)[sample.unit]
-    clicks = np.bincount(sample.unit, sample.clicks)
-    query = sample.query[begins]
-    ends = np.append(begins, len(share))
-    n_positions = len(sample.positions)
-    size = max(1, NUMBERS // n_positions)
-    chunks = []
-    information = np.zeros((n_positions, n_positions))
-    for begin in range(0, len(begins), size):
-        units = slice(begin, begin + size)
-        end = ends[begin : begin + size + 1]
-        rows = slice(end[0], end[-1])
-        own = csr_array((share[rows], sample.position[rows], end - end[0]), shape=(len(end) - 1, n_positions))
-        weighted = csr_array((own.data * clicks[sample.unit[rows]], own.indices, own.indptr), shape=own.shape)
-        information += np.diag(weighted.sum(axis=0)) - (weighted.T @ own).toarray()
-        chunks.append((own, clicks[units], query[units]))
-    others = np.flatnonzero(np.array(sample.positions) != anchor)
-    moves = np.zeros((n_positions, n_positions))
-    moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
-    parts = np.zeros((sample.n_queries, n_positions))
-    for own, clicked, of in chunks:
-        variance = np.maximum(own @ moves**2 - (own @ moves) ** 2, 0.0)
-        runs = np.flatnonzero(run_starts([of], len(of)))
-        added = (
-            csr_array((clicked, np.arange(len(of)), np.append(runs, len(of))), shape=(len(runs), len(of))) @ variance
-        )
-        if np.all(of[runs[1:]] > of[runs[:-1]]):
-            parts[of[runs]] += added
-        else:
-            np.add.at(parts, of[runs], added)
-    squares = np.maximum((parts**2).sum(axis=0), np.finfo(float).tiny)
-    found: list[float | None] = (parts.sum(axis=0) ** 2 / squares).tolist()
-    found[sample.positions.index(anchor)] = None
-    return tuple(found)
+    return _Shares.of(sample, log_p).effective_queries(sample.positions, anchor)
 
 
-def _enough(sample: Sample, anchor: int, log_p: Array) -> tuple[int, ...]:
-    """Return the positions that the rows with some value link to the anchor, by `ENOUGH` effective queries or more."""
-    if not len(sample.unit):
+@dataclass(frozen=True)
+class _Shares:
+    """Click shares of units.
+
+    Attributes:
+        share: π_{u,k}, unit after unit, [n].
+        position: index of the position, [n].
+        ends: where units begin, and the end of the last, [units + 1].
+        clicks: clicks of units, [units].
+        query: queries of units, [units].
+    """
+
+    share: Array
+    position: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    clicks: Array
+    query: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sample: Sample, log_p: Array) -> _Shares:
+        """Return the click shares of a sample's units, where contexts have log p_k(x), [m, K]."""
+        begins = np.flatnonzero(run_starts([sample.unit], len(sample.unit)))
+        share = np.log(sample.exposure)
+        share += log_p[sample.context, sample.position]
+        share -= np.maximum.reduceat(share, begins)[sample.unit]
+        np.exp(share, out=share)
+        share /= np.bincount(sample.unit, share)[sample.unit]
+        ends = np.append(begins, len(share))
+        clicks = np.bincount(sample.unit, sample.clicks).astype(np.float64)
+        return cls(share, sample.position, ends, clicks, sample.query[begins])
+
+    def take(self, units: NDArray[np.intp]) -> _Shares:
+        """Return the shares of some units."""
+        sizes = np.diff(self.ends)[units]
+        ends = np.append(0, np.cumsum(sizes))
+        rows = np.repeat(self.ends[units] - ends[:-1], sizes)
+        rows += np.arange(len(rows))
+        return _Shares(self.share[rows], self.position[rows], ends, self.clicks[units], self.query[units])
+
+    def effective_queries(self, positions: tuple[int, ...], anchor: int) -> tuple[float | None, ...]:
+        """Return what `effective_queries` says of these units, which have shares of the positions."""
+        if np.any(self.query[1:] < self.query[:-1]):
+            return self.take(np.argsort(self.query, kind="stable")).effective_queries(positions, anchor)
+        n_positions = len(positions)
+        information = np.zeros((n_positions, n_positions))
+        for own, clicks, _ in self._chunks(n_positions):
+            weighted = own.toarray()
+            weighted *= clicks[:, None]
+            information += np.diag(weighted.sum(axis=0)) - own.T @ weighted
+        others = np.flatnonzero(np.array(positions) != anchor)
+        moves = np.zeros((n_positions, n_positions))
+        moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
+        total, squares, last = np.zeros((3, n_positions))
+        before = -1
+        for own, clicks, query in self._chunks(n_positions):
+            variance, mean = own @ moves**2, own @ moves
+            mean *= mean
+            variance -= mean
+            np.maximum(variance, 0.0, out=variance)
+            runs = np.flatnonzero(run_starts([query], len(query)))
+            ends = np.append(runs, len(query))
+            parts = csr_array((clicks, np.arange(len(query)), ends), shape=(len(runs), len(query))) @ variance
+            if query[0] == before:
+                parts[0] += last
+            else:
+                total += last
+                squares += last**2
+            before, last = query[-1], parts[-1].copy()
+            total += parts[:-1].sum(axis=0)
+            squares += (parts[:-1] ** 2).sum(axis=0)
+        total += last
+        squares += last**2
+        found: list[float | None] = (total**2 / np.maximum(squares, np.finfo(float).tiny)).tolist()
+        found[positions.index(anchor)] = None
+        return tuple(found)
+
+    def _chunks(self, n_positions: int) -> Iterator[tuple[csr_array, Array, NDArray[np.int64]]]:
+        """Yield shares [units, K], clicks and queries of so many units as are worked on at once."""
+        size = max(1, NUMBERS // n_positions)
+        for begin in range(0, len(self.clicks), size):
+            units = slice(begin, begin + size)
+            ends = self.ends[begin : begin + size + 1]
+            rows = slice(ends[0], ends[-1])
+            own = (self.share[rows], self.position[rows], ends - ends[0])
+            yield csr_array(own, shape=(len(ends) - 1, n_positions)), self.clicks[units], self.query[units]
+
+
+def _enough(sample: Sample, rows: Mask, anchor: int, log_p: Array, shares: _Shares) -> tuple[int, ...]:
+    """Return the positions that rows with some value link to the anchor, by `ENOUGH` effective queries or more."""
+    if not rows.any():
         return ()
-    linked = linked_by(sample, anchor)
-    if len(linked) < len(sample.positions):
-        sample = sample.take(np.isin(np.array(sample.positions)[sample.position], linked))
-    told = dict(zip(sample.positions, effective_queries(sample, anchor, log_p), strict=True))
+    linked = linked_by(sample, anchor, rows)
+    if sample.unit_kind == "context" and len(linked) == len(sample.positions):  # units as they are, but fewer
+        found = shares.take(np.flatnonzero(rows[shares.ends[:-1]])).effective_queries(sample.positions, anchor)
+    else:
+        there = np.isin(np.array(sample.positions), linked)[sample.position]
+        found = effective_queries(sample.take(rows & there), anchor, log_p)
+    told = dict(zip(sample.positions, found, strict=True))
     return tuple(k for k in linked if (queries := told[k]) is None or round(queries) >= ENOUGH)
 
 

@@ -14,11 +14,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.estimation.line_batches import LineBatches, Units, is_straight
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.slopes import Slopes, softplus
 from clickharvest.model.curves import Curve, flatten_params, unflatten_params
@@ -75,6 +77,7 @@ class Uncompiled:
         self.ridge = np.concatenate([ridge, np.ones(x.shape[1])]) if self.varying else ridge
         self.size = len(self.ridge)
         self._parts = list(_cut(objective.data, self.n_positions))
+        self._curve = curve
 
     def value_and_grad(self, flat: Array, weights: Array, penalty: Array) -> tuple[Array, Array]:
         """Return losses [B] and gradients [B, n] of parameters [B, n], weights of clusters [B, q] and penalties [B]."""
@@ -82,7 +85,17 @@ class Uncompiled:
 
     def grad(self, flat: Array, weights: Array, penalty: Array) -> Array:
         """Return the gradients alone, [B, n], which are had for less."""
+        if len(flat) > 1 and self._lines is not None:
+            return (penalty[:, None] * (self.ridge * flat) - self._lines.slopes(flat, weights)) / self.scale
         return self._batch(flat, weights, penalty, valued=False)[1]
+
+    @cached_property
+    def _lines(self) -> LineBatches | None:
+        """What evaluates many problems at once; None where the curve bends, or contexts vary inside units."""
+        if self.varying or not is_straight(self._curve):
+            return None
+        units = (Units(part.cluster, part.cell + part.begin, part.log_exposure, part.clicks) for part in self._parts)
+        return LineBatches(self._curve, self.x, units)
 
     def _batch(self, flat: Array, weights: Array, penalty: Array, *, valued: bool) -> tuple[Array, Array]:
         def of_one(b: int) -> tuple[float, Array]:
@@ -136,10 +149,14 @@ class Uncompiled:
                 whole += _information_of_cells(cell, share, clicks, n_cells)
                 continue
             rows = self._slopes_of(flat, cell)
-            rows -= np.einsum("uk,uki->ui", share, rows)[:, None]
-            rows *= np.sqrt(share * clicks[:, None])[:, :, None]
-            flat_rows = rows.reshape(-1, self.size)
-            whole += flat_rows.T @ flat_rows
+            if cell.shape[1] == 2:  # one row is enough: π₁ π₂ (z₂ − z₁) (z₂ − z₁)ᵀ
+                rows = rows[:, 1] - rows[:, 0]
+                rows *= np.sqrt(share[:, 0] * share[:, 1] * clicks)[:, None]
+            else:
+                rows -= np.einsum("uk,uki->ui", share, rows)[:, None]
+                rows *= np.sqrt(share * clicks[:, None])[:, :, None]
+                rows = rows.reshape(-1, self.size)
+            whole += rows.T @ rows
         if few:
             z = self.gradients(flat, np.arange(len(self.x))).reshape(n_cells, self.size)
             whole = z.T @ whole @ z
@@ -179,8 +196,12 @@ class Uncompiled:
 
     def _slopes_of(self, flat: Array, cell: Integers) -> Array:
         """Return the rows z of cells [units, k], [units, k, n]."""
-        contexts, at = np.unique(cell // self.n_positions, return_inverse=True)
-        return self.gradients(flat, contexts)[at.reshape(cell.shape), cell % self.n_positions]
+        context, position = np.divmod(cell, self.n_positions)
+        there = np.zeros(len(self.x), dtype=bool)
+        there[context] = True
+        at = np.cumsum(there) - 1
+        rows: Array = self.gradients(flat, np.flatnonzero(there))[at[context], position]
+        return rows
 
     def penalty_curvature(self, flat: Array) -> Array:
         """Return the matrix of second derivatives of the penalty, [n, n]."""

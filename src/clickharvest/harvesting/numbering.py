@@ -37,6 +37,19 @@ def as_array(column: pa.ChunkedArray) -> NDArray[Any]:
     return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
+def as_column(values: NDArray[Any]) -> pa.Array:
+    """Return an array of numbers or booleans as a column of Arrow's, likewise without pandas.
+
+    Example:
+        >>> as_column(np.array([True, False, True])).to_pylist()
+        [True, False, True]
+    """
+    import pyarrow as pa
+
+    bits = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(bits)])
+
+
 def run_starts(columns: Iterable[NDArray[Any]], rows: int) -> NDArray[np.bool_]:
     """Return which rows differ from the one before them in some column, the first row among them.
 
@@ -99,14 +112,37 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     return first, code
 
 
-def _looked_up(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
+def whole_numbers(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct integers of an array, ascending, as `np.unique` does.
+
+    Example:
+        >>> whole_numbers(np.array([4, 2, 4])).tolist()
+        [2, 4]
+    """
+    if not len(values) or not _fits_table(values):
+        return np.unique(values)
+    low, _, there = _table(values)
+    return np.flatnonzero(there) + low
+
+
+def _fits_table(values: NDArray[Any]) -> bool:
+    return int(values.max()) - int(values.min()) <= TABLE * len(values)
+
+
+def _table(values: NDArray[Any]) -> tuple[int, NDArray[Any], NDArray[np.bool_]]:
+    """Return the least of some integers, how far above it each is, [n], and which numbers from it on are there."""
     low, high = int(values.min()), int(values.max())
-    if high - low > TABLE * len(values):
-        return _sorted(values)
     wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)  # 127 − (−128) is no int8
     place = wide - wide.dtype.type(low)
     there = np.zeros(high - low + 1, dtype=bool)
     there[place] = True
+    return low, place, there
+
+
+def _looked_up(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
+    if not _fits_table(values):
+        return _sorted(values)
+    _, place, there = _table(values)
     code = np.cumsum(there, dtype=np.int64)
     code -= 1
     return int(code[-1]) + 1, code[place]

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.harvesting.numbering import as_array
+from clickharvest.harvesting.numbering import as_array, as_column
+from clickharvest.logs.ibis_inside import table_in_memory
 from clickharvest.model.propensities import Propensities
 from clickharvest.places import Places
 from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
@@ -127,8 +128,9 @@ class Cells:
                 filler: Any = "" if kind.is_string() else False if kind.is_boolean() else 0
                 value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
             keys[f"cell_{name}"] = (value, column)
-        columns = {name: column for name, (_, column) in keys.items()} | dict(results)
-        scored = ibis.memtable(pa.table(columns))
+        columns = {name: column for name, (_, column) in keys.items()}
+        columns |= {name: as_column(column) for name, column in results.items()}
+        scored = table_in_memory(pa.table(columns))
         conditions = [value == scored[name] for name, (value, _) in keys.items()]
         return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
 

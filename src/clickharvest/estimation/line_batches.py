@@ -1,0 +1,148 @@
+"""Gradients of many straight curves side by side, such as bootstrap replicates of `linear` and `constant`.
+
+For log p_k(x) = b_k + W_k·x the logits of all contexts, and the gradient from the slopes by them, are products of
+matrices. With replicates as columns, [cells, replicates], one look at a unit serves all of them: half of the time that
+they take one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from clickharvest.model.curves import Constant, Curve, Linear
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SIDE = 32
+"""Problems that stand side by side."""
+UNITS = 2_048
+"""Units that are evaluated at once: what all problems need of them fits into a processor's cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Some units of one size k, by context.
+
+    Attributes:
+        cluster: their clusters, [units].
+        cell: cells, told by context · K + position, [units, k].
+        log_exposure: log exposures, very low where a unit has fewer cells; of two cells, the second less the first.
+        clicks: clicks, [units, k].
+    """
+
+    cluster: Integers
+    cell: Integers
+    log_exposure: Array
+    clicks: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What is needed of some units, all of one size k.
+
+    Attributes:
+        contexts: the contexts they stand in.
+        cluster: their clusters, [units].
+        reads: makes logits of the cells of these contexts' lines; of two cells, half of how they differ.
+        spread: sums residuals over the cells of the contexts.
+        log_exposure: log exposures, [units, k, 1]; of two cells, half of how they differ, [units, 1].
+        clicks: clicks, [units, k, 1]; of two cells, those of the second less half of all, [units, 1].
+        total: clicks of the unit, [units, 1]; of two cells, half of them.
+    """
+
+    contexts: slice
+    cluster: Integers
+    reads: csr_array
+    spread: csr_array
+    log_exposure: Array
+    clicks: Array
+    total: Array
+
+
+class LineBatches:
+    """The slope of the log likelihood by the parameters of straight curves.
+
+    Args:
+        curve: one that `is_straight`.
+        x: contexts, [m, d].
+        units: the units, in parts of one size, each part by context.
+    """
+
+    def __init__(self, curve: Curve, x: Array, units: Iterable[Units]) -> None:
+        ones = np.ones((len(x), 1))
+        self._rows = np.concatenate([x, ones], axis=1) if isinstance(curve, Linear) else ones
+        self._n_positions, self._anchored = len(curve.positions), curve.positions.index(curve.anchor)
+        self._looks = [look for part in units for look in self._cut(part)]
+
+    def slopes(self, flat: Array, weights: Array) -> Array:
+        """Return the slopes of weighted log likelihoods, [B, n], of parameters [B, n] and weights [B, clusters]."""
+        some = [slice(begin, begin + SIDE) for begin in range(0, len(flat), SIDE)]
+        with ThreadPoolExecutor(min(len(some), os.cpu_count() or 1)) as pool:
+            return np.concatenate(list(pool.map(lambda own: self._side_by_side(flat[own], weights[own]), some)))
+
+    def _side_by_side(self, flat: Array, weights: Array) -> Array:
+        size, width = len(flat), self._rows.shape[1]
+        lines = np.ascontiguousarray(flat.T).reshape(width, -1)
+        weights = np.ascontiguousarray(weights.T)
+        found = np.zeros_like(lines)
+        for look in self._looks:
+            rows = self._rows[look.contexts]
+            residual = _residuals(look, (rows @ lines).reshape(-1, size))
+            residual *= weights.take(look.cluster, axis=0)[:, None]
+            slope = look.spread @ residual.reshape(-1, size)
+            found += rows.T @ slope.reshape(len(rows), -1)
+        return found.reshape(-1, size).T
+
+    def _cut(self, part: Units) -> Iterator[_Look]:
+        others, pairs = self._n_positions - 1, part.cell.shape[1] == 2
+        for begin in range(0, len(part.cell), UNITS):
+            some = slice(begin, begin + UNITS)
+            context, position = np.divmod(part.cell[some], self._n_positions)
+            first, last = int(context.min()), int(context.max())
+            # The anchor's log p is 0: it needs no entry.
+            column = (context - first) * others + position - (position > self._anchored)
+            there = position != self._anchored
+            signs = np.broadcast_to([-1.0, 1.0] if pairs else 1.0, there.shape)[there]
+            ends = np.append(0, np.cumsum(there.sum(axis=1) if pairs else there))
+            shape = (len(ends) - 1, (last + 1 - first) * others)
+            reads, spread = (csr_array((own, column[there], ends), shape) for own in (signs / (1 + pairs), signs))
+            exposure, clicks = part.log_exposure[some], part.clicks[some]
+            total = clicks.sum(axis=1, keepdims=True)
+            if pairs:
+                exposure, total = exposure[:, 1:] / 2, total / 2
+                clicks = clicks[:, 1:] - total
+            else:
+                exposure, clicks = exposure[:, :, None], clicks[:, :, None]
+            contexts = slice(first, last + 1)
+            yield _Look(contexts, part.cluster[some], reads, spread.T.tocsr(), exposure, clicks, total)
+
+
+def _residuals(look: _Look, logits: Array) -> Array:
+    """Return clicks less expected clicks, [units, k, B]; of two cells those of the second, [units, 1, B]."""
+    z: Array = look.reads @ logits
+    if look.clicks.ndim == 2:  # 1 / (1 + e^{−2 z}) = (1 + tanh z) / 2
+        z += look.log_exposure
+        np.tanh(z, out=z)
+        z *= -look.total
+        z += look.clicks
+        return z[:, None]
+    z = z.reshape(len(look.clicks), -1, logits.shape[1])
+    z += look.log_exposure
+    z -= z.max(axis=1, keepdims=True)
+    np.exp(z, out=z)
+    z *= (-look.total / z.sum(axis=1))[:, None]
+    z += look.clicks
+    return z
+
+
+def is_straight(curve: Curve) -> bool:
+    """Return whether a curve's parameters are lines, W and b of every position but the anchor, and nothing else."""
+    return type(curve) in (Constant, Linear)
