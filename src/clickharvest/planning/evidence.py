@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from clickharvest.estimation.pooling import Pooled
 from clickharvest.estimation.query_effects import (
@@ -31,6 +32,8 @@ Array = NDArray[np.float64]
 
 THINNED = 8
 """Halves that realised exposures are thinned to."""
+TURNS, SETTLED = 20, 1e-4
+"""Steps in which `estimation.query_effects` finds variances and weights, at most, and when it stops."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,32 @@ class Evidence:
 
     def precision(self, scale: float) -> Array:
         """Return the inverse covariance of the estimates with `scale` times the clicks, [2, 2]."""
-        grown = self.slopes * scale * (1 - self.alone * (1 - 1 / scale))
+        grown = self._grown(scale)
         at = np.maximum(self.found, 0.0)
         root = np.sqrt(self.weight) / (max(self.overdispersion.found, 1.0) + grown @ at / self.weight)
         rows = grown * root[:, None]
-        product: Array = rows.T @ rows / 2
-        return product + np.eye(2) * 1e-12 * max(float(np.trace(product)), 1e-6)
+        return _regular(rows.T @ rows / 2)
+
+    def covariance(self, scale: float, truth: Array) -> Array:
+        """Return the covariance of the estimates where the variances are `truth` [n, 2], [n, 2, 2].
+
+        Residuals vary the more the more queries differ: an estimate near 0 is precise only if it is right.
+        """
+        grown = self._grown(scale)
+        phi = max(self.overdispersion.found, 1.0)
+        own = phi + grown @ np.maximum(self.found, 0.0) / self.weight
+        rows = grown * (np.sqrt(self.weight) / own)[:, None]
+        # A row's variance, relative to that of its weight, is (c_0 + c·truth)²: a sum over c c' is all that is needed.
+        relative = np.concatenate([np.full((len(own), 1), phi), grown / self.weight[:, None]], axis=1) / own[:, None]
+        each = np.einsum("ri,rj,ra,rb->abij", rows, rows, relative, relative, optimize=True)
+        known = np.concatenate([np.ones((len(truth), 1)), truth], axis=1)
+        middle = _regular(np.einsum("na,nb,abij->nij", known, known, each, optimize=True) / 2)
+        inverse = np.linalg.inv(self.precision(scale))
+        found: Array = inverse @ middle @ inverse
+        return found
+
+    def _grown(self, scale: float) -> Array:
+        return self.slopes * scale * (1 - self.alone * (1 - 1 / scale))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +121,34 @@ class Gathered:
     weight: Array
     squares: Array
 
-    def estimates(self, overdispersion: float, spoken: tuple[float, float]) -> Array:
-        """Return σ² and ς² without a bound at 0, by weights that go by φ and by what was estimated, [2]."""
-        root = np.sqrt(self.weight) / (overdispersion + self.slopes @ np.array(spoken) / self.weight)
-        rows, left = self.slopes * root[:, None], (self.excess - overdispersion) * root
+    def estimates(self, overdispersion: float, weighed_by: Array) -> Array:
+        """Return σ² and ς² without a bound at 0, by weights that go by φ and by such variances, [2]."""
+        rows, left = self._weighted(overdispersion, weighed_by)
         found: Array = np.linalg.lstsq(rows, left, rcond=None)[0]
         return found
+
+    def last_weights(self, overdispersion: float) -> Array:
+        """Return the variances by which the fit weighed residuals in its last step, [2].
+
+        They need not be what it found then: with a few large residuals its steps go to and fro between two answers.
+        """
+        found = before = np.zeros(2)
+        for _ in range(TURNS):
+            before, (found, _) = found, nnls(*self._weighted(overdispersion, found))
+            if np.abs(found - before).max() < SETTLED:
+                break
+        return before
+
+    def _weighted(self, overdispersion: float, variances: Array) -> tuple[Array, Array]:
+        root = np.sqrt(self.weight) / (overdispersion + self.slopes @ variances / self.weight)
+        return self.slopes * root[:, None], (self.excess - overdispersion) * root
+
+
+def _regular(matrix: Array) -> Array:
+    """Return matrices [..., 2, 2] that can be inverted, be they 0."""
+    trace = np.maximum(np.trace(matrix, axis1=-2, axis2=-1), 1e-6)
+    found: Array = matrix + 1e-12 * trace[..., None, None] * np.eye(2)
+    return found
 
 
 def gather(fit: Pooled) -> Gathered:
@@ -134,18 +179,18 @@ def gather(fit: Pooled) -> Gathered:
 def evidence_of(fit: Pooled, found: Clustered, sample: Sample) -> tuple[Evidence, Array, Array]:
     """Return what a fit's residuals tell, S and T, [2, size, size], and B, [size, size], as in `forecast`."""
     own = gather(fit)
-    spoken = (found.variance, found.steepness)
+    weighed_by = own.last_weights(found.overdispersion)
     phi = overdispersion(fit, own.squares)
     clear, within = own, phi
     if not np.array_equal(sample.exposure, sample.impressions):
         shown = as_shown(fit, sample)
         clear = gather(shown)
         within = overdispersion(shown, clear.squares)
-    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), spoken)
+    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), weighed_by)
     single = single_clicks(fit)
     evidence = Evidence(
         found=variances,
-        hidden=variances - own.estimates(found.overdispersion, spoken),
+        hidden=variances - own.estimates(found.overdispersion, weighed_by),
         slopes=clear.slopes,
         weight=clear.weight,
         overdispersion=phi,
@@ -218,22 +263,30 @@ def overdispersion(fit: Pooled, together: Array) -> Overdispersion:
     return Overdispersion(found, error, min(error, float(np.sqrt(full))), leak)
 
 
-def counts(fit: Pooled, gradients: Array) -> Array:
-    """Return a root of the covariance of the entries' log information, for clicks are counts, [entries, r]."""
+def counts(fit: Pooled, gradients: Array) -> tuple[Array, Array]:
+    """Return what moves the entries' log information: a root of its covariance, [entries, r], and its slopes in θ.
+
+    Clicks are counts; and the same clicks tell more or less where shares are others: ∂(xᵀ H x) / ∂θ is the sum of
+    N_u times the third moment of x·z, x·z and z over the shares of unit u, [entries, size].
+    """
     shares = fit.shares
     x = np.linalg.solve(fit.information + fit.precision, gradients.T)
     covariance = np.zeros((len(gradients), len(gradients)))
+    slopes = np.zeros((len(gradients), shares.size))
     for cells in shares.parts(shares.size + len(gradients)):
-        rows = shares.centred(shares.design(cells), fit.at.share, cells) @ x
+        centred = shares.centred(shares.design(cells), fit.at.share, cells)
+        rows = centred @ x
         begins = np.flatnonzero(np.diff(shares.unit[cells], prepend=-1))
-        own = np.add.reduceat(rows**2 * fit.at.share[cells, None], begins, axis=0)
+        squares = rows**2 * fit.at.share[cells, None]
+        slopes += (squares * shares.clicks_of_unit[cells, None]).T @ centred
+        own = np.add.reduceat(squares, begins, axis=0)
         own *= np.sqrt(shares.clicks_of_unit[cells][begins])[:, None]
         covariance += own.T @ own
     total = np.einsum("ie,ij,je->e", x, fit.information + fit.precision, x)
     covariance /= np.maximum(np.outer(total, total), 1e-300)
     values, vectors = np.linalg.eigh(covariance)
     root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return root, slopes / np.maximum(total, 1e-300)[:, None]
 
 
 def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> float:

@@ -58,6 +58,7 @@ class Outlook:
         pairs, single, steep: S − B, B and T for variances of 1, [size, size] each.
         missed: what misfit adds to the variance of every entry, [entries].
         counts: root of the covariance of the entries' log information, for clicks are counts, [entries, r].
+        slopes: how the entries' log information goes with θ, [entries, size].
         evidence: of the variances between queries.
         unseen: n of realised exposures.
         seed: of the draws.
@@ -74,6 +75,7 @@ class Outlook:
     steep: Array
     missed: Array
     counts: Array
+    slopes: Array
     evidence: Evidence
     unseen: float
     seed: int = 0
@@ -102,24 +104,28 @@ class Outlook:
             sigma, varsigma = variances[own].T
             found[own] = np.outer(overdispersion[own], clicks) + np.outer(sigma, position) + np.outer(varsigma, steep)
             found[own] += prior
-        drift = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
-        sd: Array = np.sqrt(found * np.exp(-drift @ self.counts.T) + self.missed / s)
+        chance = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
+        moved = linear / (s * self.information + self.precision / factor[:, None] ** 2) - self.linear
+        more = chance @ self.counts.T + moved @ self.slopes.T
+        sd: Array = np.sqrt(found * np.exp(-more) + self.missed / s)
         return sd
 
     def _estimates(self, s: float, *, new_queries: bool) -> tuple[Array, Array]:
         """Return what a fit to the grown log finds of σ² and ς², [draws, 2], and of φ, [draws]."""
         truth, noise, evidence = self._truth, self._noise, self.evidence
-        before = evidence.precision(1.0)
-        information = before * s if new_queries else evidence.precision(s)
-        then = np.linalg.inv(information).astype(np.float64)
-        share: Array = then @ before
-        left = then - share @ then
-        raw = truth.variances + (evidence.found - truth.variances) @ share.T + noise["variances"] @ _root(left).T
+        information = evidence.precision(1.0) * s if new_queries else evidence.precision(s)
+        known = np.linalg.inv(information).astype(np.float64)
+        before = evidence.covariance(1.0, truth.variances)
+        then = before / s if new_queries else evidence.covariance(s, truth.variances)
+        share = then @ np.linalg.inv(before)
+        left = _root(then - share @ then)
+        raw = truth.variances + np.einsum("dij,dj->di", share, evidence.found - truth.variances)
+        raw = raw + np.einsum("dij,dj->di", left, noise["variances"])
         raw = raw - evidence.hidden / (1 if new_queries else s)
         # As `query_effects` does it: both at least 0, steepness shrunk by its error, what that leaves counted as σ².
         alone = raw[:, 1] + information[0, 1] / information[1, 1] * raw[:, 0]
         steep = np.maximum(np.where(raw[:, 0] < 0, alone, raw[:, 1]), 0.0)
-        kept = steep**3 / np.maximum(steep**2 + then[1, 1], 1e-300)
+        kept = steep**3 / np.maximum(steep**2 + known[1, 1], 1e-300)
         single = np.maximum(raw[:, 0] + information[0, 1] / information[0, 0] * (raw[:, 1] - kept), 0.0)
         phi = evidence.overdispersion
         error = np.sqrt(phi.full**2 + (phi.error**2 - phi.full**2) / s)
@@ -159,7 +165,7 @@ class Outlook:
     def _truth(self) -> _Truth:
         random = np.random.default_rng((self.seed, 0))
         evidence = self.evidence
-        variances = _spreads(evidence.found, evidence.precision(1.0), random)
+        variances = _spreads(evidence, random)
         phi = evidence.overdispersion
         trust = COUNTED**2 / (COUNTED**2 + phi.error**2)
         overdispersion = 1 + trust * (phi.found - 1) + np.sqrt(trust) * phi.error * random.normal(size=DRAWS)
@@ -206,20 +212,22 @@ def _form(rows: Array, matrix: Array) -> Array:
 
 
 def _root(matrix: Array) -> Array:
-    """Return R with R Rᵀ the matrix, as far as it is positive."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    """Return R with R Rᵀ the matrix, as far as it is positive, for each of [n, size, size]."""
+    values, vectors = np.linalg.eigh((matrix + matrix.swapaxes(-1, -2)) / 2)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     return root
 
 
-def _spreads(mean: Array, precision: Array, random: np.random.Generator) -> Array:
+def _spreads(evidence: Evidence, random: np.random.Generator) -> Array:
     """Return draws of two variances whose estimates are normal, standard deviations as in `SPREADS`, [draws, 2]."""
     ends = 2 * np.log(np.array(SPREADS))
     grid = np.linspace(ends[0], ends[1], GRID)
     step = grid[1] - grid[0]
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
-    off = np.exp(points) - mean
-    value = -np.sum(off @ precision * off, axis=1) / 2
+    covariance = evidence.covariance(1.0, np.exp(points))
+    off = np.exp(points) - evidence.found
+    value = -np.einsum("ni,nij,nj->n", off, np.linalg.inv(covariance), off) / 2
+    value -= np.linalg.slogdet(covariance)[1] / 2
     weight = np.exp(value - value.max())
     drawn = random.choice(len(points), DRAWS, p=weight / weight.sum())
     found: Array = np.exp(points[drawn] + random.uniform(-step / 2, step / 2, (DRAWS, 2)))
