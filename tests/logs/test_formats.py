@@ -252,7 +252,7 @@ def test_an_export_is_recognised(name: str) -> None:
         ("check {0}/ga4.jsonl --format ga4 --context device", "name a field of it, such as device.category"),
         ("check {0}/ga4.jsonl --format ga4 --within soon", "--within soon: expected a length of time"),
         ("check {0}/ga4.jsonl --format ga4 --position rank", "--position does not go with the format ga4"),
-        ("check {0}/ga4.jsonl --format ga4 --query event_params.nothing", "missing column 'event_params.nothing': found .*geo"),
+        ("check {0}/ga4.jsonl --format ga4 --query event_params.nothing", "missing column 'event_params.nothing'"),
         ("check {0}/ga4.jsonl --format ga4 --position-base 2", "the position base is 2"),
         ("check {0}/adobe.jsonl --format adobe --within 1h", "the format adobe has no input 'within'"),
         ("check {0}/algolia.jsonl --format algolia", "algolia needs results: name it with --inputs results=FILE"),

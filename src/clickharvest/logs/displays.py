@@ -336,8 +336,8 @@ class Export:
         there = self.events.engine.fetch(filled, task="Reading events").to_pylist()[0]
         if 0 < there["no_time"] < there["rows"]:
             self.notes.append(
-                f"{there['no_time']:,} of {count(there['rows'], 'result')} without a readable time, so that no time is used "
-                "but to match clicks"
+                f"{there['no_time']:,} of {count(there['rows'], 'result')} without a readable time, so that no "
+                "time is used but to match clicks"
             )
         columns: dict[str, ir.Value] = {name: joined[name] for name in ("page", "query", "doc", "position")}
         columns["click"] = joined.its_page.notnull().ifelse(1, 0)

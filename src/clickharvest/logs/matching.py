@@ -45,7 +45,7 @@ def parse_window(text: str) -> float:
     return seconds
 
 
-@ibis.udf.scalar.builtin
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
 def epoch_us(stamp) -> int:  # type: ignore[no-untyped-def, empty-body]
     """DuckDB's microseconds since 1970 of a timestamp, with a zone or without."""
 

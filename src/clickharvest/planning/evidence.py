@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 THINNED = 8
 """Halves that realised exposures are thinned to."""
+MOST_GAIN = 1.95
+"""Largest q of `Unseen`."""
 TURNS, SETTLED = 20, 1e-4
 """Steps in which `estimation.query_effects` finds variances and weights, at most, and when it stops."""
 
@@ -75,32 +77,12 @@ class Evidence:
 
     def precision(self, scale: float) -> Array:
         """Return the inverse covariance of the estimates with `scale` times the clicks, [2, 2]."""
-        grown = self._grown(scale)
+        grown = self.slopes * scale * (1 - self.alone * (1 - 1 / scale))
         at = np.maximum(self.found, 0.0)
         root = np.sqrt(self.weight) / (max(self.overdispersion.found, 1.0) + grown @ at / self.weight)
         rows = grown * root[:, None]
-        return _regular(rows.T @ rows / 2)
-
-    def covariance(self, scale: float, truth: Array) -> Array:
-        """Return the covariance of the estimates where the variances are `truth` [n, 2], [n, 2, 2].
-
-        Residuals vary the more the more queries differ: an estimate near 0 is precise only if it is right.
-        """
-        grown = self._grown(scale)
-        phi = max(self.overdispersion.found, 1.0)
-        own = phi + grown @ np.maximum(self.found, 0.0) / self.weight
-        rows = grown * (np.sqrt(self.weight) / own)[:, None]
-        # A row's variance, relative to that of its weight, is (c_0 + c·truth)²: a sum over c c' is all that is needed.
-        relative = np.concatenate([np.full((len(own), 1), phi), grown / self.weight[:, None]], axis=1) / own[:, None]
-        each = np.einsum("ri,rj,ra,rb->abij", rows, rows, relative, relative, optimize=True)
-        known = np.concatenate([np.ones((len(truth), 1)), truth], axis=1)
-        middle = _regular(np.einsum("na,nb,abij->nij", known, known, each, optimize=True) / 2)
-        inverse = np.linalg.inv(self.precision(scale))
-        found: Array = inverse @ middle @ inverse
-        return found
-
-    def _grown(self, scale: float) -> Array:
-        return self.slopes * scale * (1 - self.alone * (1 - 1 / scale))
+        product: Array = rows.T @ rows / 2
+        return product + np.eye(2) * 1e-12 * max(float(np.trace(product)), 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +116,7 @@ class Gathered:
         """
         found = before = np.zeros(2)
         for _ in range(TURNS):
-            before, (found, _) = found, nnls(*self._weighted(overdispersion, found))
+            before, found = found, nnls(*self._weighted(overdispersion, found))[0].astype(np.float64)
             if np.abs(found - before).max() < SETTLED:
                 break
         return before
@@ -142,13 +124,6 @@ class Gathered:
     def _weighted(self, overdispersion: float, variances: Array) -> tuple[Array, Array]:
         root = np.sqrt(self.weight) / (overdispersion + self.slopes @ variances / self.weight)
         return self.slopes * root[:, None], (self.excess - overdispersion) * root
-
-
-def _regular(matrix: Array) -> Array:
-    """Return matrices [..., 2, 2] that can be inverted, be they 0."""
-    trace = np.maximum(np.trace(matrix, axis1=-2, axis2=-1), 1e-6)
-    found: Array = matrix + 1e-12 * trace[..., None, None] * np.eye(2)
-    return found
 
 
 def gather(fit: Pooled) -> Gathered:
@@ -289,34 +264,65 @@ def counts(fit: Pooled, gradients: Array) -> tuple[Array, Array]:
     return root, slopes / np.maximum(total, 1e-300)[:, None]
 
 
-def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> float:
-    """Return n: how many times the pages of the log it takes until half of what links positions has been seen.
+@dataclass(frozen=True)
+class Unseen:
+    """How much faster than its pages the information of a log grows.
 
-    Exposures by design are known from the beginning: n = 0. Of realised ones every display, with its click, is kept at
-    random with probability ½; the information of what is left, position by position at the fitted shares, tells n: with
-    units that are shown at rates which are exponentially distributed, s times the pages hold s² / (s + n) of it, and
-    half of them 1 / q as much as all, q = 2 (1 + 2 n) / (1 + n).
+    Attributes:
+        gain: half of what twice the pages hold, relative to the pages, 1 ≤ q < 2; 1 where exposures are by design.
+        error: standard error of log q, by query.
+    """
+
+    gain: float
+    error: float
+
+    def scales(self, times: float, noise: Array) -> tuple[float, Array]:
+        """Return how much more information `times` the pages hold, and the same of draws, noise being normal."""
+        drawn = np.clip(self.gain * np.exp(self.error * noise), 1.0, MOST_GAIN)
+
+        def more(gain: Array) -> Array:
+            n = (gain - 1) / (2 - gain)
+            found: Array = times**2 * (1 + n) / (times + n)
+            return found
+
+        return float(more(np.array(self.gain))), more(drawn)
+
+
+def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> Unseen:
+    """Return how fast the information of a log grows.
+
+    Exposures by design are known from the beginning: q = 1. Of realised ones every display, with its click, is kept at
+    random with probability ½; the information of what is left, position by position at the fitted shares, is 1 / (2 q)
+    of the whole. With units that are shown at rates which are exponentially distributed, s times the pages hold
+    s² (1 + n) / (s + n) times as much, n = (q − 1) / (2 − q) being how many times the pages of the log it takes until half
+    of what links positions has been seen.
     """
     if interventions.exposure_kind != "realised" or interventions.cluster is not None:
-        return 0.0
+        return Unseen(1.0, 0.0)
     shares, random = fit.shares, np.random.default_rng(seed)
     p = np.exp(np.log(fit.at.share) - shares.log_exposure)
     shown, clicks = np.rint(np.exp(shares.log_exposure)).astype(np.int64), shares.clicks.astype(np.int64)
+    _, query = np.unique(shares.cluster, return_inverse=True)
+    shape = (int(query.max()) + 1, shares.n_positions)
 
     def information(seen: NDArray[np.int64], click: NDArray[np.int64]) -> Array:
+        """Return it by query and position."""
         weight = seen * p
         total = np.add.reduceat(weight, shares.first)[shares.unit]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         of_unit = np.add.reduceat(click, shares.first)[shares.unit]
-        return np.bincount(shares.position, of_unit * share * (1 - share), shares.n_positions).astype(np.float64)
+        cell = query * shares.n_positions + shares.position
+        return np.bincount(cell, of_unit * share * (1 - share), shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
-    half = np.zeros(shares.n_positions)
+    whole, half = information(shown, clicks), np.zeros(shape)
     for _ in range(THINNED):
         click = random.binomial(clicks, 0.5)
         half += information(click + random.binomial(np.maximum(shown - clicks, 0), 0.5), click) / THINNED
-    use = half > 0
+    use = half.sum(axis=0) > 0
     if not use.any():
-        return 0.0
-    q = float(np.exp(np.mean(np.log(information(shown, clicks)[use] / half[use])))) / 2
-    q = min(max(q, 1.0), 1.95)
-    return (q - 1) / (2 - q)
+        return Unseen(1.0, 0.0)
+    whole, half = whole[:, use], half[:, use]
+    gain = float(np.exp(np.mean(np.log(whole.sum(axis=0) / half.sum(axis=0))))) / 2
+    # A query that is left out moves log q by so much.
+    moves = np.mean(whole / whole.sum(axis=0) - half / half.sum(axis=0), axis=1)
+    return Unseen(min(max(gain, 1.0), MOST_GAIN), float(np.sqrt(np.sum(moves**2))))

@@ -17,7 +17,9 @@ So all draws start, at s = 1, from the width of the log's own fit. All τ are mu
 basis diagonalises H and Λ/f² for every f and s: with Pᵀ H P = D and Pᵀ Λ P = E, J⁻¹ = P (s D + E/f²)⁻¹ Pᵀ.
 
 **Realised exposures** gain units as a log grows: s times the pages hold s (1 + n) / (s + n) times as much as pages
-alone, n from parts of the log (`evidence.unseen`).
+alone, n from parts of the log, with its error (`evidence.unseen`).
+
+**Information** is that at the fitted shares: with the parameters that a draw's fit finds, it is another, by its slopes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.planning.evidence import Evidence
+from clickharvest.planning.evidence import Evidence, Unseen
 
 Array = NDArray[np.float64]
 
@@ -60,7 +62,7 @@ class Outlook:
         counts: root of the covariance of the entries' log information, for clicks are counts, [entries, r].
         slopes: how the entries' log information goes with θ, [entries, size].
         evidence: of the variances between queries.
-        unseen: n of realised exposures.
+        unseen: how much faster than pages the information grows.
         seed: of the draws.
     """
 
@@ -77,13 +79,13 @@ class Outlook:
     counts: Array
     slopes: Array
     evidence: Evidence
-    unseen: float
+    unseen: Unseen
     seed: int = 0
 
     def log_sd(self, scale: float, *, new_queries: bool = False) -> Array:
         """Return standard deviations of every entry with `scale` ≥ 1 times the traffic, [draws, entries]."""
         truth, noise = self._truth, self._noise
-        s = scale * scale * (1 + self.unseen) / (scale + self.unseen)
+        s, drawn = self.unseen.scales(scale, noise["unseen"])
         variances, overdispersion = self._estimates(s, new_queries=new_queries)
         effect = truth.effect if not new_queries else 0.0
         fresh = truth.overdispersion[:, None] * self.information
@@ -106,26 +108,24 @@ class Outlook:
             found[own] += prior
         chance = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
         moved = linear / (s * self.information + self.precision / factor[:, None] ** 2) - self.linear
-        more = chance @ self.counts.T + moved @ self.slopes.T
+        more = chance @ self.counts.T + moved @ self.slopes.T + np.log(drawn / s)[:, None]
         sd: Array = np.sqrt(found * np.exp(-more) + self.missed / s)
         return sd
 
     def _estimates(self, s: float, *, new_queries: bool) -> tuple[Array, Array]:
         """Return what a fit to the grown log finds of σ² and ς², [draws, 2], and of φ, [draws]."""
         truth, noise, evidence = self._truth, self._noise, self.evidence
-        information = evidence.precision(1.0) * s if new_queries else evidence.precision(s)
-        known = np.linalg.inv(information).astype(np.float64)
-        before = evidence.covariance(1.0, truth.variances)
-        then = before / s if new_queries else evidence.covariance(s, truth.variances)
-        share = then @ np.linalg.inv(before)
-        left = _root(then - share @ then)
-        raw = truth.variances + np.einsum("dij,dj->di", share, evidence.found - truth.variances)
-        raw = raw + np.einsum("dij,dj->di", left, noise["variances"])
+        before = evidence.precision(1.0)
+        information = before * s if new_queries else evidence.precision(s)
+        then = np.linalg.inv(information).astype(np.float64)
+        share: Array = then @ before
+        left = then - share @ then
+        raw = truth.variances + (evidence.found - truth.variances) @ share.T + noise["variances"] @ _root(left).T
         raw = raw - evidence.hidden / (1 if new_queries else s)
         # As `query_effects` does it: both at least 0, steepness shrunk by its error, what that leaves counted as σ².
         alone = raw[:, 1] + information[0, 1] / information[1, 1] * raw[:, 0]
         steep = np.maximum(np.where(raw[:, 0] < 0, alone, raw[:, 1]), 0.0)
-        kept = steep**3 / np.maximum(steep**2 + known[1, 1], 1e-300)
+        kept = steep**3 / np.maximum(steep**2 + then[1, 1], 1e-300)
         single = np.maximum(raw[:, 0] + information[0, 1] / information[0, 0] * (raw[:, 1] - kept), 0.0)
         phi = evidence.overdispersion
         error = np.sqrt(phi.full**2 + (phi.error**2 - phi.full**2) / s)
@@ -159,13 +159,13 @@ class Outlook:
         sizes = {"score": len(self.linear), "variances": 2, "counts": self.counts.shape[1]}
         sizes["new counts"] = sizes["counts"]
         found = {name: random.normal(size=(DRAWS, size)) for name, size in sizes.items()}
-        return found | {"overdispersion": random.normal(size=DRAWS)}
+        return found | {name: random.normal(size=DRAWS) for name in ("overdispersion", "unseen")}
 
     @cached_property
     def _truth(self) -> _Truth:
         random = np.random.default_rng((self.seed, 0))
         evidence = self.evidence
-        variances = _spreads(evidence, random)
+        variances = _spreads(evidence.found, evidence.precision(1.0), random)
         phi = evidence.overdispersion
         trust = COUNTED**2 / (COUNTED**2 + phi.error**2)
         overdispersion = 1 + trust * (phi.found - 1) + np.sqrt(trust) * phi.error * random.normal(size=DRAWS)
@@ -212,22 +212,20 @@ def _form(rows: Array, matrix: Array) -> Array:
 
 
 def _root(matrix: Array) -> Array:
-    """Return R with R Rᵀ the matrix, as far as it is positive, for each of [n, size, size]."""
-    values, vectors = np.linalg.eigh((matrix + matrix.swapaxes(-1, -2)) / 2)
-    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    """Return R with R Rᵀ the matrix, as far as it is positive."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
     return root
 
 
-def _spreads(evidence: Evidence, random: np.random.Generator) -> Array:
+def _spreads(mean: Array, precision: Array, random: np.random.Generator) -> Array:
     """Return draws of two variances whose estimates are normal, standard deviations as in `SPREADS`, [draws, 2]."""
     ends = 2 * np.log(np.array(SPREADS))
     grid = np.linspace(ends[0], ends[1], GRID)
     step = grid[1] - grid[0]
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
-    covariance = evidence.covariance(1.0, np.exp(points))
-    off = np.exp(points) - evidence.found
-    value = -np.einsum("ni,nij,nj->n", off, np.linalg.inv(covariance), off) / 2
-    value -= np.linalg.slogdet(covariance)[1] / 2
+    off = np.exp(points) - mean
+    value = -np.sum(off @ precision * off, axis=1) / 2
     weight = np.exp(value - value.max())
     drawn = random.choice(len(points), DRAWS, p=weight / weight.sum())
     found: Array = np.exp(points[drawn] + random.uniform(-step / 2, step / 2, (DRAWS, 2)))

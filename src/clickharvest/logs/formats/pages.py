@@ -83,7 +83,8 @@ def read_pages(
         second = open_events([clicks_from], events.engine, kind=f"'{CLICK}'", wanted=(CLICK,), as_text=texts)
         one = f"json_object('page', {text(page)}, 'clicked', [{text('doc', doc)}], 'whole', event)"
         rows += f" UNION ALL SELECT kind, {one} FROM {second.name} WHERE event IS NOT NULL"
-        kinds, bad = kinds | second.kinds, bad + second.bad
+        kinds |= second.kinds
+        bad += second.bad
     combined = Events(events.keep(rows), events.engine, kinds, bad, events)
     about: dict[str, Any] = {"page": text("page"), "user": text(user, of=WHOLE), "time": moment(time, of=WHOLE)}
     item = "json_extract_string(item, '$')"

@@ -120,8 +120,8 @@ def read_ubi(
         export.notes.append(f"{count(answers, 'query_id')} with several answers: the first counts")
     if not seen:
         export.notes.append(
-            f"there are no impressions of objects, so {HITS} stands in for them: it holds what was returned, and results that "
-            "nobody scrolled to count as shown"
+            f"there are no impressions of objects, so {HITS} stands in for them: it holds what was returned, and "
+            "results that nobody scrolled to count as shown"
         )
         export.other_ids = f"{HITS} may hold Lucene's own ids where the queries name no object_id_field"
     return export.read()
