@@ -106,7 +106,7 @@ class Gathered:
     def estimates(self, overdispersion: float, weighed_by: Array) -> Array:
         """Return σ² and ς² without a bound at 0, by weights that go by φ and by such variances, [2]."""
         rows, left = self._weighted(overdispersion, weighed_by)
-        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0]
+        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0].astype(np.float64)
         return found
 
     def last_weights(self, overdispersion: float) -> Array:
@@ -114,7 +114,8 @@ class Gathered:
 
         They need not be what it found then: with a few large residuals its steps go to and fro between two answers.
         """
-        found = before = np.zeros(2)
+        found: Array = np.zeros(2)
+        before = found
         for _ in range(TURNS):
             before, found = found, nnls(*self._weighted(overdispersion, found))[0].astype(np.float64)
             if np.abs(found - before).max() < SETTLED:
@@ -294,8 +295,8 @@ def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> Unseen:
     Exposures by design are known from the beginning: q = 1. Of realised ones every display, with its click, is kept at
     random with probability ½; the information of what is left, position by position at the fitted shares, is 1 / (2 q)
     of the whole. With units that are shown at rates which are exponentially distributed, s times the pages hold
-    s² (1 + n) / (s + n) times as much, n = (q − 1) / (2 − q) being how many times the pages of the log it takes until half
-    of what links positions has been seen.
+    s² (1 + n) / (s + n) times as much, n = (q − 1) / (2 − q) being how many times the pages of the log it takes until
+    half of what links positions has been seen.
     """
     if interventions.exposure_kind != "realised" or interventions.cluster is not None:
         return Unseen(1.0, 0.0)
