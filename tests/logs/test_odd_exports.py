@@ -148,3 +148,9 @@ def test_lists_that_are_none(tmp_path: Path, engine: DuckDBEngine) -> None:
     (tmp_path / "x.csv").write_text('query,docs,clicked\nboots,"a,b",b\n')
     with pytest.raises(InputError, match="column 'docs' holds no lists: expected the documents of a page as a list"):
         read_export(tmp_path / "x.csv", "pages", engine=engine)
+
+
+def test_a_log_of_rows_needs_no_format(tmp_path: Path, engine: DuckDBEngine) -> None:
+    (tmp_path / "x.csv").write_text("query,doc,position,click\nboots,a,1,0\nboots,b,2,1\n")
+    with pytest.raises(InputError, match="it looks like a log of rows: leave --format out"):
+        read_export(tmp_path / "x.csv", "ga4", engine=engine)
