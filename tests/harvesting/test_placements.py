@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -128,3 +129,15 @@ def test_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "needs the two rankings" in capsys.readouterr().err
     assert run(*words, "--placement", "x", "--swap", 3) == 2
     assert "two designs" in capsys.readouterr().err
+
+
+def test_check_of_a_text_log_with_logged_probabilities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of text are parsed once for all that a check asks: the probabilities are among them."""
+    rows, _ = shuffled(10, seed=2)
+    pa_csv.write_csv(rows, tmp_path / "log.csv")
+    pq.write_table(rows, tmp_path / "log.parquet")
+    told = []
+    for name in ("log.csv", "log.parquet"):
+        assert run("check", tmp_path / name, "--placement", "propensity_of_placement", "--json") == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]

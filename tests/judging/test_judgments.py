@@ -56,6 +56,14 @@ def test_counts_are_those_made_by_hand(judged: tuple[Judgments, pa.Table, dict[s
     assert found.table.num_rows == len(by_hand)
 
 
+def test_the_order_of_rows_changes_nothing() -> None:
+    """To the last bit: an engine may return groups in any order."""
+    rows, _ = shown(queries=8, pages=20)
+    model = fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02)
+    turned = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
+    assert judge(read_log(rows), model).table.equals(judge(read_log(turned), model).table)
+
+
 def test_the_truth_is_found(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
     found, _, truth = judged
     real = np.array([truth[doc] for doc in found.table["doc"].to_pylist()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -98,6 +99,21 @@ def test_times_as_numbers_or_text(unit: int, engine: DuckDBEngine) -> None:
     assert clicked(read_two_files(shown, done, engine=engine, within="20min")) == [("q", "a", 1)]
     with pytest.raises(InputError, match="no click is on what was shown: 2 too late"):
         read_two_files(shown, done, engine=engine, within="9min")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "table"])
+def test_times_of_other_zones(kind: str, tmp_path: Path, engine: DuckDBEngine) -> None:
+    """Ten past ten in London, twelve in Athens, and five in New York; a list that names no zone is of UTC."""
+    shown = tmp_path / "shown.csv"
+    shown.write_text("user,query,doc,position,time\nu,q,a,1,2026-03-01 10:00:00\n")
+    for at in ("2026-03-01T12:10:00+02:00", "2026-03-01 05:10:00.5-05", "2026-03-01T10:10:00Z"):
+        done: Any = tmp_path / f"clicks.{kind}"
+        if kind == "table":
+            done = pa.table({"user": ["u"], "doc": ["a"], "time": [at]})
+        else:
+            line = f"user,doc,time\nu,a,{at}" if kind == "csv" else f'{{"user": "u", "doc": "a", "time": "{at}"}}'
+            done.write_text(line + "\n")
+        assert clicked(read_two_files(shown, done, engine=engine, within="11min")) == [("q", "a", 1)]
 
 
 @pytest.mark.parametrize("within", ["", "30", "min", "-1h", "0s", "2 weeks", "1e3s", "9999d"])

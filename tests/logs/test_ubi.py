@@ -118,7 +118,7 @@ def test_where_ordinals_start_is_found_out_for_each_application_and_told(base: i
 def test_one_odd_ordinal_does_not_move_the_others() -> None:
     events = [event("1", "view", "a", 1), event("1", "view", "b", 2), event("2", "view", "c", 0),
               event("2", "view", "d", 1), event("3", "view", "a", 1), event("3", "click", "a", 1)]  # fmt: skip
-    queries = [*QUERIES, {"query_id": "3", "user_query": "shoes"}]
+    queries = [*QUERIES, {"query_id": "3", "user_query": "shoes", "timestamp": "2026-01-03"}]
     with pytest.warns(HarvestWarning, match="1 of 5 items of lists are left out: 1 without a usable position"):
         assert rows(read_ubi(as_table(queries), as_table(events)))[:2] == [("1", "a", 1, 0), ("1", "b", 2, 0)]
 
@@ -173,6 +173,31 @@ def test_ids_that_never_match_are_noticed() -> None:
     tables = pa.Table.from_pylist(queries), pa.Table.from_pylist([event("1", "click", "sku7", 1)])
     with pytest.raises(InputError, match=r"no click is on what was shown: 1 on a document .* may hold Lucene's own"):
         read_ubi(*tables)
+
+
+def test_ids_of_which_most_never_match_are_noticed() -> None:
+    queries = [QUERIES[0] | {"query_response_hit_ids": ["Xk3", "pq9"]}, QUERIES[1] | {"query_response_hit_ids": ["a"]}]
+    clicks = [event("1", "click", "sku7", 1), event("1", "click", "sku8", 2), event("2", "click", "a", 1)]
+    with (
+        pytest.warns(HarvestWarning, match="most clicks are on documents .* may hold Lucene's own ids"),
+        pytest.warns(HarvestWarning, match="2 of 3 clicks match nothing"),
+        pytest.warns(HarvestWarning, match="it holds what was returned"),
+    ):
+        read_ubi(pa.Table.from_pylist(queries), pa.Table.from_pylist(clicks))
+
+
+def test_impressions_without_objects_give_way_to_what_was_returned(tmp_path: Path) -> None:
+    """And a query that comes again with another answer is told."""
+    answers = [QUERIES[0] | {"query_response_hit_ids": hits} for hits in (["a", "b"], ["b", "a"])]
+    answers[1] = answers[1] | {"timestamp": "2026-01-01T10:05:00Z"}
+    lines = [*answers, {"user_query": "no id"}, event("1", "impression", None, 1), event("1", "click", "b", 2)]
+    with (
+        pytest.warns(HarvestWarning, match="it holds what was returned"),
+        pytest.warns(HarvestWarning, match="1 query_id with several answers: the first counts"),
+        pytest.warns(HarvestWarning, match="1 event without a name: left out"),
+    ):
+        log = read_ubi(None, write_jsonl(tmp_path / "e.jsonl", lines))
+    assert rows(log) == [("1", "a", 1, 0), ("1", "b", 2, 1)]
 
 
 SAMPLE = SHARED_DATA / "ubi_sample.ndjson.gz"

@@ -170,9 +170,11 @@ def plan(
     from clickharvest.commands.terminal import screen
 
     found: Plan | DesignPlan
+    if log.source and design != DesignOptions():
+        raise InputError("options of a design, such as --pages and --swaps, go without a LOG: leave one of both out")
     if log.source:
         found = _from_log(log, units, width=width, level=level, days=days, new_queries=new_queries, anchor=anchor)
-    elif log != PlanLogOptions():
+    elif log != PlanLogOptions() or days is not None or new_queries or anchor != "1":
         raise InputError("options of a log go with a LOG: name it, or leave them out to plan a design")
     else:
         found = _from_design(units, design, width, level)

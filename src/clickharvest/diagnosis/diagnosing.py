@@ -32,6 +32,7 @@ from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
+from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
@@ -139,7 +140,8 @@ def diagnose(
         context, findings = tuple(source.contexts), list[Finding]()
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:
-        engine, context, source = source.engine, source.context, source.parsed()
+        logged = [design.column] if isinstance(design, LoggedPlacements) else []
+        engine, context, source = source.engine, source.context, source.parsed(also=logged)
         refuse_clicks_alone(source)
         if design is not None:
             check_design(source, design, max_position)

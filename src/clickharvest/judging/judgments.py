@@ -162,7 +162,8 @@ def judge(
     else:
         floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
     _warn(log, exact)
-    counts = log.engine.fetch(counted, task="Counting clicks")
+    # An engine returns groups in any order, and the prior is learned by steps: sorted, every run gives the same.
+    counts = log.engine.fetch(counted, task="Counting clicks").sort_by([("query", "ascending"), ("doc", "ascending")])
     if not counts.num_rows:
         raise InputError("the log has no impressions: there is nothing to judge")
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)

@@ -101,8 +101,11 @@ class ClickLog:
     @cached_property
     def table(self) -> ir.Table:
         """The log as a table of `columns`, without counted rows that were never shown."""
+        return self._rows(self.columns)
+
+    def _rows(self, columns: Mapping[str, ir.Value]) -> ir.Table:
         shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
-        rows = shown.select(**self.columns)
+        rows = shown.select(**columns)
         if self.share >= 1:
             return rows
         return rows.filter(is_drawn(rows.query, self.share))
@@ -111,11 +114,15 @@ class ClickLog:
         """Return the log with so large a share of its queries: all rows of a query whose hash is small enough."""
         return replace(self, share=share)
 
-    def parsed(self) -> ClickLog:
-        """Return the log for several queries: rows that each query would parse anew are kept inside the engine."""
+    def parsed(self, also: Sequence[str] = ()) -> ClickLog:
+        """Return the log for several queries: rows that each query would parse anew are kept inside the engine.
+
+        Columns of the source that are in no role are kept where `also` names them.
+        """
         if not self.is_text:
             return self
-        kept = self.engine.materialise(self.table, task="Reading")
+        others = {name: self.source[name] for name in also if name in self.source.columns}
+        kept = self.engine.materialise(self._rows(others | self.columns), task="Reading")
         return replace(self, source=kept, columns={name: kept[name] for name in self.columns}, is_text=False)
 
     def with_plain_contexts(self) -> ClickLog:

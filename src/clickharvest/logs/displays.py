@@ -18,7 +18,7 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import sql_literal, sql_name
 from clickharvest.logs.events import Events, spell_fields, value
-from clickharvest.logs.matching import WITHIN, Match, match_clicks, spell_match, spell_torn
+from clickharvest.logs.matching import NOT_THERE, WITHIN, Match, match_clicks, spell_match, spell_torn
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.validation import LARGEST_POSITION
 from clickharvest.words import clean_text, count
@@ -36,6 +36,7 @@ class Rows:
         items: the list of items; None where an event is about one, which is the event itself.
         position: where the item was, SQL on `item`; its place in the list where no event says.
         item_list: what the list is called, SQL on `item`.
+        alias: what the list may be called by its clicks, SQL on `item`.
         list: what the list is called; it goes before for what `item_list` leaves empty.
         query: what the list was shown for; the name of the list where it is empty, then `fallback`.
         fallback: what the list was shown for, if there is nothing better.
@@ -52,6 +53,7 @@ class Rows:
     items: str | None = None
     position: str = NULL
     item_list: str = NULL
+    alias: str = NULL
     list: str = NULL
     query: str = NULL
     fallback: str = NULL
@@ -73,7 +75,7 @@ class Rows:
         opened = f"SELECT {columns}, {things} AS things FROM {events} WHERE kind IN ({kinds})"
         each = "unnest(things) AS item, generate_subscripts(things, 1) AS place"
         spread = f"SELECT * EXCLUDE (things), {each} FROM ({opened})"
-        own = f"{self.doc} AS doc, {self.position} AS written"
+        own = f"{self.doc} AS doc, {self.position} AS written, {self.alias} AS alias"
         listed = f"coalesce({self.item_list}, list) AS list"
         rows = f"SELECT * EXCLUDE (item) REPLACE ({listed}), {own} FROM ({spread})"
         page = "\"user\" || ' ' || coalesce(list, '') || ' ' || time" if self.paged_by_time else "page"
@@ -117,6 +119,8 @@ class Export:
         lookup: SQL for the JSON at a path that the user names.
         no_query: what to do where no list has a query.
         clicks_show: whether a click on a page that has displays shows its document, at the position the click names.
+        other_ids: why clicks may name documents otherwise than lists do, where that can be guessed.
+        named: whether every event has a name, so that one without it is broken.
         notes: what was noticed.
     """
 
@@ -128,6 +132,8 @@ class Export:
     lookup: Callable[[str], str] = value
     no_query: str = "name the field of the query with --query"
     clicks_show: bool = False
+    other_ids: str = ""
+    named: bool = True
     notes: list[str] = field(default_factory=list)
 
     def read(self) -> ClickLog:
@@ -145,8 +151,11 @@ class Export:
             is_one = self.events.bad == 1
             told = "is no JSON object and is left out" if is_one else "are no JSON objects and are left out"
             self.notes.append(f"{count(self.events.bad, 'line')} of the export {told}")
+        unnamed = self.events.kinds.get("", 0)
+        if self.named and unnamed:
+            self.notes.append(f"{count(unnamed, 'event')} without a name: left out")
         displays = self._displays()
-        clicks = self.events.keep(self.clicks.select(self.events.name, {}))
+        clicks = self._clicks(displays)
         engine = self.events.engine
         shown = engine.backend.table(displays)
         match = match_clicks(shown, engine.backend.table(clicks), self.wishes.within, engine)
@@ -155,6 +164,43 @@ class Export:
         for note in self.notes:
             warnings.warn(f"{self.title}: {note}", HarvestWarning, stacklevel=4)
         return log
+
+    def _clicks(self, displays: str) -> str:
+        """Return the table of clicks."""
+        # Where a page itself lists its clicks, it may have none.
+        empty = self._without_items(self.clicks) if self.clicks.kinds != self.shown.kinds else 0
+        if empty:
+            self.notes.append(f"{count(empty, 'click')} without items: left out")
+        table = self.events.keep(self.clicks.select(self.events.name, {}))
+        if self.shown.alias != NULL:
+            # A click may know a list by its id alone.
+            one = f"SELECT alias, min(list) AS name FROM {displays} GROUP BY alias HAVING min(list) = max(list)"
+            named = f"SELECT c.* REPLACE (coalesce(a.name, c.list) AS list) FROM {table} AS c "
+            table = self.events.keep(f"{named} LEFT JOIN ({one}) AS a ON c.list = a.alias")
+        self._note_places(table, displays)
+        return table
+
+    def _note_places(self, clicks: str, displays: str) -> None:
+        """Tell of clicks that name another position than their page has: one of both is wrong."""
+        if self.clicks.position == NULL or self.clicks_show:
+            return
+        differ = "try_cast(c.written AS DOUBLE) <> d.position"
+        joined = f"FROM {clicks} AS c JOIN {displays} AS d ON c.page = d.page AND c.doc = d.doc"
+        others, clicks_there = self.events.run(f"SELECT count(*) FILTER ({differ}), count(*) {joined}")[0]
+        if others:
+            self.notes.append(
+                f"{others:,} of {count(clicks_there, 'click')} were at another position than the list says: that of "
+                "the list counts"
+            )
+
+    def _without_items(self, rows: Rows) -> int:
+        """Return how many events have an empty list of items."""
+        if rows.items is None:
+            return 0
+        kinds = ", ".join(map(sql_literal, rows.kinds))
+        no_items = f"kind IN ({kinds}) AND coalesce(len({rows.items}), 0) = 0"
+        empty: int = self.events.run(f"SELECT count(*) FROM {self.events.name} WHERE {no_items}")[0][0]
+        return empty
 
     def _others(self) -> dict[str, str]:
         wanted = {f"c{i}": self.lookup(path) for i, path in enumerate(self.wishes.context)}
@@ -175,13 +221,15 @@ class Export:
             rows += f" UNION ALL BY NAME SELECT *, true AS by_click FROM ({clicks.select(self.events.name, others)})"
         table = self.events.keep(rows)
         self._check_fields(table, list(others))
+        if self.wishes.query and not self.events.run(f"SELECT count(query) FROM {table}")[0][0]:
+            raise InputError(f"missing column {self.wishes.query!r}: found {spell_fields(self.events)}")
         place = self._place(table)
         fine = (
             f"doc IS NOT NULL AND page IS NOT NULL AND query IS NOT NULL AND {place} BETWEEN 1 AND {LARGEST_POSITION}"
         )
         fine += f" AND {place} % 1 = 0"
         kept = ", ".join(
-            f"min({sql_name(name)}) AS {sql_name(name)}" for name in ("list", "query", "user", "time", *others)
+            f"min({sql_name(name)}) AS {sql_name(name)}" for name in ("list", "alias", "query", "user", "time", *others)
         )
         seen = f"min({place}) FILTER (NOT by_click)"
         grouped = f"SELECT page, doc, {kept}, coalesce({seen}, min({place}))::BIGINT AS position, "
@@ -258,12 +306,9 @@ class Export:
             raise InputError(f"{self.title}: nothing was shown: {why}{advice}")
         if told:
             self.notes.append(f"{sum(broken):,} of {count(total, 'item')} of lists are left out: {', '.join(told)}")
-        if self.shown.items is not None:
-            kinds = ", ".join(map(sql_literal, self.shown.kinds))
-            no_items = f"kind IN ({kinds}) AND coalesce(len({self.shown.items}), 0) = 0"
-            empty = self.events.run(f"SELECT count(*) FROM {self.events.name} WHERE {no_items}")[0][0]
-            if empty:
-                self.notes.append(f"{count(empty, 'list')} without items")
+        empty = self._without_items(self.shown)
+        if empty:
+            self.notes.append(f"{count(empty, 'list')} without items")
         if twice:
             self.notes.append(f"{count(twice, 'document')} at several places of one page: the first place counts")
         if by_click:
@@ -272,11 +317,14 @@ class Export:
             )
 
     def _note_clicks(self, match: Match) -> None:
+        why = f"; {self.other_ids}" if self.other_ids and match.reasons[NOT_THERE] else ""
         if match.lost == match.clicks:
             raise InputError(
                 f"{self.title}: no click is on what was shown: {match.spell_reasons() or 'there is none'}; see that "
-                "lists and clicks are of the same time, and name documents alike"
+                f"lists and clicks are of the same time, and name documents alike{why}"
             )
+        if 2 * match.reasons[NOT_THERE] > match.clicks and why:
+            self.notes.append(f"most clicks are on documents that their pages did not show{why}")
         self.notes += [note for note in (spell_match(match), spell_torn(match)) if note]
 
     def _log(self, shown: ir.Table, clicked: ir.Table) -> ClickLog:
@@ -284,8 +332,13 @@ class Export:
         kinds = self._kinds(shown.get_name(), list(context.values()))
         marked = clicked.select(its_page=clicked.page, its_doc=clicked.doc)
         joined = shown.left_join(marked, [shown.page == marked.its_page, shown.doc == marked.its_doc])
-        filled = shown.agg(user=shown.user.count(), no_time=shown.count() - shown.time.count())
+        filled = shown.agg(rows=shown.count(), user=shown.user.count(), no_time=shown.count() - shown.time.count())
         there = self.events.engine.fetch(filled, task="Reading events").to_pylist()[0]
+        if 0 < there["no_time"] < there["rows"]:
+            self.notes.append(
+                f"{there['no_time']:,} of {count(there['rows'], 'result')} without a readable time, so that no "
+                "time is used but to match clicks"
+            )
         columns: dict[str, ir.Value] = {name: joined[name] for name in ("page", "query", "doc", "position")}
         columns["click"] = joined.its_page.notnull().ifelse(1, 0)
         own = {"user": bool(there["user"]), "time": not there["no_time"]}

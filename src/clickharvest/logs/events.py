@@ -224,18 +224,48 @@ def _records(source: Any, engine: Engine | None, nested: Sequence[str], as_text:
         raise InputError(f"known exports are read by DuckDB, not by {engine.name}: leave --engine out, or pass files")
     query = compile_on(engine.backend, opened)
     if opened.columns == (RECORD,):
-        return f"SELECT {RECORD} AS record FROM ({query})", engine
+        return _plain(f"SELECT {RECORD} AS record FROM ({query})", engine, nested), engine
     parsed = {find_column(opened.columns, name) for name in nested}
     types = opened.schema()
     fields = []
     for column in opened.columns:
         cell = sql_name(column)
         if column in parsed and types[column].is_string():
-            cell = f"try_cast({cell} AS JSON)"
+            cell = f"coalesce(try_cast({cell} AS JSON), to_json({cell}))"
         # Warehouses may write all names in capitals.
         name = column.lower() if column.isupper() else column
         fields.append(f"{sql_literal(name)}: {cell}")
     return f"SELECT to_json({{{', '.join(fields)}}}) AS record FROM ({query})", engine
+
+
+def _plain(records: str, engine: Engine, nested: Sequence[str]) -> str:
+    """Return SQL for records as trackers write them, where a warehouse has unloaded them in another way.
+
+    All names in capitals become small, and objects or lists that are written as text are read.
+    """
+    events = Events("", engine, {}, 0)
+    first = f"SELECT CASE WHEN json_type(record) = 'OBJECT' THEN record END AS record FROM ({records}) LIMIT {SAMPLE}"
+    names = [name for (name,) in events.run(f"SELECT DISTINCT unnest(json_keys(record)) FROM ({first})")]
+    if names and all(name.isupper() for name in names):
+        at = "json_extract(record, '/' || replace(replace(name, '~', '~0'), '/', '~1'))"
+        small = f"list_transform(json_keys(record), lambda name: {{'key': lower(name), 'value': {at}}})"
+        whole = f"CASE WHEN json_type(record) = 'OBJECT' THEN to_json(map_from_entries({small})) ELSE record END"
+        records, names = f"SELECT {whole} AS record FROM ({records})", [name.lower() for name in names]
+        first = f"{records} LIMIT {SAMPLE}"
+    there = [name for name in nested if name in names]
+    if there:
+        tests = ", ".join(f"bool_or(json_type(record, {pointer(name)}) = 'VARCHAR')" for name in there)
+        written = events.run(f"SELECT {tests} FROM ({first})")[0]
+        there = [name for name, as_text in zip(there, written, strict=True) if as_text]
+    for name in there:
+        inner = f"json_extract_string(record, {pointer(name)})"
+        read = f"json_object({sql_literal(name)}, try_cast({inner} AS JSON))"
+        is_text = f"json_type(record, {pointer(name)}) = 'VARCHAR' AND try_cast({inner} AS JSON) IS NOT NULL"
+        records = (
+            f"SELECT CASE WHEN {is_text} THEN json_merge_patch(record, {read}) ELSE record END AS record "
+            f"FROM ({records})"
+        )
+    return records
 
 
 def spell_fields(events: Events) -> str:

@@ -63,9 +63,20 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
         return reader(source, **options)
     except InputError as error:
         looks = recognise(source)
+        if looks is None and _is_plain(source):
+            raise InputError(f"{error}; it looks like a log of rows: leave --format out") from error
         if looks in (None, format):
             raise
         raise InputError(f"{error}; it looks like {looks}: --format {looks}") from error
+
+
+def _is_plain(source: Any) -> bool:
+    """Return whether a source has the columns of a log by their own names, and so needs no format."""
+    try:
+        opened, _ = open_source(source, DuckDBEngine())
+    except InputError:
+        return False
+    return {"query", "doc", "position"} <= {name.lower() for name in opened.columns}
 
 
 @contextmanager

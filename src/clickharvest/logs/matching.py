@@ -25,6 +25,8 @@ WITHIN = "30min"
 UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400,
          "days": 86400}  # fmt: skip
 NO_PAGE, NOT_THERE = "on a page that is not there", "on a document that its page did not show"
+ZONE = r"[0-9]([zZ]|[+-][0-9][0-9](:?[0-9][0-9])?)$"
+"""How a time ends that says how far its clock is from UTC."""
 COLUMNS = {"page": "string", "doc": "string", "user": "string", "list": "string"}
 """What both tables are matched by, beside the time; a table may lack some."""
 
@@ -41,6 +43,11 @@ def parse_window(text: str) -> float:
     if not 0 < seconds <= 366 * 86400:
         raise InputError(f"--within {text}: expected a length of time such as 30min, 45s, 2h or 1d")
     return seconds
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def epoch_us(stamp) -> int:  # type: ignore[no-untyped-def, empty-body]
+    """DuckDB's microseconds since 1970 of a timestamp, with a zone or without."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +126,15 @@ def micros(column: ir.Value, fine: bool) -> ir.Value:
             (number >= 1e17, number / 1e3), (number >= 1e14, number), (number >= 1e11, number * 1e3), else_=number * 1e6
         )
         return scaled.cast("int64")
-    stamp = column.cast("timestamp") if kind.is_timestamp() else column.cast("string").try_cast("timestamp")
-    seconds = stamp.epoch_seconds().cast("int64") * 1_000_000
-    return seconds + stamp.microsecond().cast("int64") if fine else seconds
+    if not fine:
+        stamp = column.cast("timestamp") if kind.is_timestamp() else column.cast("string").try_cast("timestamp")
+        return stamp.epoch_seconds().cast("int64") * 1_000_000
+    if kind.is_timestamp():
+        return epoch_us(column)
+    # DuckDB leaves an offset out where a text becomes a timestamp without a zone.
+    text = column.cast("string").strip()
+    zoned, plain = (epoch_us(text.try_cast(of)) for of in ("timestamp('UTC')", "timestamp"))
+    return text.re_search(ZONE).ifelse(zoned, plain)
 
 
 def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:

@@ -93,6 +93,8 @@ class DesignPlan:
         for k, margin in zip(self.positions, self.margin, strict=True):
             told = f"±{100 * margin:.0f} %" if margin < 10 else "nothing" if np.isinf(margin) else "over ±1,000 %"
             lines.append(f"{k:>8}  {told:>9}")
+        if np.isinf(self.margin).any():
+            lines.append("nothing: no ranker, no swap, or too few clicks link it to position 1.")
         if self.swaps:
             what = "Swaps to run" if self.chosen else "Swaps"
             lines += ["", f"{what}, and the share of the pages:"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from clickharvest.estimation.pooling import Pooled
 from clickharvest.estimation.query_effects import (
@@ -31,6 +32,10 @@ Array = NDArray[np.float64]
 
 THINNED = 8
 """Halves that realised exposures are thinned to."""
+MOST_GAIN = 1.95
+"""Largest q of `Unseen`."""
+TURNS, SETTLED = 20, 1e-4
+"""Steps in which `estimation.query_effects` finds variances and weights, at most, and when it stops."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +103,28 @@ class Gathered:
     weight: Array
     squares: Array
 
-    def estimates(self, overdispersion: float, spoken: tuple[float, float]) -> Array:
-        """Return σ² and ς² without a bound at 0, by weights that go by φ and by what was estimated, [2]."""
-        root = np.sqrt(self.weight) / (overdispersion + self.slopes @ np.array(spoken) / self.weight)
-        rows, left = self.slopes * root[:, None], (self.excess - overdispersion) * root
-        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0]
+    def estimates(self, overdispersion: float, weighed_by: Array) -> Array:
+        """Return σ² and ς² without a bound at 0, by weights that go by φ and by such variances, [2]."""
+        rows, left = self._weighted(overdispersion, weighed_by)
+        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0].astype(np.float64)
         return found
+
+    def last_weights(self, overdispersion: float) -> Array:
+        """Return the variances by which the fit weighed residuals in its last step, [2].
+
+        They need not be what it found then: with a few large residuals its steps go to and fro between two answers.
+        """
+        found: Array = np.zeros(2)
+        before = found
+        for _ in range(TURNS):
+            before, found = found, nnls(*self._weighted(overdispersion, found))[0].astype(np.float64)
+            if np.abs(found - before).max() < SETTLED:
+                break
+        return before
+
+    def _weighted(self, overdispersion: float, variances: Array) -> tuple[Array, Array]:
+        root = np.sqrt(self.weight) / (overdispersion + self.slopes @ variances / self.weight)
+        return self.slopes * root[:, None], (self.excess - overdispersion) * root
 
 
 def gather(fit: Pooled) -> Gathered:
@@ -134,18 +155,18 @@ def gather(fit: Pooled) -> Gathered:
 def evidence_of(fit: Pooled, found: Clustered, sample: Sample) -> tuple[Evidence, Array, Array]:
     """Return what a fit's residuals tell, S and T, [2, size, size], and B, [size, size], as in `forecast`."""
     own = gather(fit)
-    spoken = (found.variance, found.steepness)
+    weighed_by = own.last_weights(found.overdispersion)
     phi = overdispersion(fit, own.squares)
     clear, within = own, phi
     if not np.array_equal(sample.exposure, sample.impressions):
         shown = as_shown(fit, sample)
         clear = gather(shown)
         within = overdispersion(shown, clear.squares)
-    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), spoken)
+    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), weighed_by)
     single = single_clicks(fit)
     evidence = Evidence(
         found=variances,
-        hidden=variances - own.estimates(found.overdispersion, spoken),
+        hidden=variances - own.estimates(found.overdispersion, weighed_by),
         slopes=clear.slopes,
         weight=clear.weight,
         overdispersion=phi,
@@ -218,52 +239,91 @@ def overdispersion(fit: Pooled, together: Array) -> Overdispersion:
     return Overdispersion(found, error, min(error, float(np.sqrt(full))), leak)
 
 
-def counts(fit: Pooled, gradients: Array) -> Array:
-    """Return a root of the covariance of the entries' log information, for clicks are counts, [entries, r]."""
+def counts(fit: Pooled, gradients: Array) -> tuple[Array, Array]:
+    """Return what moves the entries' log information: a root of its covariance, [entries, r], and its slopes in θ.
+
+    Clicks are counts; and the same clicks tell more or less where shares are others: ∂(xᵀ H x) / ∂θ is the sum of
+    N_u times the third moment of x·z, x·z and z over the shares of unit u, [entries, size].
+    """
     shares = fit.shares
     x = np.linalg.solve(fit.information + fit.precision, gradients.T)
     covariance = np.zeros((len(gradients), len(gradients)))
+    slopes = np.zeros((len(gradients), shares.size))
     for cells in shares.parts(shares.size + len(gradients)):
-        rows = shares.centred(shares.design(cells), fit.at.share, cells) @ x
+        centred = shares.centred(shares.design(cells), fit.at.share, cells)
+        rows = centred @ x
         begins = np.flatnonzero(np.diff(shares.unit[cells], prepend=-1))
-        own = np.add.reduceat(rows**2 * fit.at.share[cells, None], begins, axis=0)
+        squares = rows**2 * fit.at.share[cells, None]
+        slopes += (squares * shares.clicks_of_unit[cells, None]).T @ centred
+        own = np.add.reduceat(squares, begins, axis=0)
         own *= np.sqrt(shares.clicks_of_unit[cells][begins])[:, None]
         covariance += own.T @ own
     total = np.einsum("ie,ij,je->e", x, fit.information + fit.precision, x)
     covariance /= np.maximum(np.outer(total, total), 1e-300)
     values, vectors = np.linalg.eigh(covariance)
     root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return root, slopes / np.maximum(total, 1e-300)[:, None]
 
 
-def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> float:
-    """Return n: how many times the pages of the log it takes until half of what links positions has been seen.
+@dataclass(frozen=True)
+class Unseen:
+    """How much faster than its pages the information of a log grows.
 
-    Exposures by design are known from the beginning: n = 0. Of realised ones every display, with its click, is kept at
-    random with probability ½; the information of what is left, position by position at the fitted shares, tells n: with
-    units that are shown at rates which are exponentially distributed, s times the pages hold s² / (s + n) of it, and
-    half of them 1 / q as much as all, q = 2 (1 + 2 n) / (1 + n).
+    Attributes:
+        gain: half of what twice the pages hold, relative to the pages, 1 ≤ q < 2; 1 where exposures are by design.
+        error: standard error of log q, by query.
+    """
+
+    gain: float
+    error: float
+
+    def scales(self, times: float, noise: Array) -> tuple[float, Array]:
+        """Return how much more information `times` the pages hold, and the same of draws, noise being normal."""
+        drawn = np.clip(self.gain * np.exp(self.error * noise), 1.0, MOST_GAIN)
+
+        def more(gain: Array) -> Array:
+            n = (gain - 1) / (2 - gain)
+            found: Array = times**2 * (1 + n) / (times + n)
+            return found
+
+        return float(more(np.array(self.gain))), more(drawn)
+
+
+def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> Unseen:
+    """Return how fast the information of a log grows.
+
+    Exposures by design are known from the beginning: q = 1. Of realised ones every display, with its click, is kept at
+    random with probability ½; the information of what is left, position by position at the fitted shares, is 1 / (2 q)
+    of the whole. With units that are shown at rates which are exponentially distributed, s times the pages hold
+    s² (1 + n) / (s + n) times as much, n = (q − 1) / (2 − q) being how many times the pages of the log it takes until
+    half of what links positions has been seen.
     """
     if interventions.exposure_kind != "realised" or interventions.cluster is not None:
-        return 0.0
+        return Unseen(1.0, 0.0)
     shares, random = fit.shares, np.random.default_rng(seed)
     p = np.exp(np.log(fit.at.share) - shares.log_exposure)
     shown, clicks = np.rint(np.exp(shares.log_exposure)).astype(np.int64), shares.clicks.astype(np.int64)
+    _, query = np.unique(shares.cluster, return_inverse=True)
+    shape = (int(query.max()) + 1, shares.n_positions)
 
     def information(seen: NDArray[np.int64], click: NDArray[np.int64]) -> Array:
+        """Return it by query and position."""
         weight = seen * p
         total = np.add.reduceat(weight, shares.first)[shares.unit]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         of_unit = np.add.reduceat(click, shares.first)[shares.unit]
-        return np.bincount(shares.position, of_unit * share * (1 - share), shares.n_positions).astype(np.float64)
+        cell = query * shares.n_positions + shares.position
+        return np.bincount(cell, of_unit * share * (1 - share), shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
-    half = np.zeros(shares.n_positions)
+    whole, half = information(shown, clicks), np.zeros(shape)
     for _ in range(THINNED):
         click = random.binomial(clicks, 0.5)
         half += information(click + random.binomial(np.maximum(shown - clicks, 0), 0.5), click) / THINNED
-    use = half > 0
+    use = half.sum(axis=0) > 0
     if not use.any():
-        return 0.0
-    q = float(np.exp(np.mean(np.log(information(shown, clicks)[use] / half[use])))) / 2
-    q = min(max(q, 1.0), 1.95)
-    return (q - 1) / (2 - q)
+        return Unseen(1.0, 0.0)
+    whole, half = whole[:, use], half[:, use]
+    gain = float(np.exp(np.mean(np.log(whole.sum(axis=0) / half.sum(axis=0))))) / 2
+    # A query that is left out moves log q by so much.
+    moves = np.mean(whole / whole.sum(axis=0) - half / half.sum(axis=0), axis=1)
+    return Unseen(min(max(gain, 1.0), MOST_GAIN), float(np.sqrt(np.sum(moves**2))))

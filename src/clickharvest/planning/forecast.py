@@ -126,6 +126,7 @@ class Forecast:
         evidence, (by_position, by_steepness), single = evidence_of(fit, self.clustered, self.sample)
         prior = fit.prior
         learned = np.zeros(0, dtype=bool) if prior is None else prior.learned
+        chance, slopes = counts(fit, gradients)
 
         def turned(matrix: Array) -> Array:
             return vectors.T @ matrix @ vectors
@@ -141,7 +142,8 @@ class Forecast:
             single=turned(single),
             steep=turned(by_steepness),
             missed=np.sum(gradients @ self.missed * gradients, axis=1),
-            counts=counts(fit, gradients),
+            counts=chance,
+            slopes=slopes @ vectors,
             evidence=evidence,
             unseen=unseen(self.interventions, fit, seed),
             seed=seed,

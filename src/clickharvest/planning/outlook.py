@@ -17,7 +17,9 @@ So all draws start, at s = 1, from the width of the log's own fit. All τ are mu
 basis diagonalises H and Λ/f² for every f and s: with Pᵀ H P = D and Pᵀ Λ P = E, J⁻¹ = P (s D + E/f²)⁻¹ Pᵀ.
 
 **Realised exposures** gain units as a log grows: s times the pages hold s (1 + n) / (s + n) times as much as pages
-alone, n from parts of the log (`evidence.unseen`).
+alone, n from parts of the log, with its error (`evidence.unseen`).
+
+**Information** is that at the fitted shares: with the parameters that a draw's fit finds, it is another, by its slopes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.planning.evidence import Evidence
+from clickharvest.planning.evidence import Evidence, Unseen
 
 Array = NDArray[np.float64]
 
@@ -58,8 +60,9 @@ class Outlook:
         pairs, single, steep: S − B, B and T for variances of 1, [size, size] each.
         missed: what misfit adds to the variance of every entry, [entries].
         counts: root of the covariance of the entries' log information, for clicks are counts, [entries, r].
+        slopes: how the entries' log information goes with θ, [entries, size].
         evidence: of the variances between queries.
-        unseen: n of realised exposures.
+        unseen: how much faster than pages the information grows.
         seed: of the draws.
     """
 
@@ -74,14 +77,15 @@ class Outlook:
     steep: Array
     missed: Array
     counts: Array
+    slopes: Array
     evidence: Evidence
-    unseen: float
+    unseen: Unseen
     seed: int = 0
 
     def log_sd(self, scale: float, *, new_queries: bool = False) -> Array:
         """Return standard deviations of every entry with `scale` ≥ 1 times the traffic, [draws, entries]."""
         truth, noise = self._truth, self._noise
-        s = scale * scale * (1 + self.unseen) / (scale + self.unseen)
+        s, drawn = self.unseen.scales(scale, noise["unseen"])
         variances, overdispersion = self._estimates(s, new_queries=new_queries)
         effect = truth.effect if not new_queries else 0.0
         fresh = truth.overdispersion[:, None] * self.information
@@ -102,8 +106,10 @@ class Outlook:
             sigma, varsigma = variances[own].T
             found[own] = np.outer(overdispersion[own], clicks) + np.outer(sigma, position) + np.outer(varsigma, steep)
             found[own] += prior
-        drift = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
-        sd: Array = np.sqrt(found * np.exp(-drift @ self.counts.T) + self.missed / s)
+        chance = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
+        moved = linear / (s * self.information + self.precision / factor[:, None] ** 2) - self.linear
+        more = chance @ self.counts.T + moved @ self.slopes.T + np.log(drawn / s)[:, None]
+        sd: Array = np.sqrt(found * np.exp(-more) + self.missed / s)
         return sd
 
     def _estimates(self, s: float, *, new_queries: bool) -> tuple[Array, Array]:
@@ -153,7 +159,7 @@ class Outlook:
         sizes = {"score": len(self.linear), "variances": 2, "counts": self.counts.shape[1]}
         sizes["new counts"] = sizes["counts"]
         found = {name: random.normal(size=(DRAWS, size)) for name, size in sizes.items()}
-        return found | {"overdispersion": random.normal(size=DRAWS)}
+        return found | {name: random.normal(size=DRAWS) for name in ("overdispersion", "unseen")}
 
     @cached_property
     def _truth(self) -> _Truth:

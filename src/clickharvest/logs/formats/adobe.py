@@ -22,9 +22,10 @@ from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.displays import Export, Rows, Wishes
-from clickharvest.logs.engines import Engine
+from clickharvest.logs.engines import Engine, sql_literal
 from clickharvest.logs.events import Events, items, moment, open_events, text, value
 from clickharvest.logs.formats import log_format
+from clickharvest.words import count
 
 VIEWS = ("search-results-view", "category-results-view")
 CLICKS = ("search-product-click",)
@@ -55,6 +56,7 @@ def read_adobe(
         wanted=(*VIEWS, *CLICKS, *INPUTS),
         nested=("eventInfo", "searchResultsContext", "searchInputContext", "context"),
     )
+    lost = _without_unit(events)
     events = _with_phrases(events)
     # Each event is now one unit of the page, with the phrase that was searched for.
     lists: dict[str, Any] = {"page": text("unit.searchRequestId"), "user": text("user"), "time": moment("time")}
@@ -68,7 +70,7 @@ def read_adobe(
     )
     clicks = Rows(CLICKS, text("sku", of="item"), **lists)
     wishes = Wishes(context, ranker, None, position_base)
-    return Export(
+    export = Export(
         "Adobe Commerce",
         events,
         shown,
@@ -76,7 +78,11 @@ def read_adobe(
         wishes,
         lookup,
         no_query="export the events that hold searchInputContext, too",
-    ).read()
+        named=False,
+    )
+    if lost:
+        export.notes.append(f"{count(lost, 'event')} without the unit of search results that it is about: left out")
+    return export.read()
 
 
 def lookup(path: str) -> str:
@@ -88,6 +94,20 @@ def _units(name: str) -> str:
     return items(f"eventInfo.{name}.units", f"{name}.units", f"context.{name}.units")
 
 
+def _about() -> str:
+    """Return SQL on `unit` for whether the event is about it."""
+    return f"coalesce({text('eventInfo.searchUnitId', 'searchUnitId')} = {text('searchUnitId', of='unit')}, true)"
+
+
+def _without_unit(events: Events) -> int:
+    """Return how many lists and clicks name no unit of search results."""
+    kinds = ", ".join(map(sql_literal, (*VIEWS, *CLICKS)))
+    units = f"list_filter({_units('searchResultsContext')}, lambda unit: {_about()})"
+    none = f"kind IN ({kinds}) AND coalesce(len({units}), 0) = 0"
+    lost: int = events.run(f"SELECT count(*) FROM {events.name} WHERE {none}")[0][0]
+    return lost
+
+
 def _with_phrases(events: Events) -> Events:
     """Return the events, one for each unit of search results that it is about, with the phrase of its request."""
     there = f"FROM {events.name} WHERE event IS NOT NULL"
@@ -95,8 +115,7 @@ def _with_phrases(events: Events) -> Events:
     request = f"{text('searchRequestId', of='unit')} AS id"
     phrases = f"SELECT {request}, min({text('phrase', of='unit')}) AS phrase FROM ({asked}) GROUP BY id"
     shown = f"SELECT kind, event, unnest({_units('searchResultsContext')}) AS unit {there}"
-    meant = f"{text('eventInfo.searchUnitId', 'searchUnitId')} = {text('searchUnitId', of='unit')}"
-    units = f"SELECT *, {request} FROM ({shown}) WHERE coalesce({meant}, true)"
+    units = f"SELECT *, {request} FROM ({shown}) WHERE {_about()}"
     page, size = (f"try_cast({text(name, of='unit')} AS BIGINT)" for name in ("page", "perPage"))
     rank = f"try_cast({text('rank', of='hit')} AS BIGINT)"
     # Where a later page counts from 1 again, its places in the whole list are meant.

@@ -9,7 +9,7 @@ and of the answers to searches):
 |---|---|---|
 | `page` | `queryID` | `queryID` |
 | `doc` | each of `objectIDs`, where `eventType` = `click` | `objectID` of `hits`, or `objectIDs`, or `objectID` |
-| `position` | | the place in `hits`, plus `page` · `hitsPerPage`; or `position` |
+| `position` | `positions` are compared with it | the place in `hits`, plus `page` · `hitsPerPage`; or `position` |
 | `query` | | `query`, else `index` |
 | `user` | | `userToken` |
 
@@ -83,7 +83,11 @@ def read_algolia(
         user=text("userToken"),
         time=moment("timestamp"),
     )
-    clicks_of = Rows((CLICK,), "json_extract_string(item, '$')", items("objectIDs"), page=text("queryID"))
+    named = f"json_object('doc', doc, 'position', {items('positions')}[i])"
+    clicked = f"list_transform({items('objectIDs')}, lambda doc, i: {named})"
+    clicks_of = Rows(
+        (CLICK,), text("doc", of="item"), clicked, position=text("position", of="item"), page=text("queryID")
+    )
     export = Export(
         "Algolia",
         events,

@@ -6,8 +6,8 @@ What is taken (names of the [events reference](https://www.elastic.co/guide/en/e
 |---|---|
 | a list was shown | `event.action` = `search`, one row for each of `search.results.items`, in their order |
 | click | `event.action` = `search_click` |
-| `doc` | `document.id`, else `page.url.original`, of the item and of the click |
-| `position` | the place in `search.results.items` |
+| `doc` | `document.id`, else `page.url.original` or `page.url`, of the item and of the click |
+| `position` | the place in `search.results.items`, plus (`search.page.current` − 1) · `search.page.size` |
 | `query` | `search.query` |
 | `page` | session, query and `@timestamp` |
 | `user` | `session.id`, else `user.id` |
@@ -61,12 +61,18 @@ def read_elastic(
         as_text=("session.id", "user.id", "document.id"),
     )
     lists: dict[str, Any] = {
-        "doc": text("document.id", "page.url.original", of="item"),
+        "doc": text("document.id", "page.url.original", "page.url", of="item"),
         "list": text("search.query"),
         "user": text("session.id", "user.id"),
         "time": moment("@timestamp"),
     }
-    shown = Rows((SEARCH,), **lists, items=items("search.results.items"), paged_by_time=True)
+    page, size = (f"try_cast({text(f'search.page.{name}')} AS BIGINT)" for name in ("current", "size"))
+    offset = f"coalesce(greatest({page} - 1, 0) * {size}, 0)"
+    # The places of later pages count on from those before.
+    placed = "json_object('document', json_extract(hit, '/document'), 'page', json_extract(hit, '/page'), "
+    placed += f"'document.id', json_extract(hit, '/document.id'), 'place', {offset} + i)"
+    hits = f"list_transform({items('search.results.items')}, lambda hit, i: {placed})"
+    shown = Rows((SEARCH,), **lists, items=hits, position=text("place", of="item"), paged_by_time=True)
     wishes = Wishes(context, ranker, None, position_base, within)
     return Export(
         "Elastic behavioral analytics",

@@ -14,7 +14,7 @@ What is taken (names of the [export's schema](https://support.google.com/analyti
 | `time` | `event_timestamp`, in microseconds |
 
 Contexts are paths: `device.category`, `geo.country`, `platform`, `event_params.page_title`. A click is on the latest
-view of the same list in the same session that had its item, at most 30 minutes earlier.
+view of the same list (by name or id) in the same session that had its item, at most 30 minutes earlier.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def read_ga4(
         (VIEW,),
         **lists,
         position=text("item_list_index", "index", of="item"),
+        alias=text("item_list_id", of="item"),
         query=parameter("search_term"),
         fallback=parameter("page_location"),
         paged_by_time=True,

@@ -5,7 +5,7 @@
 | `query` | `query`; another column with `--query` |
 | `doc` | each of `docs` (`--doc`): a list of ids, or of objects that have an `id`, `doc_id`, `sku` … |
 | `position` | the place in the list |
-| click | each of `clicked` (`--click`): documents, positions, or a 0/1 for each document |
+| click | each of `clicked` (`--click`): documents, positions, or a 0/1 for each document; one alone needs no list |
 | `page`, `user`, `time`, `ranker` | columns of these names, if there; each row is a page where there is no `page` |
 
 JSONL, Parquet with lists, or CSV with lists as JSON (`["a", "b"]`). Which of the three the clicks are is found out;
@@ -25,6 +25,7 @@ from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import Events, items, moment, open_events, spell_fields, text, value
 from clickharvest.logs.formats import log_format
 from clickharvest.logs.matching import WITHIN
+from clickharvest.words import count
 
 PAGE, CLICK = "page", "click"
 IDS = ("id", "doc", "doc_id", "document_id", "item_id", "product_id", "sku", "objectID")
@@ -61,29 +62,30 @@ def read_pages(
         raise InputError(f"--inputs clicked={clicked}: expected one of {', '.join(MEANINGS)}")
     nested, as_text = (doc, click), (query, page, user)
     events = open_events([source], engine, kind=f"'{PAGE}'", wanted=(PAGE,), nested=nested, as_text=as_text)
-    _require(events, doc, "--doc")
+    _require(events, doc, "--doc", items(doc), "the documents of a page as a list")
     if not events.run(f"SELECT count({text(query)}) FROM {events.name}")[0][0]:
         raise InputError(
             f"missing column {query!r}: found {spell_fields(events)}; name the right one with --query COLUMN"
         )
     docs = f"list_transform({items(doc)}, lambda one: {text_of_id('one')}) AS docs"
-    clicks = f"list_transform({items(click)}, lambda one: json_extract_string(one, '$')) AS clicks"
+    clicks = f"list_transform({_listed(click)}, lambda one: {text_of_id('one')}) AS clicks"
     names = f"coalesce({text(page)}, 'row ' || row_number() OVER ()) AS page"
     table = events.keep(f"SELECT event, {docs}, {clicks}, {names} FROM {events.name} WHERE event IS NOT NULL")
     notes: list[str] = []
-    chosen = (
-        "[]::VARCHAR[]" if clicks_from is not None else _clicked(events, table, click, clicked, position_base, notes)
-    )
+    chosen, told = "[]::VARCHAR[]", "true"
+    if clicks_from is None:
+        chosen, told = _clicked(events, table, click, clicked, position_base, notes)
     whole = f"json_object('page', page, 'docs', docs, 'clicked', {chosen}, 'whole', event)"
-    rows = f"SELECT '{PAGE}' AS kind, {whole} AS event FROM {table}"
-    kinds = dict(events.kinds)
+    rows = f"SELECT '{PAGE}' AS kind, {whole} AS event FROM {table} WHERE {told}"
+    kinds, bad = dict(events.kinds), events.bad
     if clicks_from is not None:
         texts = (*as_text, "doc")
         second = open_events([clicks_from], events.engine, kind=f"'{CLICK}'", wanted=(CLICK,), as_text=texts)
         one = f"json_object('page', {text(page)}, 'clicked', [{text('doc', doc)}], 'whole', event)"
         rows += f" UNION ALL SELECT kind, {one} FROM {second.name} WHERE event IS NOT NULL"
         kinds |= second.kinds
-    combined = Events(events.keep(rows), events.engine, kinds, events.bad, events)
+        bad += second.bad
+    combined = Events(events.keep(rows), events.engine, kinds, bad, events)
     about: dict[str, Any] = {"page": text("page"), "user": text(user, of=WHOLE), "time": moment(time, of=WHOLE)}
     item = "json_extract_string(item, '$')"
     shown = Rows((PAGE,), item, items("docs"), query=text(query, of=WHOLE), **about)
@@ -99,27 +101,40 @@ def text_of_id(sql: str) -> str:
     return f"CASE WHEN json_type({sql}) = 'OBJECT' THEN {text(*IDS, of=sql)} ELSE json_extract_string({sql}, '$') END"
 
 
-def _require(events: Events, column: str, option: str) -> None:
-    there, lists = events.run(
-        f"SELECT count({value(column)}), count(*) FILTER (len({items(column)}) > 0) FROM {events.name}"
-    )[0]
-    if not there:
+def _listed(column: str) -> str:
+    """Return SQL for a list as a list of JSON; what is no list is one of its own."""
+    alone = f"{text(column)} IS NOT NULL AND json_type({value(column)}) <> 'ARRAY'"
+    return f"CASE WHEN {alone} THEN [{value(column)}] ELSE coalesce({items(column)}, []::JSON[]) END"
+
+
+def _require(events: Events, column: str, option: str, lists: str, expected: str) -> None:
+    """Raise `InputError` unless a column holds lists, of which `lists` is the SQL."""
+    there, filled = events.run(f"SELECT count({value(column)}), count(*) FILTER (len({lists}) > 0) FROM {events.name}")[
+        0
+    ]
+    if not there and column not in events.fields():
         raise InputError(
             f"missing column {column!r}: found {spell_fields(events)}; name the right one with {option} COLUMN"
         )
-    if not lists:
-        raise InputError(
-            f'column {column!r} holds no lists: expected the documents of a page as a list, such as ["a", "b"]'
-        )
+    if not filled:
+        raise InputError(f'column {column!r} holds no lists: expected {expected}, such as ["a", "b"]')
 
 
-def _clicked(events: Events, table: str, column: str, meaning: str | None, base: int | None, notes: list[str]) -> str:
-    """Return SQL for the clicked documents of a page, having found out what the list of clicks holds."""
-    _require(events, column, "--click")
+def _clicked(
+    events: Events, table: str, column: str, meaning: str | None, base: int | None, notes: list[str]
+) -> tuple[str, str]:
+    """Return SQL for the clicked documents of a page, having found out what lists of clicks hold, and for whether a
+    page's list can hold that.
+    """
+    _require(
+        events, column, "--click", _listed(column), "the clicked documents of a page, or their positions, as a list"
+    )
     known = "list_filter(clicks, lambda one: list_contains(docs, one))"
     places = "list_filter(clicks, lambda one: try_cast(one AS DOUBLE) BETWEEN 0 AND len(docs))"
     others = "list_filter(clicks, lambda one: lower(one) NOT IN ('0', '1', 'true', 'false'))"
-    flags = f"bool_and(len(clicks) = len(docs) AND len({others}) = 0) AND max(len(docs)) > 1"
+    flags = (
+        f"sum(len({others})) = 0 AND 2 * count(*) FILTER (len(clicks) = len(docs)) > count(*) AND max(len(docs)) > 1"
+    )
     asked = f"SELECT sum(len({known})), sum(len({places})), {flags}, bool_or(list_contains(clicks, '0'))"
     asked += f" FROM {table} WHERE len(clicks) > 0"
     as_docs, as_positions, as_flags, zero = events.run(asked)[0]
@@ -130,10 +145,14 @@ def _clicked(events: Events, table: str, column: str, meaning: str | None, base:
         if meaning == "positions" or (as_docs and as_positions):
             notes.append(f"{column} is taken for {meaning}; --inputs clicked=docs, positions or flags says otherwise")
     if meaning == "docs":
-        return "clicks"
+        return "clicks", "true"
     if meaning == "flags":
-        return "list_filter(docs, lambda one, i: lower(clicks[i]) IN ('1', 'true'))"
+        fits = "len(clicks) = coalesce(len(docs), 0)"
+        odd = events.run(f"SELECT count(*) FROM {table} WHERE NOT {fits}")[0][0]
+        if odd:
+            notes.append(f"{count(odd, 'page')} with more or fewer flags in {column} than documents: left out")
+        return "list_filter(docs, lambda one, i: lower(clicks[i]) IN ('1', 'true'))", fits
     start = base if base is not None else 0 if zero else 1
     if base is None and start == 0:
         notes.append("clicked positions count from 0; --position-base 1 says that they do not")
-    return f"list_transform(clicks, lambda one: docs[try_cast(one AS BIGINT) + {1 - start}])"
+    return f"list_transform(clicks, lambda one: docs[try_cast(one AS BIGINT) + {1 - start}])", "true"

@@ -83,4 +83,6 @@ def read_segment(
         user=who,
         time=when,
     )
-    return Export("Segment", events, shown, clicks, Wishes(context, ranker, query, position_base, within)).read()
+    wishes = Wishes(context, ranker, query, position_base, within)
+    # Calls of `identify` and `page` are among the others, and name no event.
+    return Export("Segment", events, shown, clicks, wishes, named=False).read()

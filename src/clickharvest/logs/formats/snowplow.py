@@ -87,4 +87,5 @@ def read_snowplow(
         fallback=text("page_urlpath"),
     )
     wishes = Wishes(context, ranker, query, position_base, within)
-    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), wishes).read()
+    # Most events of a warehouse are none of a list, and have no type.
+    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), wishes, named=False).read()

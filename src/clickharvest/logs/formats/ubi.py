@@ -91,9 +91,14 @@ def read_ubi(
         nested=("event_attributes", "query_attributes", HITS),
         as_text=("query_id", "action_name", "user_query", OBJECT, ORDINAL),
     )
-    seen = any(opened.kinds.get(kind) for kind in IMPRESSIONS)
+    impressions = ", ".join(f"'{kind}'" for kind in IMPRESSIONS)
+    is_shown = f"kind IN ({impressions}) AND {text(OBJECT)} IS NOT NULL"
+    hits = f"kind = '{QUERY}' AND len({items(HITS)}) > 0"
+    some, returned = opened.run(f"SELECT bool_or({is_shown}), bool_or({hits}) FROM {opened.name}")[0]
+    # Impressions that name no object tell nothing; where queries say what was returned, that is better.
+    seen = bool(some) or (any(opened.kinds.get(kind) for kind in IMPRESSIONS) and not returned)
     _check(opened, seen, queries is not None)
-    joined, doubtful = _with_queries(opened)
+    joined, doubtful, answers = _with_queries(opened)
     about: dict[str, Any] = {
         "page": _either("query_id"),
         "query": _either("user_query"),
@@ -111,19 +116,15 @@ def read_ubi(
     export = Export("UBI", joined, shown, clicks, wishes, lookup, no_query=SAME_TIME, clicks_show=seen)
     if doubtful:
         export.notes.append(f"{count(doubtful, 'query_id')} with several user queries: the first counts")
+    if answers and not seen:
+        export.notes.append(f"{count(answers, 'query_id')} with several answers: the first counts")
     if not seen:
         export.notes.append(
-            f"there are no impressions, so {HITS} stands in for them: it holds what was returned, and results that "
-            "nobody scrolled to count as shown"
+            f"there are no impressions of objects, so {HITS} stands in for them: it holds what was returned, and "
+            "results that nobody scrolled to count as shown"
         )
-    try:
-        return export.read()
-    except InputError as error:
-        if seen or "no click is on" not in str(error):
-            raise
-        raise InputError(
-            f"{error}; {HITS} may hold Lucene's own ids where the queries name no object_id_field"
-        ) from error
+        export.other_ids = f"{HITS} may hold Lucene's own ids where the queries name no object_id_field"
+    return export.read()
 
 
 @log_format("ubi", looks_like_ubi)
@@ -172,11 +173,13 @@ def _check(events: Events, seen: bool, queries_given: bool) -> None:
         raise InputError(f"the UBI {what} lack user_query: found {spell_fields(events)}; {advice}")
 
 
-def _with_queries(events: Events) -> tuple[Events, int]:
-    """Return events `{"done": event, "asked": its query}`, and how many queries have several texts."""
-    order = f"{text('query_id')} AS id, event, len({items(HITS)}) > 0 AS has_hits, {moment('timestamp')} AS moment"
+def _with_queries(events: Events) -> tuple[Events, int, int]:
+    """Return events `{"done": event, "asked": its query}`, and how many queries have several texts, and answers."""
+    order = f"{text('query_id')} AS id, event, {items(HITS)} AS hits, {moment('timestamp')} AS moment"
     queries = events.keep(f"SELECT {order}, {text('user_query')} AS words FROM {events.name} WHERE kind = '{QUERY}'")
-    ranked = "row_number() OVER (PARTITION BY id ORDER BY has_hits DESC, moment NULLS LAST, event::VARCHAR)"
+    ranked = (
+        "row_number() OVER (PARTITION BY id ORDER BY coalesce(len(hits), 0) = 0, moment NULLS LAST, event::VARCHAR)"
+    )
     first = f"SELECT id, event AS asked FROM {queries} WHERE id IS NOT NULL QUALIFY {ranked} = 1"
     done = (
         f"SELECT kind, event, {text('query_id')} AS id FROM {events.name} WHERE event IS NOT NULL AND kind <> '{QUERY}'"
@@ -186,6 +189,8 @@ def _with_queries(events: Events) -> tuple[Events, int]:
     )
     alone = f"SELECT '{QUERY}' AS kind, json_object('done', NULL, 'asked', asked) AS event FROM ({first})"
     name = events.keep(f"{both} UNION ALL {alone}")
-    several = f"SELECT id FROM {queries} GROUP BY id HAVING count(DISTINCT words) > 1"
-    doubtful = events.run(f"SELECT count(*) FROM ({several})")[0][0]
-    return Events(name, events.engine, events.kinds, events.bad, events), doubtful
+    texts, answers = "count(DISTINCT words) > 1", "count(DISTINCT hits) FILTER (len(hits) > 0) > 1"
+    several = f"SELECT {texts} AS doubtful, {answers} AS torn FROM {queries} WHERE id IS NOT NULL GROUP BY id"
+    counts = "count(*) FILTER (doubtful), count(*) FILTER (torn)"
+    doubtful, torn = events.run(f"SELECT {counts} FROM ({several})")[0]
+    return Events(name, events.engine, events.kinds, events.bad, events), doubtful, torn
