@@ -155,3 +155,22 @@ def test_intervals_cover_the_truth(queries: int, dominating: float) -> None:
         sd = np.sqrt(np.diag(clustered_covariance(fit).covariance))
         covered.append(np.abs(fit.theta + np.log(np.arange(2, 5))) < 1.96 * sd)
     assert 0.8 < np.mean(covered) <= 1
+
+
+@pytest.mark.parametrize("seed", [18, 43, 57, 68])
+def test_variances_do_not_hang_on_the_number_of_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few queries may send whole steps to and fro between two answers."""
+    random = np.random.default_rng(seed)
+    n = random.integers(3, 7)
+    residual = random.normal(size=n) * np.exp(random.normal(size=n) * 1.5)
+    own = np.exp(random.normal(size=n))
+    squares, along = own**2 * np.exp(random.normal(size=n)), random.normal(size=n) * own
+    told = [query_effects.Contrasts(residual, own, squares, along, random.uniform(0.2, 1, n), None)]
+    even = query_effects._variances(told, 1.0)
+    monkeypatch.setattr(query_effects, "STEPS", query_effects.STEPS + 1)
+    np.testing.assert_allclose(query_effects._variances(told, 1.0)[0], even[0], rtol=1e-6)
+    monkeypatch.setattr(query_effects, "WHOLE_STEPS", 100)
+    whole = [query_effects._variances(told, 1.0)[0]]
+    monkeypatch.setattr(query_effects, "STEPS", query_effects.STEPS + 1)
+    whole.append(query_effects._variances(told, 1.0)[0])
+    assert not np.allclose(*whole, rtol=1e-3), "this case does not go to and fro"

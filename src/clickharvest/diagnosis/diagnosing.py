@@ -260,7 +260,8 @@ def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) 
     if not parts:
         return []
     if not cut:
-        sentence = f"Each of the {len(parts)} context segments links all these {what} by itself."
+        whose = f"Each of the {len(parts)} context segments" if len(parts) > 1 else "The one context segment"
+        sentence = f"{whose} links all these {what} by itself."
         return [Finding("segments", "ok", sentence, 1.0)]
     lacking = [set(linked) - set(part.linked) for part in cut[:3]]
     named = "; ".join(

@@ -58,6 +58,8 @@ LEAST = 1e-8
 """Cells, and queries at a position, that are less informative than this tell nothing."""
 FEWEST = 10
 """Degrees of freedom below which nothing tells overdispersion."""
+STEPS, WHOLE_STEPS = 60, 10
+"""Steps of weighted least squares at most, and how many of them are taken whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +231,13 @@ def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[
     excess = residual**2 / (own * kept) - overdispersion
     slopes = np.stack([squares, along**2], axis=1) * (kept / own)[:, None]
     found = np.zeros(2)
-    for _ in range(20):
+    for step in range(STEPS):
         root = np.sqrt(kept) / (overdispersion + slopes @ found / kept)
         before, (found, _) = found, nnls(slopes * root[:, None], excess * root)
         if np.abs(found - before).max() < 1e-4:
             break
+        if step >= WHOLE_STEPS:
+            found = (found + before) / 2  # few queries may send it to and fro between two answers
     weighted = slopes * root[:, None]
     # Squares of normal residuals have the variance 2 in these units.
     noise = 2 * np.diag(np.linalg.pinv(weighted.T @ weighted))

@@ -215,7 +215,7 @@ def _pulled(step: Step, place: int, of: list[Array], value: Array, slope: Array)
         case "concatenate":
             begin = sum(part.shape[-1] for part in of[:place])
             return slope[..., begin : begin + of[place].shape[-1]]
-    raise NotImplementedError(step.op)
+    raise AssertionError(f"no trace holds {step.op}")
 
 
 def _pulled_product(place: int, a: Array, b: Array, slope: Array) -> Array:
