@@ -50,8 +50,8 @@ class ReproduceOptions:
         typer.Option(
             "--seeds",
             metavar="N",
-            help="Seeds to measure of every model and log; by default 1 (all in quick plans), about an hour on two "
-            "cores. What is kept of further ones is told too; the published page has 3 to 20.",
+            help="Seeds to measure of every model and log; by default 1 (all in quick plans), an hour and a half on "
+            "two busy cores. What is kept of further ones is told too; the published page has 3 to 20.",
             show_default=False,
             callback=whole(1, 1_000),
         ),

@@ -58,7 +58,7 @@ class Logbook:
         """Return what took longest, ten rows at most."""
         names = sorted(self.runs, key=lambda name: -self.run_seconds[name])
         return [
-            {"runs of": name, "runs": self.runs[name], "minutes, added up": round(self.run_seconds[name] / 60, 1)}
+            {"runs of": name, "runs": self.runs[name], "minutes, added up": round(self.run_seconds[name] / 60)}
             for name in names[:10]
         ]
 
