@@ -32,7 +32,7 @@ All is summed query by query, so that memory stays bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -58,8 +58,8 @@ LEAST = 1e-8
 """Cells, and queries at a position, that are less informative than this tell nothing."""
 FEWEST = 10
 """Degrees of freedom below which nothing tells overdispersion."""
-STEPS, WHOLE_STEPS = 60, 10
-"""Steps of weighted least squares at most, and how many of them are taken whole."""
+STEPS, WHOLE_STEPS, SETTLED = 60, 10, 1e-4
+"""Steps of weighted least squares at most, how many of them are taken whole, and what they end at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +216,25 @@ def _overdispersion(shares: ClickCells, at: Shares) -> float:
     return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
 
 
+def settle(weigh: Callable[[Array], tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the variances that the last step of weighted least squares weighed by, and those it found, [2] each.
+
+    Few queries may send whole steps to and fro between two answers: after `WHOLE_STEPS` they are halved.
+
+    Args:
+        weigh: rows [n, 2] and what they are to explain [n], weighed by variances.
+    """
+    found: Array = np.zeros(2)
+    before = found
+    for step in range(STEPS):
+        before, found = found, nnls(*weigh(found))[0].astype(np.float64)
+        if np.abs(found - before).max() < SETTLED:
+            break
+        if step >= WHOLE_STEPS:
+            found = (found + before) / 2
+    return before, found
+
+
 def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[float, float], float]:
     """Return σ² and ς², both ≥ 0, and the standard error of σ².
 
@@ -230,18 +249,16 @@ def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[
     residual, own, squares, along, kept = (part[use] for part in (residual, own, squares, along, kept))
     excess = residual**2 / (own * kept) - overdispersion
     slopes = np.stack([squares, along**2], axis=1) * (kept / own)[:, None]
-    found = np.zeros(2)
-    for step in range(STEPS):
-        root = np.sqrt(kept) / (overdispersion + slopes @ found / kept)
-        before, (found, _) = found, nnls(slopes * root[:, None], excess * root)
-        if np.abs(found - before).max() < 1e-4:
-            break
-        if step >= WHOLE_STEPS:
-            found = (found + before) / 2  # few queries may send it to and fro between two answers
-    weighted = slopes * root[:, None]
+
+    def weigh(variances: Array) -> tuple[Array, Array]:
+        root = np.sqrt(kept) / (overdispersion + slopes @ variances / kept)
+        return slopes * root[:, None], excess * root
+
+    before, found = settle(weigh)
+    weighted, left = weigh(before)
     # Squares of normal residuals have the variance 2 in these units.
     noise = 2 * np.diag(np.linalg.pinv(weighted.T @ weighted))
     steepness = found[1] ** 3 / (found[1] ** 2 + noise[1]) if found[1] else 0.0
-    left = excess * root - weighted[:, 1] * steepness
+    left = left - weighted[:, 1] * steepness
     variance = max(float(weighted[:, 0] @ left / (weighted[:, 0] @ weighted[:, 0])), 0.0)
     return (variance, float(steepness)), float(np.sqrt(noise[0]))

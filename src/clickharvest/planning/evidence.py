@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from clickharvest.estimation.pooling import Pooled
 from clickharvest.estimation.query_effects import (
@@ -23,6 +22,7 @@ from clickharvest.estimation.query_effects import (
     MOST_LEVERAGE,
     Clustered,
     contrasts_of_queries,
+    settle,
     some_queries,
 )
 from clickharvest.estimation.sample import Sample
@@ -34,8 +34,6 @@ THINNED = 8
 """Halves that realised exposures are thinned to."""
 MOST_GAIN = 1.95
 """Largest q of `Unseen`."""
-TURNS, SETTLED = 20, 1e-4
-"""Steps in which `estimation.query_effects` finds variances and weights, at most, and when it stops."""
 
 
 @dataclass(frozen=True)
@@ -110,17 +108,8 @@ class Gathered:
         return found
 
     def last_weights(self, overdispersion: float) -> Array:
-        """Return the variances by which the fit weighed residuals in its last step, [2].
-
-        They need not be what it found then: with a few large residuals its steps go to and fro between two answers.
-        """
-        found: Array = np.zeros(2)
-        before = found
-        for _ in range(TURNS):
-            before, found = found, nnls(*self._weighted(overdispersion, found))[0].astype(np.float64)
-            if np.abs(found - before).max() < SETTLED:
-                break
-        return before
+        """Return the variances by which the fit weighed residuals in its last step, [2]."""
+        return settle(lambda variances: self._weighted(overdispersion, variances))[0]
 
     def _weighted(self, overdispersion: float, variances: Array) -> tuple[Array, Array]:
         root = np.sqrt(self.weight) / (overdispersion + self.slopes @ variances / self.weight)
