@@ -8,43 +8,22 @@ low as the impressions of units that were clicked elsewhere say.
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
-from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.estimators import PBM
-from clickharvest.estimation.fitting import Choice
-from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.pooling import pool
-from clickharvest.estimation.sample import make_sample, supported_positions
+from clickharvest.estimation.objectives.clickshare import ClickShare
+from clickharvest.estimation.sample import supported_positions
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import numbered
-from clickharvest.model.curves import Constant
-from clickharvest.places import find_anchor
 
 
 class ReaderPlaces(PBM):
     """The position-based model of places, those without a click included; parameters are those of `PBM`."""
 
-    @on_one_thread
-    def fit(self, interventions: Interventions, y: None = None) -> Self:
-        """Fit to interventions by place.
-
-        Raises:
-            NotIdentifiedError: no place is linked to the anchor.
-        """
-        anchor = find_anchor(self.anchor, interventions.places)
-        positions = told_places(interventions, anchor)
-        sample = make_sample(interventions, positions)
-        (objective,) = self._objectives(sample).values()
-        curve = Constant(positions, anchor, 0)
-        if not self._poolable([curve], objective, sample):
-            return super().fit(interventions)  # nothing would hold what is never clicked
-        with self.progress("Pooling"):
-            pooled = pool(curve, sample)
-        self._finish(interventions, sample, None, Choice(Fit(curve, objective, sample), 0.0, pooled))
-        return self
+    def _positions(self, interventions: Interventions, anchor: int) -> tuple[int, ...]:
+        told = told_places(interventions, anchor)
+        # Nothing but pooling would hold what is never clicked.
+        return told if self._can_cluster(ClickShare, len(told)) else super()._positions(interventions, anchor)
 
 
 def told_places(interventions: Interventions, anchor: int) -> tuple[int, ...]:

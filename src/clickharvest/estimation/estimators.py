@@ -90,13 +90,17 @@ class PBM(Estimator):
             NotIdentifiedError: no position is linked to the anchor.
         """
         anchor = find_anchor(self.anchor, interventions.places)
-        positions = supported_positions(interventions, anchor)
+        positions = self._positions(interventions, anchor)
         sample = make_sample(interventions, positions)
         (objective,) = self._objectives(sample).values()
         curve = Constant(positions, anchor, 0)
         pooled = pool(curve, sample) if self._poolable([curve], objective, sample) else None
         self._finish(interventions, sample, None, Choice(Fit(curve, objective, sample), 0.0, pooled))
         return self
+
+    def _positions(self, interventions: Interventions, anchor: int) -> tuple[int, ...]:
+        """Return the positions to estimate."""
+        return supported_positions(interventions, anchor)
 
 
 class CPBM(Estimator):
