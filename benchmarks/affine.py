@@ -97,7 +97,7 @@ class World:
 
 def _usual() -> Iterator[tuple[str, World]]:
     """Yield the worlds with bars: three strengths of trust, two kinds of rankers, two sizes."""
-    for clicks, queries, logs in ((1e5, 500, 60), (1e6, 2000, 20)):
+    for clicks, queries, logs in ((1e5, 500, 200), (1e6, 2000, 60)):
         for trust in TRUST:
             for kind, noise in (("", 0.25), (", steep", 0.08)):
                 told = "rankers of noise .08: relevance nearly decides the position" if noise < 0.1 else ""
@@ -283,24 +283,24 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
         lines.append(
             f"| {name} | {world.told} | {len(own)} | {_share(mean['refused'])} | {_three(mean['ratio'])} "
             f"| {_three(mean['moments'])} | {_three(mean['slope'])} | {_three(mean['offset'])} "
-            f"| {_three(mean['corrected'])} | {_three(mean['examination'])} | {_share(mean['slope_covers'])} "
-            f"| {_share(mean['offset_covers'])} | {_share(needed)} | {_share(mean['within'])} "
+            f"| {_three(mean['corrected'])} | {_three(mean['examination'])} | {_coverage(own, 'slope_covers')} "
+            f"| {_coverage(own, 'offset_covers')} | {_share(needed)} | {_share(mean['within'])} "
             f"| {_share(mean['floor_holds'])} | {_one(mean['seconds'])} |"
         )
         if world.barred:
-            bars += _bars(name, world, mean, len(own))
+            bars += _bars(name, own, mean)
     return lines, bars
 
 
-def _bars(name: str, world: World, mean: dict[str, float | None], logs: int) -> list[str]:
+def _bars(name: str, own: list[Measured], mean: dict[str, float | None]) -> list[str]:
     """Return a sentence for each bar; coverage is open while logs are missing, for few logs do not tell it."""
-    told = []
-    covers = [mean["slope_covers"], mean["offset_covers"]]
-    for what, value in zip(("slopes", "offsets"), covers, strict=True):
+    told, world = [], WORLDS[name]
+    for what, key in (("slopes", "slope_covers"), ("offsets", "offset_covers")):
+        value = mean[key]
         if value is not None:
             word = "PASS" if COVERAGE[0] <= value <= COVERAGE[1] else "FAIL"
-            word = word if logs >= world.logs else "OPEN"
-            told.append(f"{word}: {name}: intervals cover {what} in {_share(value)} of {logs} logs (93 to 97 %)")
+            word = word if len(own) >= world.logs else "OPEN"
+            told.append(f"{word}: {name}: {what} are covered in {_coverage(own, key)} of {len(own)} logs (93 to 97 %)")
     if world.clicks >= 1e6 and mean["ratio"] is not None:
         told.append(f"{'PASS' if mean['ratio'] <= 0.1 else 'FAIL'}: {name}: a_k/a_2 off by {mean['ratio']:.3f} (.10)")
     if world.clicks >= 1e6 and world.trust != "none" and mean["corrected"] is not None:
@@ -313,6 +313,14 @@ def _bars(name: str, world: World, mean: dict[str, float | None], logs: int) -> 
 def _over(own: list[Measured], key: str) -> float | None:
     values = [value for one in own if (value := one.get(key)) is not None]
     return float(np.mean(values)) if values else None
+
+
+def _coverage(own: list[Measured], key: str) -> str:
+    """Return a share with its standard error over logs, whose positions stand and fall together."""
+    values = [value for one in own if (value := one.get(key)) is not None]
+    if len(values) < 2:
+        return "-"
+    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1) / len(values) ** 0.5:.1f} %"
 
 
 def _share(value: float | None) -> str:
