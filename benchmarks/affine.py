@@ -97,7 +97,7 @@ class World:
 
 def _usual() -> Iterator[tuple[str, World]]:
     """Yield the worlds with bars: three strengths of trust, two kinds of rankers, two sizes."""
-    for clicks, queries, logs in ((1e5, 500, 200), (1e6, 2000, 60)):
+    for clicks, queries, logs in ((1e5, 500, 200), (1e6, 2000, 200)):
         for trust in TRUST:
             for kind, noise in (("", 0.25), (", steep", 0.08)):
                 told = "rankers of noise .08: relevance nearly decides the position" if noise < 0.1 else ""

@@ -256,13 +256,15 @@ def of_yandex(path: Path) -> Outcome:
     """Return how much better browsing states explain held-out queries of the Yandex log."""
     from clickharvest import read_log
     from clickharvest.click_models.browsing import Browsing
-    from clickharvest.estimation.browsing import compare_with_ranks
+    from clickharvest.estimation.browsing import compare_with_ranks, compare_within_ranks
 
     states = Browsing().harvest(read_log(path, page="session"))
     found = {}
     for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
-        gain = compare_with_ranks(kept, folds=20)
-        found[clicks] = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
+        for where, compare in (("", compare_with_ranks), (", within a unit and rank", compare_within_ranks)):
+            gain = compare(kept, folds=20)
+            figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
+            found[clicks + where] = figures
     return {"log": 0, "gains": found, "run": [fingerprint(), machine()]}
 
 

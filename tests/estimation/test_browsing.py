@@ -15,6 +15,7 @@ from clickharvest.estimation.browsing import (
     Browsing,
     HeldOutGain,
     compare_with_ranks,
+    compare_within_ranks,
     is_it_worth_it,
     pool_states,
     state_sample,
@@ -33,8 +34,13 @@ GAMMA |= {(4, 2): 0.35, (4, 3): 0.7}
 """A truth that follows no law."""
 
 
-def simulated(pages: int, *, seed: int = 0, queries: int = 60, gamma: Any = GAMMA, context: bool = False) -> pa.Table:
-    """A log of four documents a query, in random order, whose users browse; phones look half as often below a click."""
+def simulated(
+    pages: int, *, seed: int = 0, queries: int = 60, gamma: Any = GAMMA, context: bool = False, shallow: float = 0.0
+) -> pa.Table:
+    """A log of four documents a query, in random order, whose users browse; phones look half as often below a click.
+
+    Every other query is read less far down: its users look k^-shallow times as often.
+    """
     random = np.random.default_rng(seed)
     query = random.integers(queries, size=pages)
     order = np.argsort(random.random((pages, RANKS)), axis=1)
@@ -43,6 +49,7 @@ def simulated(pages: int, *, seed: int = 0, queries: int = 60, gamma: Any = GAMM
     clicked, last = np.zeros((pages, RANKS), bool), np.zeros(pages, int)
     for k in range(1, RANKS + 1):
         p = np.array([gamma[k, j] for j in range(k)])[last] * np.where(phone & (last > 0) & context, 0.5, 1.0)
+        p = p * np.where(query % 2, k**-shallow, 1.0)
         clicked[:, k - 1] = random.random(pages) < p * relevance[query, order[:, k - 1]]
         last[clicked[:, k - 1]] = k
     columns = {
@@ -150,13 +157,41 @@ def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None
     assert is_it_worth_it(HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)).status == "note"
 
 
+def test_queries_that_are_read_to_different_depths_do_not_browse(interventions: Interventions) -> None:
+    """Who clicked above is of a query that is read far down; at one rank, of one query, that tells nothing."""
+    flat = {(k, j): 1 / k for k, j in GAMMA}
+    unlike = harvested(simulated(20_000, seed=7, gamma=flat, shallow=2.0))
+    assert compare_with_ranks(unlike).lower > 0
+    within = compare_within_ranks(unlike)
+    assert within.lower < 0 < within.upper + 1e-3
+    assert abs(within.gain) < 1e-3
+    assert compare_within_ranks(interventions).lower > 0
+
+
+def test_what_is_shared_out_within_a_rank_is_an_exposures_share_where_nobody_browses() -> None:
+    """A unit of every query is met 30 of 40 times below a click, and clicked there 3 of 4 times."""
+    query = np.repeat(np.arange(6), 3)
+    rows = Interventions(
+        unit=query,
+        query=query,
+        position=np.tile([1, 2, 3], 6),
+        exposure=np.tile([5.0, 10.0, 30.0], 6),
+        clicks=np.tile([1, 1, 3], 6),
+        impressions=np.tile([5, 10, 30], 6),
+    )
+    found = compare_within_ranks(rows)
+    assert_allclose(found.ranks, (np.log(0.25) + 3 * np.log(0.75)) / 4)
+    assert (found.clicks, found.clusters) == (24, 6)
+
+
 def test_one_query_has_no_error_bars_and_nothing_to_hold_out() -> None:
     one = harvested(simulated(2_000, seed=5, queries=1))
     with pytest.warns(match="there are none to give with fewer than 3"):
         model = Browsing().fit(one).propensities_
     assert np.isnan(model.predict().lower).all()
-    with pytest.raises(InputError, match="expected 3 or more to hold some"):
-        compare_with_ranks(one)
+    for compare in (compare_with_ranks, compare_within_ranks):
+        with pytest.raises(InputError, match="clicks of 1 query: expected 3 or more to hold some"):
+            compare(one)
 
 
 def test_pages_with_a_click_on_everything_or_on_nothing() -> None:

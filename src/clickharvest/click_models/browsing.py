@@ -63,11 +63,11 @@ class Browsing(PageModel):
         return Estimator(intervals=self.intervals, **options).fit(interventions).propensities_  # type: ignore[arg-type]
 
     def check(self, interventions: Interventions) -> Sequence[Finding]:
-        """Return whether clicks above explain held-out queries better than positions alone."""
-        from clickharvest.estimation.browsing import compare_with_ranks, is_it_worth_it
+        """Return whether clicks above explain held-out clicks on a result at one position."""
+        from clickharvest.estimation.browsing import compare_within_ranks, is_it_worth_it
 
         try:
-            gain = compare_with_ranks(interventions, anchor=self.anchor, seed=self.seed, progress=self.progress)
+            gain = compare_within_ranks(interventions, anchor=self.anchor, seed=self.seed, progress=self.progress)
         except InputError:  # too few queries to hold any out
             return ()
         return (is_it_worth_it(gain),)

@@ -20,7 +20,7 @@ from clickharvest.click_models.registry import EXAMINATION
 from clickharvest.diagnosis.cascade import tell_clicks_above
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
-from clickharvest.estimation.browsing import compare_with_ranks
+from clickharvest.estimation.browsing import compare_within_ranks
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS
 from clickharvest.places import Places
@@ -113,7 +113,7 @@ def choose_for_pages(pages: Pages, interventions: Interventions, *, seed: int = 
         interventions: the same by position, units without a click included.
         seed: seed of the folds.
     """
-    gain = compare_with_ranks(interventions_at(pages, pages.state, {}), seed=seed)
+    gain = compare_within_ranks(interventions_at(pages, pages.state, {}), seed=seed)
     chosen, why = by_states(gain, lambda: [clicks_above(pages)])
     if chosen != EXAMINATION:
         return made_choice(chosen, [why])

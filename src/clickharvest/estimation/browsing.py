@@ -22,6 +22,7 @@ from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import FEWEST
+from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import (
     BOUNDS,
     LARGEST,
@@ -40,6 +41,7 @@ from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.numbering import distinct, numbered
 from clickharvest.model.browsing import BrowsingPropensities, StatePropensities
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
@@ -64,7 +66,7 @@ class Browsing(Parameterised):
     Args:
         anchor: the position that others are relative to, with no click above it.
         intervals: `"clustered"` (`query_effects`), which `"auto"` is, or None.
-        seed: seed of all randomness, which only `compare_with_ranks` has.
+        seed: kept with the model; the fit has no randomness.
         progress: shows what is being done, see `clickharvest.progress`; nothing by default.
 
     Example:
@@ -230,27 +232,100 @@ def compare_with_ranks(
         InputError: there are fewer than three queries.
     """
     sample, _, _ = state_sample(interventions, anchor)
-    if sample.n_clusters < FEWEST:
-        raise InputError(f"clicks of {sample.n_clusters} queries: expected {FEWEST} or more to hold some of them out")
+    _require_queries(sample)
     fits = [_pooled_states(sample, anchor), _pooled_ranks(sample, anchor)]
-    if len(sample.positions) > MANY:
-        fits = [replace(fit, prior=None) for fit in fits]
-    scores = np.zeros((2, sample.n_clusters))
-    aside = fold_weights(sample.n_clusters, min(folds, sample.n_clusters), seed)
+    browsing, ranks = (_held_out(fit, folds, seed, progress) for fit in fits)
+    return _gain(fits[0].shares, browsing, ranks)
+
+
+def compare_within_ranks(
+    interventions: Interventions, *, anchor: int = 1, folds: int = 5, seed: int = 0, progress: Progress = silent
+) -> HeldOutGain:
+    """Compare the two by how the clicks of a unit *at one rank* are shared out over the last click above.
+
+    Queries that are read to different depths have more or fewer clicks above, so that states tell of depth, and
+    `compare_with_ranks` finds a gain where nobody browses, unless a context tells how deep they are read. The same
+    result at the same rank, in one query and context, is free of this: for the position-based model π ∝ e there.
+
+    Args:
+        interventions: their positions are numbers of states.
+        anchor: the rank of the anchor.
+        folds: folds of queries.
+        seed: seed of the folds.
+        progress: shows how much is done.
+
+    Raises:
+        InputError: fewer than three queries have a unit that was clicked at a rank where it was met in two states.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.logs.browsing import browsing_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> log = read_log(simulate_ab_log(pages=3_000)[0], context=["device"])
+        >>> abs(compare_within_ranks(harvest(browsing_log(log))).gain) < 0.01
+        True
+    """
+    sample = _at_one_rank(state_sample(interventions, anchor)[0])
+    _require_queries(sample)
+    states = _pooled_states(sample, anchor)
+    by_exposure = states.shares.by_query(states.shares.shares_of(np.zeros(len(states.shares.unit))))
+    return _gain(states.shares, _held_out(states, folds, seed, progress), by_exposure)
+
+
+def _at_one_rank(sample: Sample) -> Sample:
+    """Return a sample, without contexts, whose units are those of one context and rank that were met in two states."""
+    rank = states_of(sample.positions)[0][sample.position]
+    _, unit = distinct(sample.unit, sample.context, rank)
+    clicks = np.bincount(unit, sample.clicks)
+    rows = np.argsort(unit, kind="stable")
+    rows = rows[(np.bincount(unit) > 1)[unit[rows]] & (clicks > 0)[unit[rows]]]
+    n_clusters, cluster = numbered(sample.cluster[rows])
+    return replace(
+        sample,
+        x=np.zeros((1, 0)),
+        unit=numbered(unit[rows])[1],
+        context=np.zeros_like(rows),
+        position=sample.position[rows],
+        exposure=sample.exposure[rows],
+        clicks=sample.clicks[rows],
+        impressions=sample.impressions[rows],
+        cluster=cluster,
+        n_clusters=n_clusters,
+        unit_kind="context",
+        division=None,
+    )
+
+
+def _require_queries(sample: Sample) -> None:
+    if sample.n_clusters < FEWEST:
+        found = count(sample.n_clusters, "query", "queries")
+        raise InputError(f"clicks of {found}: expected {FEWEST} or more to hold some of them out")
+
+
+def _held_out(fit: Pooled, folds: int, seed: int, progress: Progress) -> Array:
+    """Return the log likelihood of every query under a fit to those of other folds, [queries]."""
+    if fit.shares.n_positions > MANY:
+        fit = replace(fit, prior=None)
+    queries = fit.shares.n_clusters
+    scores = np.zeros(queries)
+    aside = fold_weights(queries, min(folds, queries), seed)
     with progress("Holding queries out") as update:
         for i, held in enumerate(aside):
-            for kind, fit in enumerate(fits):
-                refitted = fit.refit(1.0 - held)
-                scores[kind] += held * fit.shares.by_query(fit.shares.shares(refitted.theta))
+            scores += held * fit.shares.by_query(fit.shares.shares(fit.refit(1.0 - held).theta))
             update((i + 1) / len(aside))
-    clicks = np.bincount(fits[0].shares.cluster, fits[0].shares.clicks, sample.n_clusters)
+    return scores
+
+
+def _gain(shares: LinearShares, browsing: Array, ranks: Array) -> HeldOutGain:
+    """Return the gain per click, of log likelihoods by query, [queries]."""
+    clicks = np.bincount(shares.cluster, shares.clicks, shares.n_clusters)
     total, used = float(clicks.sum()), int(np.count_nonzero(clicks))
-    difference = scores[0] - scores[1]
+    difference = browsing - ranks
     gain = float(difference.sum() / total)
     error = math.sqrt(float(((difference - gain * clicks) ** 2).sum()) * used / max(used - 1, 1)) / total
     margin = float(student.ppf(0.975, max(used - 1, 1))) * error
-    by = scores.sum(axis=1) / total
-    return HeldOutGain(gain, gain - margin, gain + margin, float(by[0]), float(by[1]), int(total), used)
+    by = float(browsing.sum() / total), float(ranks.sum() / total)
+    return HeldOutGain(gain, gain - margin, gain + margin, by[0], by[1], int(total), used)
 
 
 def is_it_worth_it(gain: HeldOutGain) -> Finding:
