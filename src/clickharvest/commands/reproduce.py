@@ -134,23 +134,23 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     _make_folder(folder)
     store = Store(folder)
     seeds = options.seeds if quick else options.seeds or 1
+    written = folder / "reproduction.md" if page is None else page
     begin = time.perf_counter()
     empty = not store.worlds()
-    failures = [] if options.no_run else _measure(chosen, store, source, options, seeds)
-    outcomes = [judge(experiment, store, quick=quick, corpus=source.name, seeds=seeds) for experiment in chosen]
-    publish(outcomes, folder)
-    if empty and not (ids or quick or failures or options.no_run):
-        keep_logbook(
-            store,
-            list({result.run for outcome in outcomes for result in outcome.results}),
-            corpus=source.name,
-            seeds=seeds or 1,
-            processes=_jobs(options),
-            seconds=time.perf_counter() - begin,
-            checks=[check.passed for outcome in outcomes for check in outcome.checks],
-        )
-    written = folder / "reproduction.md" if page is None else page
-    with atomic_path(written) as partial:
+    with atomic_path(written) as partial:  # opened before hours of work, not after them
+        failures = [] if options.no_run else _measure(chosen, store, source, options, seeds)
+        outcomes = [judge(experiment, store, quick=quick, corpus=source.name, seeds=seeds) for experiment in chosen]
+        publish(outcomes, folder)
+        if empty and not (ids or quick or failures or options.no_run):
+            keep_logbook(
+                store,
+                list({result.run for outcome in outcomes for result in outcome.results}),
+                corpus=source.name,
+                seeds=seeds or 1,
+                processes=_jobs(options),
+                seconds=time.perf_counter() - begin,
+                checks=[check.passed for outcome in outcomes for check in outcome.checks],
+            )
         partial.write_text(page_of(load_experiments(), folder, written, quick=quick, seeds=seeds), encoding="utf-8")
     if as_json:
         told = [outcome.to_dict() for outcome in outcomes]

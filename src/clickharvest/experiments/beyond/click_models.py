@@ -96,8 +96,8 @@ def at_most(claim: str, found: float, bar: float, of: str, cause: str = "") -> C
     return Check(claim, found <= bar, f"{told}; {of} is {bar:.4f}", cause)
 
 
-def chooses(results: Results, wanted: tuple[str, ...], claim: str, cause: str = "") -> Check:
+def chooses(results: Results, wanted: tuple[str, ...], claim: str) -> Check:
     """Return the check that auto chooses one of some models in every log."""
     found = [r.numbers.get("chosen", "nothing") for r in results.where(model=AUTO)]
     told = ", ".join(f"{name} in {found.count(name)}" for name in dict.fromkeys(found))
-    return Check(claim, bool(found) and set(found) <= set(wanted), f"of {len(found)} logs, {told or 'none'}", cause)
+    return Check(claim, bool(found) and set(found) <= set(wanted), f"of {len(found)} logs, {told or 'none'}")

@@ -14,8 +14,6 @@ from clickharvest.experiments.runner.runs import Results, Run
 LEAST = 2.0
 SLOPES = 0.1
 """Largest error of slopes where examination is alike in all contexts."""
-HIDDEN = "a context that is not named looks like browsing (benchmarks/model_choice.py)"
-"""Why auto may choose otherwise."""
 
 
 def judge(plain: dict[str, float], changed: dict[str, float]) -> list[Check]:
@@ -61,7 +59,7 @@ def judge_models(results: Results, others: dict[str, float]) -> list[Check]:
         *checks,
         chooses(alike, (AFFINE,), "auto chooses affine in every log where contexts change nothing"),
         chooses(results.where(eta=0.5, context=True), (AFFINE,), known),
-        chooses(results.where(eta=0.5, context=False), (AFFINE,), hidden, HIDDEN),
+        chooses(results.where(eta=0.5, context=False), (AFFINE,), hidden),
     ]
 
 
@@ -79,7 +77,7 @@ EXPERIMENT = make_experiment(
         "slopes α_k(x) / α_1(x), *corrected* the root mean square of (E[C] − b̂) / â less the click rate at position 1, "
         "over displays below it. For examination â are its propensities and b̂ is 0. With context, affine has a line "
         "for each of five classes of how steeply examination falls. Without, queries are unlike, which it mistakes for "
-        "trust, and auto may mistake it for browsing (docs/trust.md).",
+        "trust (docs/trust.md).",
     ),
     beside=Beside(
         (EXAMINATION, AFFINE, AUTO), click_models, {"slope_error": "slopes", "corrected": "corrected"}, judge_models
