@@ -43,6 +43,10 @@ README = HERE / "README.md"
 BEGIN, END = "<!-- affine:begin -->", "<!-- affine:end -->"
 POSITIONS, RANKERS, DOCS = 10, 3, 15
 COVERAGE = (0.93, 0.97)
+LEVEL = 0.07
+"""Share of logs without trust in which it may be told, at most."""
+CLOSE = ("strong, 1e5", "strong, 1e6", "mild, steep, 1e6")
+"""Worlds whose first 200 logs left coverage within a standard error of a bar: they have as many again."""
 Array = NDArray[np.float64]
 Measured = dict[str, float | None]
 
@@ -97,14 +101,13 @@ class World:
 
 def _usual() -> Iterator[tuple[str, World]]:
     """Yield the worlds with bars: three strengths of trust, two kinds of rankers, two sizes."""
-    for clicks, queries, logs in ((1e5, 500, 200), (1e6, 2000, 200)):
+    for clicks, queries in ((1e5, 500), (1e6, 2000)):
         for trust in TRUST:
             for kind, noise in (("", 0.25), (", steep", 0.08)):
                 told = "rankers of noise .08: relevance nearly decides the position" if noise < 0.1 else ""
-                yield (
-                    f"{trust}{kind}, {clicks:.0e}".replace("e+0", "e"),
-                    World(told or "three rankers of noise .25", trust, clicks, queries, noise, logs),
-                )
+                name = f"{trust}{kind}, {clicks:.0e}".replace("e+0", "e")
+                logs = 400 if name in CLOSE else 200
+                yield name, World(told or "three rankers of noise .25", trust, clicks, queries, noise, logs)
 
 
 WORLDS = dict(_usual()) | {
@@ -267,8 +270,8 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
     """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = [
         "| world | what is simulated | logs | refused | a_k/a_2 | by moments | a | b | corrected | examination "
-        "| a covered | b covered | b needed | confirmed | floor holds | s |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| a covered | b covered | b needed | confirmed | trust told | floor holds | s |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     bars = []
     for name, world in WORLDS.items():
@@ -277,18 +280,24 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
             continue
         mean = {key: _over(own, key) for key in ("refused", "ratio", "moments", "slope", "offset", "corrected",
                 "examination", "slope_covers", "offset_covers", "within", "floor_holds", "seconds")}  # fmt: skip
-        needed = _over(
-            [{"needed": float(one["p_value"] < 0.05)} for one in own if one.get("p_value") is not None], "needed"
-        )
+        tests: list[Measured] = [
+            {"needed": float(p < 0.05), "trust": float(p < 0.05 and one["within"] == 1.0)}
+            for one in own
+            if (p := one.get("p_value")) is not None
+        ]
+        needed, trust = (_over(tests, key) for key in ("needed", "trust"))
         lines.append(
             f"| {name} | {world.told} | {len(own)} | {_share(mean['refused'])} | {_three(mean['ratio'])} "
             f"| {_three(mean['moments'])} | {_three(mean['slope'])} | {_three(mean['offset'])} "
             f"| {_three(mean['corrected'])} | {_three(mean['examination'])} | {_coverage(own, 'slope_covers')} "
-            f"| {_coverage(own, 'offset_covers')} | {_share(needed)} | {_share(mean['within'])} "
+            f"| {_coverage(own, 'offset_covers')} | {_share(needed)} | {_share(mean['within'])} | {_share(trust)} "
             f"| {_share(mean['floor_holds'])} | {_one(mean['seconds'])} |"
         )
         if world.barred:
             bars += _bars(name, own, mean)
+            if world.trust == "none" and trust is not None:
+                word = "PASS" if trust <= LEVEL else "FAIL"
+                bars.append(f"{word}: {name}: trust is told in {_share(trust)} of {len(own)} logs without any (7 %)")
     return lines, bars
 
 

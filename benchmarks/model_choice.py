@@ -21,7 +21,9 @@ MODELS = ("examination", "browsing", "reading", "affine")
 WORLDS: dict[str, dict[str, Any]] = {
     "examine and click (PBM)": {"clicks": "pbm"},
     "the same, half the log": {"clicks": "pbm", "sweeps": 10},
+    "the same, queries are read to different depths": {"clicks": "pbm", "eta": 0.5},
     "go on below a click (UBM)": {"clicks": "ubm"},
+    "the same, queries are read to different depths (UBM)": {"clicks": "ubm", "eta": 0.5},
     "leave once served (cascade)": {"clicks": "cascade"},
     "may leave after a click (DCM)": {"clicks": "dcm"},
     "leave once satisfied (DBN)": {"clicks": "dbn"},
@@ -47,8 +49,8 @@ def chosen(world: str, seed: int) -> str:
     if how.pop("devices", False):
         table = simulate_ab_log(pages=10_000, seed=seed)[0]
     else:
-        how = {"sweeps": 20, **how}
-        table = simulate_protocol(queries=300, test_queries=2, positions=6, eta=0, seed=seed, **how).rows()
+        how = {"sweeps": 20, "eta": 0, **how}
+        table = simulate_protocol(queries=300, test_queries=2, positions=6, seed=seed, **how).rows()
     return choose_click_model(read_log(table, context=how.get("context", []))).model
 
 

@@ -17,6 +17,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
+from clickharvest.click_models.reading import Reading
 from clickharvest.commands import app as cli
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
 from clickharvest.errors import HarvestWarning, InputError
@@ -83,6 +84,17 @@ def test_clusters_are_the_same_row_for_row(
         log = read_log(ab_log, context=["device"], engine=engine)
         tables.append(harvest(log, cluster=cluster).to_arrow())
     assert tables[0].equals(tables[1])
+
+
+def test_places_of_readers_are_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine) -> None:
+    """Browsing states, and attractions learned from all other pages."""
+    model = Reading(intervals=None)
+    on_duckdb, on_spark = (
+        model.harvest(read_log(ab_log, engine=engine, validate=False), max_position=2)
+        for engine in (duckdb_engine, spark_engine)
+    )
+    assert on_spark.to_arrow().drop(["exposure"]).equals(on_duckdb.to_arrow().drop(["exposure"]))
+    assert on_spark.exposure == pytest.approx(on_duckdb.exposure, rel=1e-9)
 
 
 def test_the_real_log_is_the_same_on_both(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from clickharvest import load_model
 from clickharvest.errors import InputError
@@ -56,8 +57,8 @@ def test_the_floor_is_the_largest_lower_bound() -> None:
 def test_the_test_of_offsets() -> None:
     test = model().offset_test()
     assert test is not None
-    assert test[0] == pytest.approx(0.1**2 / 0.001 + 0.05**2 / 0.001)
-    assert 0.001 < test[1] < 0.01
+    assert test[0] == pytest.approx(0.1 / 0.001**0.5)
+    assert test[1] == pytest.approx(2 * 2 * student.sf(test[0], model().info["effective_queries"] - 1))
     assert model(covariance=None).offset_test() is None
 
 

@@ -4,14 +4,14 @@
 |---|---|
 | browsing | clicks above explain held-out clicks on a result at one position, by more than a standard error |
 | reading | the same, and the test *clicks above* finds at 5 % that results below attractive ones are clicked less |
-| affine | none of these, and offsets are needed: Hotelling's test at 5 %, and the test among results of one query |
+| affine | none of these, and offsets are needed: their test at 5 %, and the test among results of one query |
 | examination | otherwise |
 
 Browsing comes first: users who stop once served make ratios of positions depend on relevance, as trust does, whereas
 trust leaves no trace in what was clicked above. Results are compared at one position of one query and context, so that
 queries that are read to different depths do not look like browsing. Held-out clicks do not tell users who read on from
 those who click much and have therefore clicked above, too; weights by state suit both, so that browsing is chosen and
-the doubt is told. Queries that are read to different depths look like trust to Hotelling's test, but not among the
+the doubt is told. Queries that are read to different depths look like trust to the test of offsets, but not among the
 results of one query: both must find it, as corrected clicks would be wrong. Where contexts are named, each of their
 levels (or classes) is looked at by itself, with p-values times the number of levels: trust in one of them is enough.
 """
