@@ -130,7 +130,7 @@ def evened(cells: ShareCells) -> ShareCells:
     larger = np.arange(min(len(ordered), int(np.ceil(1 / most))))
     limit = most * (ordered.sum() - np.cumsum(ordered) + ordered)[larger] / (1 - most * larger)
     fits = np.flatnonzero(ordered[larger] <= limit)
-    if not len(fits):
+    if not fits[:1].any():  # the largest is within the limit, or nothing is there
         return cells
     weight = np.minimum(1.0, limit[fits[0]] / np.maximum(clicks, 1e-300))
     return replace(cells, clicks=cells.clicks * weight[query])
