@@ -156,6 +156,10 @@ WORLDS = {
         "Zipf sizes, k^-2 in one context and k^-.5 in the other", "context matters",
         kind="alternative", unlike=0.6, zipf=1.0, main=0.7,
     ),
+    "context, one query, seen": of_queries(
+        "one query has 60 % of the clicks, k^-2 in one context and k^-.5 in the other", "context matters",
+        kind="alternative", unlike=0.6, zipf=2.0, main=0.7,
+    ),
     "context, together": of_queries(
         "two contexts that change steepness only together", "context matters",
         kind="alternative", unlike=0.6, together=0.4,

@@ -15,7 +15,7 @@ from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.laws import chi_square_tail, clustered_variance, hotelling_tail, normal_tail
+from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
@@ -428,12 +428,31 @@ def test_clicks_above_need_pages_and_results_above() -> None:
     assert (found.status, found.p_value) == ("note", None)
 
 
-def test_clustered_variance_by_hand() -> None:
-    """Groups of information 1 and scores 3, 1: θ = 2, Σ(U − θ)² = 2, times 2/1; scores that agree leave Σ V."""
-    assert clustered_variance(4, 2, 10, 4, 2) == pytest.approx(4)
-    assert clustered_variance(6, 2, 18, 6, 2) == pytest.approx(2)
-    assert clustered_variance(5, 2, 25, 10, 4) == pytest.approx(2)
-    assert clustered_variance(0, 0, 0, 0, 0) == 0
+def test_clustered_tail_by_hand() -> None:
+    """Scores 3, 1 of information 1: θ = 2, Σ(U − θ)² = 2, times 2/1; scores that agree leave Σ V: too few for t."""
+    assert clustered_tail(4, 2, 10, 4, 2) == pytest.approx(2 * stats.norm.sf(4 / 2))
+    assert clustered_tail(6, 2, 18, 6, 2) == pytest.approx(2 * stats.norm.sf(6 / 2**0.5))
+    assert clustered_tail(5, 2, 25, 10, 4) == pytest.approx(2 * stats.norm.sf(5 / 2**0.5))
+    assert clustered_tail(0, 0, 0, 0, 0) == 1
+    score, size = np.array([4.0, -1.0, 2.0, 0.5, 3.0, 1.0, -2.0]), np.array([1.0, 2.0, 1.0, 1.0, 2.0, 1.0, 1.0])
+    groups = 81 / 13
+    variance = np.sum((score - score.sum() / 9 * size) ** 2) * groups / (groups - 1)
+    found = clustered_tail(score.sum(), 9, np.sum(score**2), score @ size, 13)
+    assert found == pytest.approx(2 * stats.t.sf(score.sum() / variance**0.5, groups - 1))
+    # Six groups that agree to the last digit.
+    assert clustered_tail(6, 6, 6, 6, 6) == pytest.approx(2 * stats.norm.sf(6**0.5))
+    assert clustered_tail(0, 6, 0, 0, 6) == 1
+
+
+def test_groups_alike_reject_as_often_as_they_say() -> None:
+    """With independent scores of 12 groups; the larger of two variances would reject 3 % of these at 5 %."""
+    random = np.random.default_rng(0)
+    size = random.uniform(0.5, 2, 12)
+    score = random.normal(0, np.sqrt(size), (4_000, 12))
+    sums = zip(score.sum(axis=1), np.sum(score**2, axis=1), score @ size, strict=True)
+    p_values = np.array([clustered_tail(u, size.sum(), own, cross, size @ size) for u, own, cross in sums])
+    assert np.mean(p_values < 0.05) == pytest.approx(0.05, abs=0.01)
+    assert np.mean(p_values < 0.2) == pytest.approx(0.2, abs=0.02)
 
 
 def test_drift_with_position_by_hand() -> None:

@@ -104,6 +104,21 @@ def test_p_values_are_uniform_when_all_is_well(check: Check, settings: dict[str,
     assert np.mean(p_values < ALARM) <= 0.01
 
 
+def test_one_query_with_most_of_the_clicks_does_not_outvote_all_others() -> None:
+    """Phones are steeper in all queries but one, which has two thirds of the clicks; in full it would hide that."""
+    queries, random = 60, np.random.default_rng(0)
+    phone = np.arange(queries) % 2 == 0
+    first, ratio = np.full(queries, 30), np.where(phone, 0.3, 0.7)
+    first[0], ratio[0] = 3_000, 0.75
+    clicks = np.stack([first, random.binomial(first, ratio)], axis=1).ravel()
+    unit, shown = np.arange(2 * queries) // 2, np.full(2 * queries, 100_000)
+    contexts = {"device": np.where(phone, "phone", "desk")[unit]}
+    position = np.tile([1, 2], queries)
+    found = context_matters(Interventions(unit, unit, position, shown.astype(np.float64), clicks, shown, contexts))
+    assert found.p_value is not None
+    assert found.p_value < ALARM
+
+
 def test_the_likelihood_ratio_alone_would_cry_wolf_where_clicks_are_dependent() -> None:
     gains = [context_matters(simulate(seed, unlike=0.6)).value for seed in range(30)]
     assert np.mean(np.array(gains, dtype=np.float64) > 9.49) > 0.3  # χ² of 4 df at 5 %

@@ -7,8 +7,10 @@ from scipy.stats import beta
 
 from clickharvest.estimation.score_tests import (
     ENOUGH,
+    MOST_SHARE,
     RIDGE,
     ShareCells,
+    evened,
     fit_shares,
     score_columns,
     score_test,
@@ -173,6 +175,29 @@ def test_scores_of_a_large_query_are_not_underrated() -> None:
     leverage = cells.totals / cells.totals.sum()
     assert scores.apart[:, 0] == pytest.approx(plain / np.sqrt(1 - leverage), rel=1e-4)
     assert scores.whole[0] == pytest.approx(plain.sum(), rel=1e-4)
+
+
+def test_no_query_counts_for_more_than_its_share() -> None:
+    """Two large queries at the limit, in the proportions of their own clicks; all others as they are."""
+    first, second = [600, 250, *[3] * 98], [200, 50, *[2] * 98]
+    cells = units_of_two(first, second)
+    even = evened(cells)
+    shares = even.totals / even.totals.sum()
+    assert shares[:2] == pytest.approx(MOST_SHARE)
+    assert np.array_equal(even.clicks[4:], cells.clicks[4:])
+    assert even.clicks[:2] / even.totals[0] == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("totals", [[5] * 40, [7], [9, 1], [3, 2, 4, 1, 2], []])
+def test_queries_alike_or_few_count_in_full(totals: list[int]) -> None:
+    """One query in n has twice the average at most where n is small: with two or one that is all of them."""
+    cells = units_of_two(totals, [1] * len(totals))
+    assert evened(cells) is cells
+
+
+def test_few_queries_are_evened_to_twice_the_average() -> None:
+    even = evened(units_of_two([100, 1, 1, 1, 1], [100, 1, 1, 1, 1]))
+    assert even.totals / even.totals.sum() == pytest.approx([0.4, 0.15, 0.15, 0.15, 0.15])
 
 
 def test_the_smallest_p_value_of_two_questions_has_its_level(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
-from clickharvest.diagnosis.laws import clustered_variance, two_sided
+from clickharvest.diagnosis.laws import clustered_tail
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -29,8 +29,8 @@ def clicks_above(log: ClickLog) -> list[Finding]:
     of a query the attraction r = (clicks + 1) / (Σ c_k of its displays + 1), and each page of the other half the clicks
     expected above a result, s = Σ c_k r over the results above. Within a half, unit and position, s and the click y are
     unrelated if clicks above change nothing: U = Σ (s − s̄)(y − ȳ) has mean 0 and variance
-    Σ(s − s̄)² Σ(y − ȳ)² / (n − 1), given the s and the number of clicks. U is summed, and its variance clustered by
-    query, see `clustered_variance`.
+    Σ(s − s̄)² Σ(y − ȳ)² / (n − 1), given the s and the number of clicks. U is summed, and its law is that of queries
+    that differ, see `clustered_tail`.
 
     The number is exp(U / Σ ȳ Σ(s − s̄)²): how many times as often a result is clicked for each click expected above it.
 
@@ -111,7 +111,7 @@ def tell_clicks_above(
     name = "clicks above"
     if (variance or 0.0) < 1e-9:
         return Finding(name, "note", "No unit was clicked below different results: cascades cannot be tested.")
-    p_value = two_sided(score, clustered_variance(score, variance, squares, products, sizes))
+    p_value = clustered_tail(score, variance, squares, products, sizes)
     ratio = math.exp(max(-50.0, min(50.0, score / weight)))
     told = f"{ratio:.2f} times as often for each click that results above it attract, {spell_p(p_value)}"
     status = sign_of(p_value)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+FEWEST = 5
+"""Effective groups that tell how groups differ."""
+
 
 def normal_tail(z: float) -> float:
     """Return the probability that a standard normal variable exceeds z.
@@ -100,12 +103,26 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
     return front * (fraction - 1.0)
 
 
-def clustered_variance(total: float, information: float, squares: float, products: float, sizes: float) -> float:
-    """Return the variance of a sum of scores U = Σ_g U_g over independent groups g with information V_g.
+def student_tail(t: float, freedom: float) -> float:
+    """Return the probability that a variable with Student's law is at least as far from 0.
 
-    The larger of two: Σ_g V_g, that of independent clicks; and Σ_g (U_g − θ V_g)² · G / (G − 1), θ = U / Σ V_g, that of
-    groups, G = (Σ V_g)² / Σ V_g² being their effective number. What all groups have in common is taken out, so that a
-    strong effect is not mistaken for noise; and groups that happen to agree do not make a test surer than its clicks.
+    Example:
+        >>> round(student_tail(2.262, 9), 3), round(student_tail(-1.96, 1e6), 3)
+        (0.05, 0.05)
+    """
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def clustered_tail(total: float, information: float, squares: float, products: float, sizes: float) -> float:
+    """Return the probability of so large a sum of scores U = Σ_g U_g, independent groups g having information V_g.
+
+    The variance of groups is Σ_g (U_g − θ V_g)² · G / (G − 1), θ = U / Σ V_g, G = (Σ V_g)² / Σ V_g² being their
+    effective number: what all groups have in common is taken out, so that a strong effect is not mistaken for noise.
+    U over its root has Student's law with G − 1 degrees of freedom.
+
+    Fewer than `FEWEST` groups tell too little of how groups differ: the larger of that variance and of Σ V_g, that of
+    independent clicks, counts, with a normal law. (With more groups the larger of both would be a test that rejects too
+    seldom: the variance of groups is by chance too large as often as too small, and then only the former would count.)
 
     Args:
         total: U.
@@ -115,11 +132,17 @@ def clustered_variance(total: float, information: float, squares: float, product
         sizes: Σ V_g².
 
     Example:
-        >>> clustered_variance(0.0, 2.0, 8.0, 0.0, 2.0)
-        16.0
+        Five groups with information 1 and scores 2, 1, 1, 1, 0; two with scores 3 and 1.
+
+        >>> round(clustered_tail(5.0, 5.0, 7.0, 5.0, 5.0), 3), round(clustered_tail(4.0, 2.0, 10.0, 4.0, 2.0), 3)
+        (0.034, 0.046)
     """
     if not information > 0:
-        return 0.0
+        return 1.0
     common, groups = total / information, information**2 / sizes
-    between = squares - 2 * common * products + common**2 * sizes
-    return max(information, between * groups / (groups - 1)) if groups > 1 + 1e-9 else information
+    if groups < 1 + 1e-9:
+        return two_sided(total, information)
+    between = (squares - 2 * common * products + common**2 * sizes) * groups / (groups - 1)
+    if groups < FEWEST - 1e-9 or between <= 1e-9 * information:  # groups alike to the last digit tell nothing, either
+        return two_sided(total, max(information, between))
+    return student_tail(total / math.sqrt(between), groups - 1)

@@ -27,6 +27,7 @@ from clickharvest.estimation.score_tests import (
     ScoreTest,
     ShareCells,
     beside,
+    evened,
     fit_shares,
     score_columns,
     score_test,
@@ -102,8 +103,9 @@ def context_matters(
       τ = `TYPICAL`: UᵀAU with A = (I + 1 / τ²)⁻¹. Less Σ_q s_qᵀAs_q, which random signs do not change, it is to first
       order what this model gains in log likelihood on queries that it is not fitted to, each left out once.
 
-    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`). The number is
-    the likelihood ratio of what was more telling; its χ² law holds for independent clicks only.
+    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`), in which very
+    large queries count for less (`evened`). The number is the likelihood ratio of what was more telling, all clicks
+    counted; its χ² law holds for independent clicks only.
 
     Raises:
         InputError: there are no context columns.
@@ -117,22 +119,24 @@ def context_matters(
     null = _null_columns(sample, anchor)[cells.rows]
     steepness = not _affordable(sample)
     extra = _context_columns(sample, anchor, steepness)[cells.rows]
-    test = score_test(cells, null, extra, flip=steepness)
+    even = evened(cells)
+    test = score_test(even, null, extra, flip=steepness)
     if test is None and not steepness:
         steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
-        test = score_test(cells, null, extra, flip=True)
+        test = score_test(even, null, extra, flip=True)
     if test is None:
         return Finding(name, "note", f"Too few {few} with clicks to test whether examination depends on {spelled}.")
     p_value, freedom, how = test.p_value, test.freedom, ""
     contexts = _single_contexts(sample, anchor)
     if contexts is not None:
         other = contexts[cells.rows]
-        scores = score_columns(cells, null, beside(extra, other))
+        scores = score_columns(even, null, beside(extra, other))
         p_value, (alone, together) = _both_ways(scores, test.directions)
         if together < alone:
             left = scores.information[extra.shape[1] :, extra.shape[1] :]
             freedom, extra, how = int(np.linalg.matrix_rank(left, tol=1e-6)), other, ", taken together"
-    gain = 2 * (fit_shares(cells, beside(null, extra)).value - test.null.value)
+    alone = test.null if even is cells else fit_shares(cells, null)
+    gain = 2 * (fit_shares(cells, beside(null, extra)).value - alone.value)
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:

@@ -28,7 +28,7 @@ null model is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +57,9 @@ AT_ONCE = 20_000_000
 
 MOST_LEVERAGE = 0.9
 """No query counts for more than ten times itself."""
+
+MOST_SHARE = 0.05
+"""Share of the clicks that one query may have in `evened`; where queries are few, twice the average."""
 
 RIDGE = 1e-3
 """Penalty on the null model's parameters, weak enough to matter only where a ratio would be infinite."""
@@ -102,6 +105,35 @@ class ShareCells:
         mean = _summed(_scaled(columns, shares), self.unit)
         whole = columns.T @ _scaled(columns, shares * self.totals[self.unit])
         return np.asarray((whole - mean.T @ _scaled(mean, self.totals)).toarray())
+
+
+def evened(cells: ShareCells) -> ShareCells:
+    """Return the cells with the clicks of very large queries counting for less, w_q C with w_q ≤ 1.
+
+    A query with most of the clicks leaves a test next to nothing to compare it with: the null fit follows it, and its
+    own score makes nearly all of U and V. As the clicks of a query depend on each other, its millionth click tells
+    less than another query's first. So no query counts for more than `MOST_SHARE` of all. Scores remain independent
+    and of mean 0 under the null, whatever the weights, as long as these do not depend on where clicks fell.
+
+    Example:
+        Forty queries, one with half of the clicks.
+
+        >>> cells = ShareCells(*np.tile(np.arange(40), (3, 1)), np.zeros(40), np.array([40.0, *np.ones(38), 2.0]))
+        >>> evened(cells).clicks[[0, 1, -1]].round(3).tolist()
+        [2.105, 1.0, 2.0]
+    """
+    _, query = np.unique(cells.cluster, return_inverse=True)
+    clicks = np.bincount(query, weights=cells.clicks)
+    most = max(MOST_SHARE, 2 / len(clicks)) if len(clicks) else 1.0
+    ordered = np.sort(clicks)[::-1]
+    # With the m largest at the limit c, c is `most` of m c and what the others have.
+    larger = np.arange(min(len(ordered), int(np.ceil(1 / most))))
+    limit = most * (ordered.sum() - np.cumsum(ordered) + ordered)[larger] / (1 - most * larger)
+    fits = np.flatnonzero(ordered[larger] <= limit)
+    if not fits[:1].any():  # the largest is within the limit, or nothing is there
+        return cells
+    weight = np.minimum(1.0, limit[fits[0]] / np.maximum(clicks, 1e-300))
+    return replace(cells, clicks=cells.clicks * weight[query])
 
 
 @dataclass(frozen=True)
