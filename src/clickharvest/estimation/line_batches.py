@@ -7,9 +7,7 @@ they take one by one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,8 +83,7 @@ class LineBatches:
     def slopes(self, flat: Array, weights: Array) -> Array:
         """Return the slopes of weighted log likelihoods, [B, n], of parameters [B, n] and weights [B, clusters]."""
         some = [slice(begin, begin + SIDE) for begin in range(0, len(flat), SIDE)]
-        with ThreadPoolExecutor(min(len(some), os.cpu_count() or 1)) as pool:
-            return np.concatenate(list(pool.map(lambda own: self._side_by_side(flat[own], weights[own]), some)))
+        return np.concatenate([self._side_by_side(flat[own], weights[own]) for own in some])
 
     def _side_by_side(self, flat: Array, weights: Array) -> Array:
         size, width = len(flat), self._rows.shape[1]
