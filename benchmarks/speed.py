@@ -6,10 +6,10 @@
     PYTHONPATH=src python3 benchmarks/speed.py --json speed.json --report         # tell what a file holds
 
 All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
-the one with the least time counts, of CPU or, beside a GPU, by the clock. Only the fit is timed, from interventions to propensities, compilation
-included; imports, the start of the device and reading the data are not. A run at full size writes its table into
-`benchmarks/README.md`, one per device. Exits with 1 where a bar is missed. Needs NumPy, SciPy, JAX and
-optax, no engine.
+the one with the least time counts, of CPU or, beside a GPU, by the clock. Only the fit is timed, from interventions to
+propensities, compilation included; imports, the start of the device and reading the data are not. A run at full size
+writes its table into `benchmarks/README.md`, one per device. Exits with 1 where a bar is missed. Needs NumPy, SciPy,
+JAX and optax, no engine.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
 """

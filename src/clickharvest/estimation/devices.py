@@ -15,7 +15,8 @@ from clickharvest.errors import EngineError
 from clickharvest.words import first_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Item, Found = TypeVar("Item"), TypeVar("Found")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 def on_one_thread(function: Function) -> Function:

@@ -35,11 +35,11 @@ Integers = NDArray[np.int64]
 Leave = Callable[[Array, float], bool]
 
 LARGE = 1_000_000
-"""Rows from which a GPU, where there is one, is worth the compiling."""
+"""Rows from which a GPU, where there is one, is worth the compiling, and a thread with memory of its own is not."""
 PART = 32
 """Problems of a batch that NumPy evaluates."""
-TOGETHER = 2_000_000
-"""Rows that threads look at together, at most: every thread needs memory of its own."""
+THREADS = 4
+"""Most threads. Steps between products of matrices are Python's, which runs one at a time: of 16 cores no more gain."""
 ROUNDS, STEPS = 12, 12
 """Most times that `settle` looks at the curvature, and steps in between."""
 LOOSE = 1e-6
@@ -266,14 +266,15 @@ class Fit:
         if not isinstance(self._engine, Uncompiled):
             self.compiled.part = size
 
-    def workers(self, least: int = 1) -> int:
-        """Return how many threads may work on problems at a time, `least` where the log is large and cores are there.
+    def workers(self, *, sharing: bool = False) -> int:
+        """Return how many threads may work on problems at a time; JAX has threads of its own.
 
-        JAX has threads of its own.
+        Args:
+            sharing: whether they share what is large of a log, so that further ones need little memory.
         """
         if not isinstance(self._engine, Uncompiled):
             return 1
-        return min(cores(), max(least, TOGETHER // max(1, len(self._sample.unit))))
+        return min(cores(), THREADS) if sharing or len(self._sample.unit) <= LARGE else 1
 
     @cached_property
     def compiled(self) -> Compiled:

@@ -334,7 +334,7 @@ def _lines(pooled: Mapping[Curve, Pooled]) -> tuple[Array, Array] | None:
 
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
-    again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, aside, fit.workers())))
+    again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, list(aside), fit.workers())))
     held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
     return judged_by_folds(fit, None, held_out, aside, again[:, curve_order(fit.curve, shares)])
 

@@ -5,7 +5,7 @@ Clicks of one query are dependent, so queries, not clicks, are resampled or summ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ Array = NDArray[np.float64]
 
 EXACT, SKETCHED = 400, 100
 """Directions of a covariance that points show one by one, and as many more into which the others are mixed, if any."""
-LEAST = 4
-"""Batches of replicates that are refitted at a time even where the log is large: they share what is large of it."""
 ROUGH = 0.01
 """How far from its minimum a replicate may end, in standard errors of independent clicks."""
 NOTHING = 1e-12
@@ -45,14 +43,11 @@ def bootstrap(
         update: called with the share of replicates done.
     """
     random = np.random.default_rng(seed)
-    root = fit.root(flat, penalty, rough=False)
-    if root is None:
-        root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
-    scores = fit.scores(flat)
+    size, workers = max(1, min(replicates, fit.part)), fit.workers(sharing=True)
+    looks: list[Callable[[], Array]] = [lambda: fit.scores(flat), lambda: _root(fit, flat, penalty)]
+    scores, root = in_threads(lambda look: look(), looks, workers)
     # Of all queries the gradient is 0: what the weights change is known without looking at the clicks again.
     slopes = scores @ root / fit.scale
-    size = max(1, min(replicates, fit.part))
-    workers = fit.workers(LEAST)
 
     def draw() -> Iterator[tuple[float, Array]]:
         for begin in range(0, replicates, size):
@@ -69,6 +64,11 @@ def bootstrap(
         parts.append(part)
         update(min(1.0, len(parts) * size / replicates))
     return np.concatenate(parts)
+
+
+def _root(fit: Fit, flat: Array, penalty: float) -> Array:
+    found = fit.root(flat, penalty, rough=False)
+    return inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale) if found is None else found
 
 
 def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, root: Array, update: Update) -> Array:
