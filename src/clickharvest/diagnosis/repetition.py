@@ -18,12 +18,7 @@ def repetition(log: ClickLog) -> list[Finding]:
     """
     if not log.context:
         return []
-    t = log.table
-    units = t.group_by("query", *log.context, "doc").agg(_shown=t.impressions.sum())
-    bare = t.group_by("query", "doc").agg(_shown=t.impressions.sum())
-    again = {name: g._shown.sum(where=g._shown > 1) / g._shown.sum() for name, g in (("units", units), ("bare", bare))}
-    row = units.agg(units=again["units"]).cross_join(bare.agg(bare=again["bare"]))
-    shares = {k: v or 0.0 for k, v in log.engine.fetch(row, task="Looking for repetition").to_pylist()[0].items()}
+    shares = {"units": _shown_again(log, ["query", *log.context, "doc"]), "bare": _shown_again(log, ["query", "doc"])}
     remedy = (
         "make units of query and document alone (--unit query), use coarser context columns, or give the rankings "
         "of all rankers (--rankings)"
@@ -41,6 +36,17 @@ def repetition(log: ClickLog) -> list[Finding]:
     else:
         findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", shares["units"])]
     return findings + _constancy(log)
+
+
+def _shown_again(log: ClickLog, keys: list[str]) -> float:
+    """Return the share of impressions of what was shown more than once: digests are enough to tell things apart."""
+    t = log.table
+    digest = log.engine.digest([t[key] for key in keys])
+    by = {key: t[key] for key in keys} if digest is None else {"_digest": digest}
+    units = t.group_by(**by).agg(_shown=t.count() if "click" in log.roles else t.impressions.sum())
+    counts = units.agg(again=units._shown.sum(where=units._shown > 1), shown=units._shown.sum())
+    found = log.engine.fetch(counts, task="Looking for repetition").to_pylist()[0]
+    return (found["again"] or 0) / (found["shown"] or 1)
 
 
 def _constancy(log: ClickLog) -> list[Finding]:

@@ -1,0 +1,57 @@
+"""Narrowing: of a large log, the rows that a harvest can be made of.
+
+In a log with a heavy tail of queries most units are shown at one position only. To learn which are not, a short number
+for each unit is enough, its digest: with the least and the largest position of each, three times less is held than with
+the queries, contexts and documents themselves, and what does not fit into memory need not be written to disk and read
+again. Rows are then kept by digest. Two units that share one are kept or left together, so that nothing is lost; a unit
+that is kept for another's sake is found out as the harvest sums by the keys themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.click_log import ClickLog
+
+LARGE = 5_000_000
+"""Rows from which on a log is narrowed: a smaller one is summed before it is read a second time."""
+SAMPLE, SPARSE = 200_000, 0.3
+"""Rows that are looked at first, and units among them, by row, from which on a log has a heavy tail."""
+
+
+def narrowed(
+    log: ClickLog, keys: list[str], *, max_position: int | None = None, clicked_only: bool = False
+) -> ClickLog:
+    """Return the log with the rows of units shown at two positions, and some others; as it is where that costs more.
+
+    Args:
+        log: the click log.
+        keys: what makes a unit.
+        max_position: leave out what was shown lower.
+        clicked_only: leave out units without a click.
+    """
+    if log.is_text or log.facts is None or log.facts.rows < LARGE:
+        return log
+    rows = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
+    if not _is_sparse(log, rows, keys):
+        return log
+    units = rows.group_by(digest=log.engine.digest([rows[key] for key in keys])).agg(
+        first=rows.position.min(), last=rows.position.max(), **({"clicks": rows.clicks.max()} if clicked_only else {})
+    )
+    several = units["first"] < units["last"]
+    likely = units.filter(several & (units.clicks > 0) if clicked_only else several).select("digest")
+    kept = log.engine.materialise(likely, task="Looking for interventions")
+    return replace(log, likely=(kept.digest, tuple(keys)))
+
+
+def _is_sparse(log: ClickLog, rows: ir.Table, keys: list[str]) -> bool:
+    some = rows.limit(SAMPLE)
+    digest = log.engine.digest([some[key] for key in keys])
+    if digest is None:
+        return False
+    found = log.engine.fetch(some.agg(units=digest.nunique()), task="Looking for interventions").to_pylist()[0]
+    return bool(found["units"] >= SPARSE * SAMPLE)
