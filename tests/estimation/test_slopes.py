@@ -117,6 +117,11 @@ def test_gradients_side_by_side_are_those_one_by_one(name: str, anchor: int, mon
     _, expected = fit._engine.value_and_grad(flat, weights, penalty)
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(fit.grad(flat, weights, penalty), expected, rtol=1e-11, atol=1e-14)
+    scores = [fit.scores(flat[0])]
+    monkeypatch.setattr(fit._engine, "_lines", None)
+    scores.append(fit.scores(flat[0]))
+    assert np.abs(scores[1]).max() > 0.01
+    np.testing.assert_allclose(*scores, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp"])

@@ -96,7 +96,8 @@ def test_bootstrap_refits_with_poisson_weights_on_the_queries(monkeypatch: pytes
 def test_bootstraps_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = share_fit(simulated_sample(queries=9, shown=30))
     flat = fit.solve(fit.starts(1, 0), np.ones((1, 9)), np.zeros(1), tolerance=1e-9).params[0]
-    monkeypatch.setattr("clickharvest.estimation.loss.PART", 3)
+    for name, size in (("PART", 3), ("SMALL", 0)):
+        monkeypatch.setattr(f"clickharvest.estimation.loss.{name}", size)
     found = []
     for cores in (1, 4):
         monkeypatch.setattr("clickharvest.estimation.loss.cores", lambda cores=cores: cores)

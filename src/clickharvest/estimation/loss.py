@@ -38,6 +38,8 @@ LARGE = 1_000_000
 """Rows from which a GPU, where there is one, is worth the compiling, and a thread with memory of its own is not."""
 PART = 32
 """Problems of a batch that NumPy evaluates."""
+SMALL = 20_000
+"""Rows below which NumPy's steps are too short to share cores."""
 THREADS = 4
 """Most threads. Steps between products of matrices are Python's, which runs one at a time: of 16 cores no more gain."""
 ROUNDS, STEPS = 12, 12
@@ -272,9 +274,10 @@ class Fit:
         Args:
             sharing: whether they share what is large of a log, so that further ones need little memory.
         """
-        if not isinstance(self._engine, Uncompiled):
+        rows = len(self._sample.unit)
+        if not isinstance(self._engine, Uncompiled) or rows < SMALL or (rows > LARGE and not sharing):
             return 1
-        return min(cores(), THREADS) if sharing or len(self._sample.unit) <= LARGE else 1
+        return min(cores(), THREADS)
 
     @cached_property
     def compiled(self) -> Compiled:

@@ -5,7 +5,7 @@ Clicks of one query are dependent, so queries, not clicks, are resampled or summ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,10 @@ def bootstrap(
     """
     random = np.random.default_rng(seed)
     size, workers = max(1, min(replicates, fit.part)), fit.workers(sharing=True)
-    looks: list[Callable[[], Array]] = [lambda: fit.scores(flat), lambda: _root(fit, flat, penalty)]
-    scores, root = in_threads(lambda look: look(), looks, workers)
+    root = fit.root(flat, penalty, rough=False)
+    if root is None:
+        root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
+    scores = fit.scores(flat)
     # Of all queries the gradient is 0: what the weights change is known without looking at the clicks again.
     slopes = scores @ root / fit.scale
 
@@ -64,11 +66,6 @@ def bootstrap(
         parts.append(part)
         update(min(1.0, len(parts) * size / replicates))
     return np.concatenate(parts)
-
-
-def _root(fit: Fit, flat: Array, penalty: float) -> Array:
-    found = fit.root(flat, penalty, rough=False)
-    return inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale) if found is None else found
 
 
 def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, root: Array, update: Update) -> Array:

@@ -181,8 +181,10 @@ class Uncompiled:
         found = np.zeros((self.n_clusters, self.size))
         for part, own, cell, share in self._units(flat, rough=False):
             residual = part.clicks[own] - part.total[own, None] * share
-            of_units = np.einsum("uk,uki->ui", residual, self._slopes_of(flat, cell))
-            cluster = part.cluster[own]
+            if self._lines is not None:
+                cluster, of_units = self._lines.scores(part.cluster[own], cell, residual)
+            else:
+                cluster, of_units = part.cluster[own], np.einsum("uk,uki->ui", residual, self._slopes_of(flat, cell))
             order = np.argsort(cluster, kind="stable")
             starts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
             found[cluster[order][starts]] += np.add.reduceat(of_units[order], starts)

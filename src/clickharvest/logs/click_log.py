@@ -110,7 +110,8 @@ class ClickLog:
         rows = shown.select(**columns)
         if self.likely is not None:
             digests, names = self.likely
-            rows = rows.filter(self.engine.digest([rows[name] for name in names]).isin(digests))
+            digest: Any = self.engine.digest([rows[name] for name in names])
+            rows = rows.filter(digest.isin(digests))
         if self.share >= 1:
             return rows
         return rows.filter(is_drawn(rows.query, self.share))
