@@ -161,7 +161,7 @@ class _Race:
 
     On the first fold penalties are tried from the middle of the list, up and down, until the score gets worse: there is
     one best. A fit of the first fold starts from that of the nearest penalty, those of other folds from that of the
-    first. One that others have already left far behind does not go on to its end.
+    first. The first fit of all does not go on to its end where rivals have already left it far behind.
 
     Args:
         fit: curve and objective.
@@ -286,12 +286,12 @@ class _Race:
         return kept
 
     def _is_lost(self, one: Judged, gain: float) -> bool:
-        """Return whether a fit of the first fold, on its way, need not go on, whatever the loss may still gain.
+        """Return whether the first fit of all, on its way, need not go on, whatever the loss may still gain.
 
         Queries of the fold gain by a click, at most, what a click of those that are fitted gains: by more than that a
         fit does not get better for unseen queries.
         """
-        if not self.rivals or not np.isfinite(gain):
+        if not self.rivals or self.of_folds or not np.isfinite(gain):
             return False
         more = gain * self.aside[0].mean() / (1 - self.aside[0].mean())
         lifted = replace(one, by_query=one.by_query + self.aside[0] * more / self.aside[0].sum())
