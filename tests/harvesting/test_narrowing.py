@@ -31,7 +31,7 @@ def rows() -> pa.Table:
     return pa.table({
         "query": query.astype(str),
         "doc": random.integers(12, size=ROWS),
-        "position": random.integers(1, 6, size=ROWS),
+        "position": random.choice([1, 2, 3, 31, 32, 33, 70], size=ROWS),
         "click": random.integers(0, 2, size=ROWS),
         "device": pa.array(device.tolist()),
         "user": random.integers(40, size=ROWS),
@@ -62,7 +62,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> list[ClickLog]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"unit": "query"}, {"max_position": 3}, {"cluster": "user"}, {"clicked_only": True}, {"max_clicks": 300}],
+    [{}, {"unit": "query"}, {"max_position": 32}, {"cluster": "user"}, {"clicked_only": True}, {"max_clicks": 300}],
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore:.*thinned")

@@ -1,8 +1,8 @@
 """Narrowing: of a large log, the rows that a harvest can be made of.
 
 In a log with a heavy tail of queries most units are shown at one position only. To learn which are not, a short number
-for each unit is enough, its digest: with the least and the largest position of each, three times less is held than with
-the queries, contexts and documents themselves, and what does not fit into memory need not be written to disk and read
+for each unit is enough, its digest: with a bit for each position that it was shown at, a third is held of what the
+queries, contexts and documents would take, and less has to be written to disk and read
 again. Rows are then kept by digest. Two units that share one are kept or left together, so that nothing is lost; a unit
 that is kept for another's sake is found out as the harvest sums by the keys themselves.
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import ibis
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -21,6 +23,8 @@ LARGE = 5_000_000
 """Rows from which on a log is narrowed: a smaller one is summed before it is read a second time."""
 SAMPLE, SPARSE = 200_000, 0.3
 """Rows that are looked at first, and units among them, by row, from which on a log has a heavy tail."""
+BITS = 32
+"""Positions that are told apart, a bit for each: 4 bytes. The last stands for all beyond, where units are kept."""
 
 
 def narrowed(
@@ -39,10 +43,12 @@ def narrowed(
     rows = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
     if not _is_sparse(log, rows, keys):
         return log
+    bit = (ibis.literal(1, "int64") << (ibis.least(rows.position, BITS) - 1)).cast("uint32")
     units = rows.group_by(digest=log.engine.digest([rows[key] for key in keys])).agg(
-        first=rows.position.min(), last=rows.position.max(), **({"clicks": rows.clicks.max()} if clicked_only else {})
+        places=bit.bit_or(), **({"clicks": rows.clicks.max()} if clicked_only else {})
     )
-    several = units["first"] < units["last"]
+    places = units.places.cast("int64")
+    several = ((places & (places - 1)) != 0) | (places >= 2 ** (BITS - 1))
     likely = units.filter(several & (units.clicks > 0) if clicked_only else several).select("digest")
     kept = log.engine.materialise(likely, task="Looking for interventions")
     return replace(log, likely=(kept.digest, tuple(keys)))
