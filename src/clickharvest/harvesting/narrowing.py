@@ -1,10 +1,10 @@
 """Narrowing: of a large log, the rows that a harvest can be made of.
 
 In a log with a heavy tail of queries most units are shown at one position only. To learn which are not, a short number
-for each unit is enough, its digest: with a bit for each position that it was shown at, a third is held of what the
-queries, contexts and documents would take, and less has to be written to disk and read
-again. Rows are then kept by digest. Two units that share one are kept or left together, so that nothing is lost; a unit
-that is kept for another's sake is found out as the harvest sums by the keys themselves.
+for each unit is enough, its digest: with a bit for each position that it was shown at, a third is held of what queries,
+contexts and documents would take, and less has to be written to disk and read again. Rows are then kept by digest. Two
+units that share one are kept or left together, so that nothing is lost; a unit that is kept for another's sake is found
+out as the harvest sums by the keys themselves.
 """
 
 from __future__ import annotations
