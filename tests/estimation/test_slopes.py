@@ -117,6 +117,38 @@ def test_gradients_side_by_side_are_those_one_by_one(name: str, anchor: int, mon
     _, expected = fit._engine.value_and_grad(flat, weights, penalty)
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(fit.grad(flat, weights, penalty), expected, rtol=1e-11, atol=1e-14)
+    scores = [fit.scores(flat[0])]
+    monkeypatch.setattr(fit._engine, "_lines", None)
+    scores.append(fit.scores(flat[0]))
+    assert np.abs(scores[1]).max() > 0.01
+    np.testing.assert_allclose(*scores, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+@pytest.mark.parametrize("unit_kind", ["context", "query"])
+def test_queries_that_count_for_nothing_need_not_be_looked_at(
+    name: str, unit_kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clickharvest.estimation.uncompiled.UNITS", 7)
+    sample = simulated_sample(queries=40, features=2)
+    sample = sample.take((sample.unit % 2 == 0) | (sample.position != sample.unit % 3))  # units of two cells and three
+    if unit_kind == "query":
+        context = np.random.default_rng(2).integers(len(sample.x), size=len(sample.unit))
+        sample = replace(sample, context=context, unit_kind=unit_kind)
+    fit = Fit(make_curve(name, sample.positions, 1, 2, **CURVES[name]), ClickShare(sample), sample)
+    random = np.random.default_rng(1)
+    kept = random.uniform(size=fit.n_clusters) < 0.6
+    some = fit.among(kept)._some
+    assert isinstance(fit._engine, Uncompiled)
+    assert isinstance(some, Uncompiled)
+    assert unit_kind == "query" or len(some.x) < len(fit.x)
+    flat = fit.starts(2, 0) + 0.1 * random.normal(size=(2, fit._engine.size))
+    weights, penalty = random.poisson(1.0, (2, fit.n_clusters)) * kept, np.array([0.0, 3.0])
+    expected = fit._engine.value_and_grad(flat, weights, penalty)
+    for own, whole in zip(some.value_and_grad(flat, weights, penalty), expected, strict=True):
+        np.testing.assert_allclose(own, whole, rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(fit.among(kept).by_query(flat), fit.by_query(flat) * kept, rtol=1e-12)
+    np.testing.assert_array_equal(fit.among(kept).logits(flat[0]), fit.logits(flat[0]))
 
 
 def test_the_information_of_some_units_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

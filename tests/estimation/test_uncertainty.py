@@ -93,6 +93,18 @@ def test_bootstrap_refits_with_poisson_weights_on_the_queries(monkeypatch: pytes
     assert shares == sorted(shares)
 
 
+def test_bootstraps_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = share_fit(simulated_sample(queries=9, shown=30))
+    flat = fit.solve(fit.starts(1, 0), np.ones((1, 9)), np.zeros(1), tolerance=1e-9).params[0]
+    for name, size in (("PART", 3), ("SMALL", 0)):
+        monkeypatch.setattr(f"clickharvest.estimation.loss.{name}", size)
+    found = []
+    for cores in (1, 4):
+        monkeypatch.setattr("clickharvest.estimation.loss.cores", lambda cores=cores: cores)
+        found.append(bootstrap(fit, flat, 0.0, replicates=20, seed=1))
+    np.testing.assert_array_equal(*found)
+
+
 def test_replicates_that_fail_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = simulated_sample(queries=9, shown=30)
     fit = share_fit(sample)

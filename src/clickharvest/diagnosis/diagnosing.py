@@ -32,6 +32,7 @@ from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
+from clickharvest.harvesting.narrowing import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.doubting import refuse_clicks_alone
@@ -143,9 +144,13 @@ def diagnose(
         logged = [design.column] if isinstance(design, LoggedPlacements) else []
         engine, context, source = source.engine, source.context, source.parsed(also=logged)
         refuse_clicks_alone(source)
-        if design is not None:
+        narrow = source
+        if design is None:
+            keys = ["query", *(context if unit == "context" else ()), "doc"]
+            narrow = narrowed(source, keys, max_position=max_position)
+        else:
             check_design(source, design, max_position)
-        harvested = harvest_table(source, unit=unit, max_position=max_position, design=design)
+        harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
         findings = page_findings(source)

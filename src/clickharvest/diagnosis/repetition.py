@@ -9,6 +9,9 @@ from clickharvest.diagnosis.findings import Finding, percent
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
 
+FEW = 0.2
+"""Share of what is shown again without the context columns below which they leave too little."""
+
 
 def repetition(log: ClickLog) -> list[Finding]:
     """Tell which context columns vary inside a query, and whether units are ever shown twice.
@@ -18,29 +21,36 @@ def repetition(log: ClickLog) -> list[Finding]:
     """
     if not log.context:
         return []
-    t = log.table
-    units = t.group_by("query", *log.context, "doc").agg(_shown=t.impressions.sum())
-    bare = t.group_by("query", "doc").agg(_shown=t.impressions.sum())
-    again = {name: g._shown.sum(where=g._shown > 1) / g._shown.sum() for name, g in (("units", units), ("bare", bare))}
-    row = units.agg(units=again["units"]).cross_join(bare.agg(bare=again["bare"]))
-    shares = {k: v or 0.0 for k, v in log.engine.fetch(row, task="Looking for repetition").to_pylist()[0].items()}
+    units = _shown_again(log, ["query", *log.context, "doc"])
+    bare = _shown_again(log, ["query", "doc"]) if units < FEW else 1.0  # otherwise it makes no difference
     remedy = (
         "make units of query and document alone (--unit query), use coarser context columns, or give the rankings "
         "of all rankers (--rankings)"
     )
-    told = f"{percent(shares['units'])} of impressions show a query, context and document seen more than once"
-    if shares["units"] == 0 and shares["bare"] > 0:
+    told = f"{percent(units)} of impressions show a query, context and document seen more than once"
+    if units == 0 and bare > 0:
         sentence = (
             f"With the context columns every impression is unique, so nothing is shown twice (without them "
-            f"{percent(shares['bare'])} of impressions would be): {remedy}."
+            f"{percent(bare)} of impressions would be): {remedy}."
         )
         findings = [Finding("repetition", "warning", sentence, 0.0)]
-    elif shares["units"] < 0.2 * shares["bare"]:
-        sentence = f"Only {told}, against {percent(shares['bare'])} without the context: {remedy}."
-        findings = [Finding("repetition", "warning", sentence, shares["units"])]
+    elif units < FEW * bare:
+        sentence = f"Only {told}, against {percent(bare)} without the context: {remedy}."
+        findings = [Finding("repetition", "warning", sentence, units)]
     else:
-        findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", shares["units"])]
+        findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", units)]
     return findings + _constancy(log)
+
+
+def _shown_again(log: ClickLog, keys: list[str]) -> float:
+    """Return the share of impressions of what was shown more than once: digests are enough to tell things apart."""
+    t = log.table
+    digest = log.engine.digest([t[key] for key in keys])
+    by = {key: t[key] for key in keys} if digest is None else {"_digest": digest}
+    units = t.group_by(**by).agg(_shown=t.count() if "click" in log.roles else t.impressions.sum())
+    counts = units.agg(again=units._shown.sum(where=units._shown > 1), shown=units._shown.sum())
+    found = log.engine.fetch(counts, task="Looking for repetition").to_pylist()[0]
+    return (found["again"] or 0) / (found["shown"] or 1)
 
 
 def _constancy(log: ClickLog) -> list[Finding]:

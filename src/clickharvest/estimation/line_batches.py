@@ -7,9 +7,7 @@ they take one by one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,8 +83,24 @@ class LineBatches:
     def slopes(self, flat: Array, weights: Array) -> Array:
         """Return the slopes of weighted log likelihoods, [B, n], of parameters [B, n] and weights [B, clusters]."""
         some = [slice(begin, begin + SIDE) for begin in range(0, len(flat), SIDE)]
-        with ThreadPoolExecutor(min(len(some), os.cpu_count() or 1)) as pool:
-            return np.concatenate(list(pool.map(lambda own: self._side_by_side(flat[own], weights[own]), some)))
+        return np.concatenate([self._side_by_side(flat[own], weights[own]) for own in some])
+
+    def scores(self, cluster: Integers, cell: Integers, residual: Array) -> tuple[Integers, Array]:
+        """Return slopes of the log likelihood of units, summed over those of one cluster and context: whose, and what.
+
+        Args:
+            cluster: clusters of the units, [units].
+            cell: their cells, [units, k].
+            residual: clicks less expected clicks, [units, k].
+        """
+        context, position = np.divmod(cell, self._n_positions)
+        code = cluster * len(self._rows) + context[:, 0]
+        _, first, place = np.unique(code, return_index=True, return_inverse=True)
+        at = place[:, None] * self._n_positions + position
+        sums = np.bincount(at.ravel(), residual.ravel(), len(first) * self._n_positions)
+        own = np.delete(sums.reshape(-1, self._n_positions), self._anchored, axis=1)
+        found = self._rows[context[first, 0]][:, :, None] * own[:, None]
+        return cluster[first], found.reshape(len(first), -1)
 
     def _side_by_side(self, flat: Array, weights: Array) -> Array:
         size, width = len(flat), self._rows.shape[1]

@@ -8,6 +8,8 @@ ClickShare is evaluated by NumPy (`uncompiled`), all else, and large logs where 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.devices import cores
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, Status, minimise
@@ -29,11 +32,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Leave = Callable[[Array, float], bool]
 
 LARGE = 1_000_000
-"""Rows from which a GPU, where there is one, is worth the compiling."""
-PART = 128
+"""Rows from which a GPU, where there is one, is worth the compiling, and a thread with memory of its own is not."""
+PART = 32
 """Problems of a batch that NumPy evaluates."""
+SMALL = 20_000
+"""Rows below which NumPy's steps are too short to share cores."""
+THREADS = 4
+"""Most threads. Steps between products of matrices are Python's, which runs one at a time: of 16 cores no more gain."""
 ROUNDS, STEPS = 12, 12
 """Most times that `settle` looks at the curvature, and steps in between."""
 LOOSE = 1e-6
@@ -57,6 +65,18 @@ class Fit:
         self.x, self.n_clusters = sample.x, sample.n_clusters
         self.scale = max(objective.size, 1.0)
         self._sample = sample
+        self._some: Uncompiled | None = None
+
+    def among(self, queries: NDArray[np.bool_]) -> Fit:
+        """Return the same fit for weights that are 0 outside some queries [queries], to which it looks alone.
+
+        What `solve`, `settle` and `by_query` find of these queries is the same, and had for less; by others `by_query`
+        gives 0.
+        """
+        other = copy(self)
+        if isinstance(self._engine, Uncompiled):
+            other._some = self._engine.among(queries)
+        return other
 
     def starts(self, count: int, seed: int) -> Array:
         """Return `count` parameter vectors to start from, [count, n]."""
@@ -100,7 +120,7 @@ class Fit:
         """
 
         def batch(params: Array, rows: Rows) -> tuple[Array, Array]:
-            return self._engine.value_and_grad(params, weights[rows], penalty[rows])
+            return (self._some or self._engine).value_and_grad(params, weights[rows], penalty[rows])
 
         if root is None:
             return minimise(batch, start, tolerance=tolerance, max_iterations=max_iterations, update=update)
@@ -115,7 +135,14 @@ class Fit:
         return replace(solution, params=start + solution.params @ root.T)
 
     def settle(
-        self, start: Array, weights: Array, penalty: Array, *, tolerance: float = 1e-5, rounds: int | None = None
+        self,
+        start: Array,
+        weights: Array,
+        penalty: Array,
+        *,
+        tolerance: float = 1e-5,
+        rounds: int | None = None,
+        leave: Leave | None = None,
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
@@ -128,10 +155,13 @@ class Fit:
             tolerance: largest gradient component (with respect to z) at convergence.
             rounds: how many times the curvature is looked at, at most; by default `ROUNDS` times, and what has not
                 converged then goes on by plain L-BFGS.
+            leave: called, before the curvature is looked at again, with the parameters [n] and with how far the loss
+                would still fall if every further look gained as much as the last; True ends it there.
         """
         if not isinstance(self._engine, Uncompiled):
             return self.solve(start, weights, penalty, tolerance=tolerance)
-        found = [self._settle_one(*problem, tolerance, rounds) for problem in zip(start, weights, penalty, strict=True)]
+        problems = zip(start, weights, penalty, strict=True)
+        found = [self._settle_one(*problem, tolerance, rounds, leave) for problem in problems]
         return Solution(
             np.array([one.params[0] for one in found]),
             np.array([one.value[0] for one in found]),
@@ -140,14 +170,18 @@ class Fit:
         )
 
     def _settle_one(
-        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None
+        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None, leave: Leave | None
     ) -> Solution:
-        flat, strength, taken = start[None], np.array([penalty]), 0
-        for _ in range(ROUNDS if rounds is None else rounds):
+        flat, strength, taken, before = start[None], np.array([penalty]), 0, np.inf
+        most = ROUNDS if rounds is None else rounds
+        for looked in range(1, most + 1):
             root = self.root(flat[0], penalty, weights)
             found = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
             flat, taken = found.params, taken + int(found.iterations[0])
             if found.status[0] is not Status.out_of_iterations:
+                break
+            gain, before = before - found.value[0], found.value[0]
+            if leave and looked < most and leave(flat[0], (most - looked) * gain):
                 break
         else:
             if rounds is None:
@@ -197,7 +231,7 @@ class Fit:
 
     def by_query(self, flat: Array) -> Array:
         """Return the log likelihood of every query at each of some parameter vectors, [B, n] → [B, queries]."""
-        return self._engine.by_query(flat)
+        return (self._some or self._engine).by_query(flat)
 
     def hessian(self, flat: Array, penalty: float) -> Array:
         """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
@@ -233,6 +267,17 @@ class Fit:
     def part(self, size: int) -> None:
         if not isinstance(self._engine, Uncompiled):
             self.compiled.part = size
+
+    def workers(self, *, sharing: bool = False) -> int:
+        """Return how many threads may work on problems at a time; JAX has threads of its own.
+
+        Args:
+            sharing: whether they share what is large of a log, so that further ones need little memory.
+        """
+        rows = len(self._sample.unit)
+        if not isinstance(self._engine, Uncompiled) or rows < SMALL or (rows > LARGE and not sharing):
+            return 1
+        return min(cores(), THREADS)
 
     @cached_property
     def compiled(self) -> Compiled:

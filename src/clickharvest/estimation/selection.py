@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.estimation.devices import in_threads
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import Pooled, curve_order
 from clickharvest.estimation.starts import start_from_lines
@@ -160,7 +161,7 @@ class _Race:
 
     On the first fold penalties are tried from the middle of the list, up and down, until the score gets worse: there is
     one best. A fit of the first fold starts from that of the nearest penalty, those of other folds from that of the
-    first.
+    first. The first fit of all does not go on to its end where rivals have already left it far behind.
 
     Args:
         fit: curve and objective.
@@ -175,6 +176,7 @@ class _Race:
         self.roots: dict[float, Array | None] = {}
         self.of_folds: dict[float, list[Array]] = {}
         self.held_out: dict[float, list[Array]] = {}
+        self.fold, self.learning, self.judging = -1, fit, fit
 
     def run(self, penalties: Sequence[float], *, refine: bool, update: Update) -> list[Judged]:
         """Return what was found of every penalty, ascending."""
@@ -188,15 +190,14 @@ class _Race:
         for fold in range(1, folds):
             update(fold / (folds + 1))
             left = self._hopeful(left, fold)
-            for penalty in left:
-                self._judge(penalty, fold)
+            self._judge_all(left, fold)
         found = {penalty: self._judged(penalty) for penalty in self.of_folds}
         if refine and left:
             best = max(left, key=lambda penalty: found[penalty].candidate.score)
-            for penalty in (best / np.sqrt(10), best * np.sqrt(10)):
-                for fold in range(folds):
-                    self._judge(penalty, fold)
-                found[penalty] = self._judged(penalty)
+            between = (best / np.sqrt(10), best * np.sqrt(10))
+            for fold in range(folds):
+                self._judge_all(between, fold)
+            found |= {penalty: self._judged(penalty) for penalty in between}
         return [found[penalty] for penalty in sorted(found)]
 
     def _climb(self, penalties: Sequence[float]) -> None:
@@ -214,19 +215,36 @@ class _Race:
                 return
             best = further
 
+    def _judge_all(self, penalties: Sequence[float], fold: int) -> None:
+        self._look_at(fold)
+        list(in_threads(lambda penalty: self._judge(penalty, fold), penalties, self.fit.workers() if fold else 1))
+
+    def _look_at(self, fold: int) -> None:
+        if fold != self.fold:
+            aside = self.aside[fold] > 0
+            self.fold, self.learning, self.judging = fold, self.fit.among(~aside), self.fit.among(aside)
+
     def _judge(self, penalty: float, fold: int) -> float:
         """Fit the queries outside a fold, and return the log likelihood of those inside."""
-        fit, aside = self.fit, self.aside[fold]
+        self._look_at(fold)
+        fit, aside = self.learning, self.aside[fold]
         weights, strength = (1.0 - aside)[None], np.array([penalty])
+
+        def leave(flat: Array, gain: float) -> bool:
+            by_query = self.judging.by_query(flat[None])
+            return self._is_lost(judged_by_folds(self.fit, penalty, by_query, self.aside, flat[None]), gain)
+
         if not fold:
-            found = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
+            found = fit.settle(
+                self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS, leave=leave
+            )
         else:
             begin = self.of_folds[penalty][0][None]
             if penalty not in self.roots:
                 self.roots[penalty] = fit.root(begin[0], penalty)
             root = self.roots[penalty]
             found = fit.solve(begin, weights, strength, root=root, tolerance=self.tolerance, max_iterations=MOST)
-        (by_query,) = fit.by_query(found.params)
+        (by_query,) = self.judging.by_query(found.params)
         self.of_folds.setdefault(penalty, []).append(found.params[0])
         self.held_out.setdefault(penalty, []).append(by_query)
         inside = by_query[aside > 0].sum()
@@ -267,6 +285,18 @@ class _Race:
                 kept.append(penalty)
         return kept
 
+    def _is_lost(self, one: Judged, gain: float) -> bool:
+        """Return whether the first fit of all, on its way, need not go on, whatever the loss may still gain.
+
+        Queries of the fold gain by a click, at most, what a click of those that are fitted gains: by more than that a
+        fit does not get better for unseen queries.
+        """
+        if not self.rivals or self.of_folds or not np.isfinite(gain):
+            return False
+        more = gain * self.aside[0].mean() / (1 - self.aside[0].mean())
+        lifted = replace(one, by_query=one.by_query + self.aside[0] * more / self.aside[0].sum())
+        return not self._chance(lifted, _choose(self.rivals), 1, FAR)
+
     def _chance(self, one: Judged, rival: Judged, seen: int, beyond: float = 0.0) -> bool:
         """Return whether one may be ahead of a rival in the end, or behind by no more than some standard errors."""
         inside = self.aside[:seen].sum(axis=0) > 0
@@ -304,7 +334,7 @@ def _lines(pooled: Mapping[Curve, Pooled]) -> tuple[Array, Array] | None:
 
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
-    again = np.array([pooled.refit(1.0 - kept_aside).theta for kept_aside in aside])
+    again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, list(aside), fit.workers())))
     held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
     return judged_by_folds(fit, None, held_out, aside, again[:, curve_order(fit.curve, shares)])
 

@@ -21,6 +21,11 @@ from clickharvest.model.trace import ROWS, Step, carry_out, trace_curve
 
 Array = NDArray[np.float64]
 
+OVERWRITING = ("add", "subtract", "negative", "multiply", "divide", "tanh", "exp")
+"""Functions of each number whose slopes by one argument are not made of that argument."""
+OVERWRITTEN = ("matmul", "add", "subtract", "negative", "multiply", "divide")
+"""What makes new arrays, and is not needed for its own slopes; of quotients, where only the dividend changes."""
+
 
 class Slopes:
     """log p_k(x) of a curve, with its derivatives by a flat vector of parameters.
@@ -51,14 +56,28 @@ class Slopes:
             of = any(active[i] for i in step.of)
             active.append(step.op == "parameter" or (of and step.op != "full_like"))
         self._active = active
+        self._over = [self._place_to_overwrite(step) for step in self._steps]
+
+    def _place_to_overwrite(self, step: Step) -> int | None:
+        """Return which argument of a step its value may take the memory of: one that no derivative is made of."""
+        if step.op not in OVERWRITING or sum(self._active[i] for i in step.of) != 1:
+            return None
+        place = next(place for place, i in enumerate(step.of) if self._active[i])
+        made = self._steps[step.of[place]]
+        last = step.op != "divide" or place == 0
+        fresh = made.op in OVERWRITTEN and (made.op != "divide" or not self._active[made.of[1]])
+        alone = sum(other.of.count(step.of[place]) for other in self._steps) == 1
+        return place if last and fresh and alone and made.shape == step.shape else None
 
     def run(self, flat: Array, x: Array) -> list[Array]:
-        """Return the values of all steps, the last one log p_k(x), [m, K]."""
+        """Return the values of all steps, the last one log p_k(x), [m, K]; those that nothing needs are overwritten."""
         params = unflatten_params(flat, self._like)
         values: list[Array] = []
-        for step in self._steps:
+        for step, over in zip(self._steps, self._over, strict=True):
             of = [values[i] for i in step.of]
-            if step.op == "logaddexp":
+            if over is not None:
+                values.append(getattr(np, step.op)(*of, out=of[over]))
+            elif step.op == "logaddexp":
                 values.append(_log_of_sum(*of))
             elif step.op == "matmul" and of[0].ndim == of[1].ndim == 2:
                 values.append((of[1].T @ of[0].T).T)
@@ -190,7 +209,7 @@ def _factor(op: str, place: int, of: list[Array], value: Array) -> Any:
 def _pulled(step: Step, place: int, of: list[Array], value: Array, slope: Array) -> Array:
     """Return the slope by one of a step's arguments, of the result's shape where that is broadcast."""
     if (factor := _factor(step.op, place, of, value)) is not None:
-        return np.asarray(slope * factor)
+        return slope if isinstance(factor, float) and factor == 1.0 else np.asarray(slope * factor)
     a = of[0]
     match step.op:
         case "matmul":

@@ -5,10 +5,13 @@ Clicks of one query are dependent, so queries, not clicks, are resampled or summ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
+from clickharvest.estimation.devices import in_threads
 from clickharvest.estimation.loss import Fit
 from clickharvest.progress import Update, ignore, part_of
 
@@ -40,19 +43,28 @@ def bootstrap(
         update: called with the share of replicates done.
     """
     random = np.random.default_rng(seed)
+    size, workers = max(1, min(replicates, fit.part)), fit.workers(sharing=True)
     root = fit.root(flat, penalty, rough=False)
     if root is None:
         root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
     scores = fit.scores(flat)
     # Of all queries the gradient is 0: what the weights change is known without looking at the clicks again.
     slopes = scores @ root / fit.scale
+
+    def draw() -> Iterator[tuple[float, Array]]:
+        for begin in range(0, replicates, size):
+            count = min(size, replicates - begin)
+            yield begin / replicates, random.poisson(1.0, (count, fit.n_clusters)).astype(np.float64)
+
+    def refit(drawn: tuple[float, Array]) -> Array:
+        begin, weights = drawn
+        tell = ignore if workers > 1 else part_of(update, begin, begin + len(weights) / replicates)
+        return _refit(fit, flat, (weights - 1.0) @ slopes, weights, penalty, root, tell)
+
     parts = []
-    size = max(1, min(replicates, fit.part))
-    for begin in range(0, replicates, size):
-        count = min(size, replicates - begin)
-        weights = random.poisson(1.0, (count, fit.n_clusters)).astype(np.float64)
-        part = part_of(update, begin / replicates, (begin + count) / replicates)
-        parts.append(_refit(fit, flat, (weights - 1.0) @ slopes, weights, penalty, root, part))
+    for part in in_threads(refit, draw(), workers):
+        parts.append(part)
+        update(min(1.0, len(parts) * size / replicates))
     return np.concatenate(parts)
 
 

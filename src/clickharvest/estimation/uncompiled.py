@@ -10,12 +10,11 @@ that back to the parameters (`slopes`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +68,8 @@ class Uncompiled:
 
     def __init__(self, curve: Curve, objective: ClickShare, x: Array, n_clusters: int, ridge: Array) -> None:
         self._slopes = Slopes(curve)
-        self.x, self.n_clusters = x, n_clusters
-        self._runs = [(some, np.asfortranarray(x[some])) for some in _runs(len(x), CONTEXTS)]
+        self.n_clusters = n_clusters
+        self._look_at(x)
         self.n_positions = len(curve.positions)
         self.varying = objective.varying
         self.scale = max(objective.size, 1.0)
@@ -78,6 +77,23 @@ class Uncompiled:
         self.size = len(self.ridge)
         self._parts = list(_cut(objective.data, self.n_positions))
         self._curve = curve
+
+    def among(self, clusters: NDArray[np.bool_]) -> Uncompiled:
+        """Return the same for weights that are 0 outside some clusters [q]: their units and contexts are left out."""
+        other = copy(self)
+        other.__dict__.pop("_lines", None)
+        own = [(part, np.flatnonzero(clusters[part.cluster])) for part in self._parts]
+        there = np.zeros(len(self.x), dtype=np.bool_)
+        for part, units in own:
+            there[(part.cell[units] + part.begin) // self.n_positions] = True
+        moved = (np.arange(len(self.x)) - np.cumsum(there) + there) * self.n_positions
+        other._look_at(self.x[there])
+        other._parts = [_moved(part, units, moved, self.n_positions) for part, units in own if len(units)]
+        return other
+
+    def _look_at(self, x: Array) -> None:
+        self.x = x
+        self._runs = [(some, np.asfortranarray(x[some])) for some in _runs(len(x), CONTEXTS)]
 
     def value_and_grad(self, flat: Array, weights: Array, penalty: Array) -> tuple[Array, Array]:
         """Return losses [B] and gradients [B, n] of parameters [B, n], weights of clusters [B, q] and penalties [B]."""
@@ -98,14 +114,8 @@ class Uncompiled:
         return LineBatches(self._curve, self.x, units)
 
     def _batch(self, flat: Array, weights: Array, penalty: Array, *, valued: bool) -> tuple[Array, Array]:
-        def of_one(b: int) -> tuple[float, Array]:
-            return self._value_and_grad(flat[b], weights[b], float(penalty[b]), valued)
-
-        if len(flat) == 1 or len(self.x) + len(self._parts) * UNITS < UNITS:
-            found = [of_one(b) for b in range(len(flat))]
-        else:
-            with ThreadPoolExecutor(min(len(flat), _cores())) as pool:
-                found = list(pool.map(of_one, range(len(flat))))
+        problems = zip(flat, weights, penalty.tolist(), strict=True)
+        found = [self._value_and_grad(*problem, valued) for problem in problems]
         return np.array([value for value, _ in found]), np.array([grad for _, grad in found])
 
     def by_query(self, flat: Array) -> Array:
@@ -171,8 +181,10 @@ class Uncompiled:
         found = np.zeros((self.n_clusters, self.size))
         for part, own, cell, share in self._units(flat, rough=False):
             residual = part.clicks[own] - part.total[own, None] * share
-            of_units = np.einsum("uk,uki->ui", residual, self._slopes_of(flat, cell))
-            cluster = part.cluster[own]
+            if self._lines is not None:
+                cluster, of_units = self._lines.scores(part.cluster[own], cell, residual)
+            else:
+                cluster, of_units = part.cluster[own], np.einsum("uk,uki->ui", residual, self._slopes_of(flat, cell))
             order = np.argsort(cluster, kind="stable")
             starts = np.flatnonzero(np.diff(cluster[order], prepend=-1))
             found[cluster[order][starts]] += np.add.reduceat(of_units[order], starts)
@@ -326,9 +338,23 @@ def _cut(blocks: list[dict[str, Any]], n_positions: int) -> Iterator[_Part]:
             )
 
 
+def _moved(part: _Part, units: Integers, moved: Integers, n_positions: int) -> _Part:
+    """Return some units of a part, every cell with a lower number, by how much that of its context is moved."""
+    order: Literal["F", "C"] = "F" if part.cell.shape[1] == 2 else "C"
+    cell = part.cell.take(units, axis=0) + part.begin
+    cell -= moved.take(cell // n_positions)
+    begin = int(cell.min())
+    cell -= begin
+    return _Part(
+        cluster=part.cluster.take(units),
+        cell=np.asarray(cell, order=order),
+        begin=begin,
+        end=begin + int(cell.max()) + 1,
+        log_exposure=np.asarray(part.log_exposure.take(units, axis=0), order=order),
+        clicks=np.asarray(part.clicks.take(units, axis=0), order=order),
+        total=part.total.take(units),
+    )
+
+
 def _runs(length: int, size: int) -> Iterator[slice]:
     return (slice(begin, min(begin + size, length)) for begin in range(0, length, size))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -33,6 +33,7 @@ from clickharvest.harvesting.interventions import (
     UnitKind,
     describe,
 )
+from clickharvest.harvesting.narrowing import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.reading import interventions_from_arrow
 from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
@@ -87,7 +88,7 @@ def harvest(
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
-    log, whole = _ready(log, options, max_clicks)
+    log, whole = _ready(log, options, max_clicks, clicked_only=clicked_only)
     table = harvest_table(log, **options, clicked_only=clicked_only)
     rows = log.engine.fetch(table, task="Harvesting", coded=True)
     _require_rows(rows.num_rows)
@@ -175,6 +176,8 @@ def _intervened(
     shown = _with_clusters(log, cluster) if divided else log.table
     rows = shown if max_position is None else shown.filter(shown.position <= max_position)
     cells = realised_cells(rows, log.context, raw="click" in log.roles, by=(OWN,) if divided else ())
+    if log.likely is not None:  # few are left of a large log: kept, they are summed once and without the rest
+        cells = log.engine.materialise(cells, task="Harvesting")
     if design is not None:
         cells = _designed_cells(cells, design, log, max_position)
     elif divided:
@@ -185,15 +188,20 @@ def _intervened(
     return cells, units.filter(lambda u: u._positions >= 2), keys
 
 
-def _ready(log: ClickLog, options: dict[str, Any], max_clicks: int | None) -> tuple[ClickLog, int]:
+def _ready(
+    log: ClickLog, options: dict[str, Any], max_clicks: int | None, *, clicked_only: bool = False
+) -> tuple[ClickLog, int]:
     """Return the log that is to be harvested, and the clicks of the whole harvest where that is thinned, else 0."""
-    _, units, _ = _intervened(log, **options)
+    _, _, keys = _intervened(log, **options)
     refuse_clicks_alone(log)
     warn_of_doubts(log, stacklevel=4)
     if options["design"] is not None:
         check_design(log, options["design"], options["max_position"])
+    else:
+        log = narrowed(log, keys, max_position=options["max_position"], clicked_only=clicked_only)
     if max_clicks is None or (log.facts is not None and log.facts.clicks <= max_clicks):
         return log, 0
+    _, units, _ = _intervened(log, **options)
     counts = units.agg(clicks=units._clicks.sum().cast("int64"), queries=units.query.nunique())
     found = log.engine.fetch(counts, task="Counting clicks").to_pylist()[0]
     share = share_to_keep(found["clicks"] or 0, found["queries"], max_clicks)

@@ -82,6 +82,7 @@ class ClickLog:
         prepared: what was done to the rows first, see `clickharvest.logs.preparing`.
         tallies: of how many tallies it is made, 0 where it is a log of displays, see `clickharvest.logs.tallies`.
         share: share of the queries that `table` keeps, see `thinned`.
+        likely: the digests of some columns, and their names, that the rows of `table` have; None where it has all rows.
         places: what positions stand for, where they are numbers of places and not of a list.
     """
 
@@ -96,6 +97,7 @@ class ClickLog:
     prepared: Mapping[str, Any] = field(default_factory=dict)
     tallies: int = 0
     share: float = 1.0
+    likely: tuple[ir.Value, tuple[str, ...]] | None = None
     places: Places | None = None
 
     @cached_property
@@ -106,6 +108,10 @@ class ClickLog:
     def _rows(self, columns: Mapping[str, ir.Value]) -> ir.Table:
         shown = self.source if "click" in self.roles else self.source.filter(self.columns["impressions"] > 0)
         rows = shown.select(**columns)
+        if self.likely is not None:
+            digests, names = self.likely
+            digest: Any = self.engine.digest([rows[name] for name in names])
+            rows = rows.filter(digest.isin(digests))
         if self.share >= 1:
             return rows
         return rows.filter(is_drawn(rows.query, self.share))

@@ -105,3 +105,13 @@ def read_off(columns: Mapping[str, ir.Value], before: ir.Table, after: ir.Table)
     """Return expressions on the columns of one table as the same ones on another, which has these columns, too."""
     tables = {before.op(): after.op()}
     return {name: value.op().replace(tables).to_expr() for name, value in columns.items()}
+
+
+def hash_of_two(one: ir.Value, two: ir.Value) -> ir.Value:
+    """Return DuckDB's hash of two values, which Ibis takes one of at a time."""
+    import ibis
+
+    def digest(one: Any, two: Any) -> None:
+        """Stand for DuckDB's function."""
+
+    return ibis.udf.scalar.builtin(name="hash", signature=((one.type(), two.type()), "uint64"))(digest)(one, two)
