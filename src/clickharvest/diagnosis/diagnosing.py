@@ -98,8 +98,20 @@ class Diagnosis:
             raise NotIdentifiedError(blocking.sentence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, strings, lists and dicts."""
-        return {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
+        """Return everything as plain numbers, strings, lists and dicts, numbers with twelve digits.
+
+        An engine adds up in parallel, in any order: further digits would differ from run to run.
+        """
+        told = {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
+        return {name: _with_twelve_digits(value) for name, value in told.items()}
+
+
+def _with_twelve_digits(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, dict):
+        return {name: _with_twelve_digits(one) for name, one in value.items()}
+    return type(value)(map(_with_twelve_digits, value)) if isinstance(value, list | tuple) else value
 
 
 def diagnose(
