@@ -40,8 +40,8 @@ import numpy as np
 from accuracy import fingerprint, machine, say, write_between_markers, write_whole
 from numpy.typing import NDArray
 
+from clickharvest.positions.states import number_of
 from clickharvest.simulate import Simulation, simulate_protocol
-from clickharvest.states import number_of
 
 Array = NDArray[np.float64]
 Outcome = dict[str, Any]

@@ -31,7 +31,7 @@ from clickharvest.estimation.sample import make_sample
 from clickharvest.files import atomic_path
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 from clickharvest.simulate.layouts import LAYOUTS
 
 HERE = Path(__file__).resolve().parent

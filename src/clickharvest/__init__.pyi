@@ -9,6 +9,7 @@ from . import judging as judging
 from . import logs as logs
 from . import model as model
 from . import planning as planning
+from . import positions as positions
 from . import rank as rank
 from . import report as report
 from . import simulate as simulate
@@ -39,7 +40,7 @@ from .model import Prediction as Prediction
 from .model import Propensities as Propensities
 from .model import export_onnx as export_onnx
 from .model import load_propensities as load_propensities
-from .places import Places as Places
+from .positions import Places as Places
 from .rank import load_ranker as load_ranker
 from .report import plot_curves as plot_curves
 from .report import plot_importance as plot_importance

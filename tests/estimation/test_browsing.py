@@ -26,7 +26,7 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.browsing import browsing_log
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import Constant, Linear
-from clickharvest.states import number_of, states_of
+from clickharvest.positions.states import number_of, states_of
 
 RANKS = 4
 GAMMA = {(1, 0): 1.0, (2, 0): 0.5, (2, 1): 0.8, (3, 0): 0.4, (3, 1): 0.2, (3, 2): 0.9, (4, 0): 0.3, (4, 1): 0.1}

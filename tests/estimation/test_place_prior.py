@@ -12,7 +12,7 @@ from clickharvest.estimation import CPBM, PBM, Sample
 from clickharvest.estimation.pooling import linear_shares, make_prior, pool, with_penalty
 from clickharvest.harvesting import Interventions
 from clickharvest.model import Constant, Linear
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 GRID = Places.of(("row", "column"), [(i, j) for i in (1, 2, 3) for j in (1, 2, 3, 4)])
 LOG_P = np.array([-0.6 * np.log(i) - 0.3 * np.log(j) - 0.2 * (i == 3) for i, j in GRID.labels])  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
+from clickharvest.positions.states import number_of
 from clickharvest.simulate import simulate_ab_log
-from clickharvest.states import number_of
 
 PAGES = {
     "page": ["p", "p", "p", "p", "r", "r", "r"],

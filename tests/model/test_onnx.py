@@ -15,7 +15,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, make_curve
 from clickharvest.model.onnx import export_onnx
 from clickharvest.model.propensities import Propensities
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("onnx", reason="the extra onnx is not installed")

@@ -27,7 +27,7 @@ from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.propensities import Propensities, load_propensities
 from clickharvest.model.storage import read_file, write_file
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 LOG = {"device": ["phone", "desk", "phone", None], "age": [20, 40, 30, 30], "pays": [True, False, True, False]}
 CONTEXTS = {"device": ["desk", "watch", "phone"], "age": [40, 25, 30], "pays": [True, None, False]}

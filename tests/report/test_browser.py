@@ -25,8 +25,8 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support
-from clickharvest.places import Places
 from clickharvest.planning.scaling import plan_from_log
+from clickharvest.positions.places import Places
 from clickharvest.report.evidence import Evidence, clipping_table
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log

@@ -10,8 +10,8 @@ import pytest
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
 from clickharvest.model import BrowsingPropensities, StatePropensities, make_curve
+from clickharvest.positions.states import state_places
 from clickharvest.report import write_browsing_report
-from clickharvest.states import state_places
 
 NEAR = {"ratio": 2.0, "lower": 1.5, "upper": 2.5}
 

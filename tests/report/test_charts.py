@@ -19,7 +19,7 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 from clickharvest.report.importance import column_importance
 
 CONTEXTS = {

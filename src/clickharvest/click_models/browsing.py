@@ -39,7 +39,7 @@ class Browsing(PageModel):
             NotIdentifiedError: pages without a click are missing.
         """
         from clickharvest.logs.browsing import browsing_log
-        from clickharvest.states import n_states
+        from clickharvest.positions.states import n_states
 
         if how.get("design") is not None:
             raise InputError(

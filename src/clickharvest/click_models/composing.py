@@ -18,8 +18,8 @@ from clickharvest.model.browsing import BrowsingPropensities, StatePropensities
 from clickharvest.model.curves import Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support
-from clickharvest.places import Places
-from clickharvest.states import number_of
+from clickharvest.positions.places import Places
+from clickharvest.positions.states import number_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

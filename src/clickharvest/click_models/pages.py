@@ -23,8 +23,8 @@ from clickharvest.errors import InputError
 from clickharvest.estimation.browsing import compare_within_ranks
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.reading import COLUMNS
-from clickharvest.places import Places
-from clickharvest.states import number_of
+from clickharvest.positions.places import Places
+from clickharvest.positions.states import number_of
 from clickharvest.weights.scoring import lenders
 
 Array = NDArray[np.float64]

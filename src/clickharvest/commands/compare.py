@@ -17,7 +17,7 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
-from clickharvest.places import name_place
+from clickharvest.positions.places import name_place
 from clickharvest.words import clean_text, cluster_nouns, count, spell_positions
 
 if TYPE_CHECKING:

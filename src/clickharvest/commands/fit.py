@@ -42,7 +42,7 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described, verdict_of
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
-from clickharvest.places import Anchor, find_anchor
+from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:

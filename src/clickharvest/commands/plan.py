@@ -15,7 +15,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
-from clickharvest.places import find_anchor
+from clickharvest.positions.places import find_anchor
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions

@@ -180,7 +180,7 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
     from rich.table import Table
 
     from clickharvest.commands.terminal import screen
-    from clickharvest.places import RESULTS
+    from clickharvest.positions.places import RESULTS
 
     n = 1 if contexts is None else contexts.num_rows
     first = None if contexts is None else contexts.slice(0, math.ceil(MOST_ROWS / len(model.shown)))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.places import spell_label
+from clickharvest.positions.places import spell_label
 from clickharvest.words import clean_lines, clean_text, count, spell_positions
 
 WIDTH = 80

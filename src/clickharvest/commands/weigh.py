@@ -18,7 +18,7 @@ from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.click_models.base import FittedModel
-    from clickharvest.places import Places
+    from clickharvest.positions.places import Places
     from clickharvest.weights.weighing import Clip
 
 WEIGHTS = "The weights"

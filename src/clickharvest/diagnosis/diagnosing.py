@@ -37,7 +37,7 @@ from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
-from clickharvest.places import Anchor, Places, find_anchor, name_place, name_places
+from clickharvest.positions.places import Anchor, Places, find_anchor, name_place, name_places
 from clickharvest.words import spell_positions
 
 DOMINANT = 0.5

@@ -48,8 +48,8 @@ from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
+from clickharvest.positions.states import n_states, number_of, require_few, state_places, states_of
 from clickharvest.progress import Progress, silent
-from clickharvest.states import n_states, number_of, require_few, state_places, states_of
 from clickharvest.words import cluster_nouns, count
 
 Array = NDArray[np.float64]

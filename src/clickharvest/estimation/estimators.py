@@ -26,7 +26,7 @@ from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import MLP, Constant, Curve, make_curve
-from clickharvest.places import Anchor, find_anchor
+from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
 AUTO: tuple[dict[str, Any], ...] = (

@@ -34,7 +34,7 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
-from clickharvest.places import Anchor
+from clickharvest.positions.places import Anchor
 from clickharvest.progress import Progress
 from clickharvest.words import cluster_nouns, count
 

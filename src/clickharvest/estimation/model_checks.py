@@ -37,7 +37,7 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant
-from clickharvest.places import Anchor, find_anchor, name_place
+from clickharvest.positions.places import Anchor, find_anchor, name_place
 from clickharvest.words import cluster_nouns
 
 TYPICAL = 0.3

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 Array = NDArray[np.float64]
 

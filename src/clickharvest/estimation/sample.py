@@ -21,7 +21,7 @@ from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions
 from clickharvest.harvesting.numbering import distinct, numbered, run_starts, whole_numbers
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.places import Places, name_place, name_places
+from clickharvest.positions.places import Places, name_place, name_places
 
 Rows = NDArray[np.intp] | slice
 """Numbers of rows, or all as they are."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.states import states_of
+from clickharvest.positions.states import states_of
 
 Array = NDArray[np.float64]
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.harvesting.numbering import distinct, numbered
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 from clickharvest.words import count
 
 if TYPE_CHECKING:

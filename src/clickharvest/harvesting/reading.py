@@ -22,7 +22,7 @@ from clickharvest.harvesting.interventions import (
     UnitKind,
 )
 from clickharvest.harvesting.numbering import as_array, distinct
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:

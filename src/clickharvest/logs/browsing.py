@@ -1,8 +1,8 @@
 """Browsing: the state in which a result was met, from the clicks above it on its page, inside the engine.
 
-The state is (rank, rank of the last click strictly above), see `clickharvest.states`: a window over each page in the
-order of positions. It is fixed before the result itself is looked at, so that a unit's clicks may be compared between
-its states as between its positions.
+The state is (rank, rank of the last click strictly above), see `clickharvest.positions.states`: a window over each page
+in the order of positions. It is fixed before the result itself is looked at, so that a unit's clicks may be compared
+between its states as between its positions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ibis
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.ibis_inside import read_off
-from clickharvest.states import require_few, state_places
+from clickharvest.positions.states import require_few, state_places
 
 STATE = "_clickharvest_state"
 """The column of the number of a row's state."""

@@ -4,7 +4,7 @@
 |---|---|
 | `query` | the query (or page type, user need …) a result was shown for |
 | `doc` | the result: a document, product, video |
-| `position` | where it was shown; 1 is the top. Or the number of its place, see `clickharvest.places` |
+| `position` | where it was shown; 1 is the top. Or the number of its place, see `clickharvest.positions.places` |
 | `click` | 1 or true if it was clicked: one row per impression |
 | `clicks`, `impressions` | the same, counted: one row per group of impressions |
 | `ranker` | which ranker or A/B arm made the page (optional) |
@@ -30,7 +30,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.hashing import is_drawn
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")

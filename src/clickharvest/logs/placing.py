@@ -11,7 +11,7 @@ import ibis
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import find_column
 from clickharvest.logs.sources import spell_columns
-from clickharvest.places import MOST_PLACES, Places
+from clickharvest.positions.places import MOST_PLACES, Places
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

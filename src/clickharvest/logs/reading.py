@@ -68,7 +68,7 @@ def read_log(
         doc: column of the shown result.
         position: column of the position it was shown at (default: `position`).
         place: instead, the columns that make the place it was shown at, such as `("row", "column")`, `("page", "rank")`
-            or `"slot"`, see `clickharvest.places`; one column of numbers is a list, as `position`.
+            or `"slot"`, see `clickharvest.positions.places`; one column of numbers is a list, as `position`.
         click: column of 0/1 clicks, one row per impression.
         clicks: column of click counts, for aggregated rows.
         impressions: column of impression counts, for aggregated rows.

@@ -9,7 +9,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
-from clickharvest.places import name_place
+from clickharvest.positions.places import name_place
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12

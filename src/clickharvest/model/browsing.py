@@ -1,8 +1,8 @@
 """A fitted browsing model: how likely a result is looked at, given its rank and the last click above it.
 
-It holds the propensities of all browsing states (`clickharvest.states`) of the ranks in the data, relative to one
-without a click above, the top of the page. States that the clicks link to it are `linked`; the number of any other is
-what the model makes of its rank and its distance to the last click, and counts as not supported.
+It holds the propensities of all browsing states (`clickharvest.positions.states`) of the ranks in the data, relative to
+one without a click above, the top of the page. States that the clicks link to it are `linked`; the number of any other
+is what the model makes of its rank and its distance to the last click, and counts as not supported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Doubt, Mask
-from clickharvest.states import n_states, number_of, state_places, states_of
+from clickharvest.positions.states import n_states, number_of, state_places, states_of
 from clickharvest.words import clean_text
 
 UNLINKED = "no clicks link this state to the anchor: its number leans on its rank and the distance to the last click"

@@ -10,7 +10,7 @@ import numpy as np
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import aligned, spell_fitted, typical_context, wrap
 from clickharvest.model.support import CANNOT_TELL
-from clickharvest.states import number_of
+from clickharvest.positions.states import number_of
 from clickharvest.words import count
 
 MOST_RANKS, MOST_CLICKS = 25, 9

@@ -10,7 +10,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
-from clickharvest.places import Places, name_place, name_places
+from clickharvest.positions.places import Places, name_place, name_places
 from clickharvest.words import clean_text, count
 
 MOST_VALUES = 6

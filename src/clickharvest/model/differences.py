@@ -19,7 +19,7 @@ from clickharvest.model.contexts import ContextColumn
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import telling_values
-from clickharvest.places import Places, name_place, name_places
+from clickharvest.positions.places import Places, name_place, name_places
 from clickharvest.words import clean_text, count
 
 Array = NDArray[np.float64]

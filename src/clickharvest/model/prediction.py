@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import Table
 from clickharvest.model.support import CANNOT_TELL, SPAN, Doubt, Mask, cannot_tell, rests_on_few, spell_queries
-from clickharvest.places import RESULTS, Places
+from clickharvest.positions.places import RESULTS, Places
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:

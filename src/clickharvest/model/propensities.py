@@ -27,7 +27,7 @@ from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import describe_model, summarise, typical_context
 from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
-from clickharvest.places import Places, name_place
+from clickharvest.positions.places import Places, name_place
 from clickharvest.words import clean_text, first_line
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]

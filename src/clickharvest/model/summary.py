@@ -16,7 +16,7 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
-from clickharvest.places import Places, name_place, spell_label
+from clickharvest.positions.places import Places, name_place, spell_label
 from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
 
 WIDTH = 80

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from clickharvest.diagnosis.diagnosing import Diagnosis
-from clickharvest.places import name_place
+from clickharvest.positions.places import name_place
 
 WIDTH, Z = 0.1, 1.96
 ROUNDS = 50

@@ -10,7 +10,7 @@ from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import CANNOT_TELL
-from clickharvest.places import name_place
+from clickharvest.positions.places import name_place
 from clickharvest.report.charts import shorten
 from clickharvest.report.importance import Importance
 from clickharvest.report.phrases import likely, queries, spell, typical_query

@@ -17,8 +17,8 @@ from clickharvest.model.browsing_summary import spell_effects
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.reading import ReadingPropensities
 from clickharvest.model.summary import spell_counts, typical_context
+from clickharvest.positions.states import number_of
 from clickharvest.report.plain import kept_findings, write_page
-from clickharvest.states import number_of
 
 TITLE = "What does a click above change?"
 DEEPEST = 0.75

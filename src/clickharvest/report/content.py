@@ -19,7 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
-from clickharvest.places import name_place, spell_label
+from clickharvest.positions.places import name_place, spell_label
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
 from clickharvest.report.importance import Importance, rank_columns

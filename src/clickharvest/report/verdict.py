@@ -23,7 +23,7 @@ from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import FEW, SPAN
-from clickharvest.places import name_place, name_places
+from clickharvest.positions.places import name_place, name_places
 from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
 from clickharvest.report.standing import ROUGH, Standing, State, standings

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.places import Label, Places
+from clickharvest.positions.places import Label, Places
 
 if TYPE_CHECKING:
     import pyarrow as pa

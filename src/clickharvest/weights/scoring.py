@@ -20,7 +20,7 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array, as_column
 from clickharvest.logs.ibis_inside import table_in_memory
 from clickharvest.model.propensities import Propensities
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.words import count
 

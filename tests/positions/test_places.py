@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clickharvest.errors import InputError
-from clickharvest.places import Places, find_anchor, name_places
+from clickharvest.positions.places import Places, find_anchor, name_places
 
 GRID = Places.of(("row", "column"), [(i, j) for i in (2, 10, 1) for j in (1, 2)])
 

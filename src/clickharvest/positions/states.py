@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.places import Places
+from clickharvest.positions.places import Places
 
 Integers = NDArray[np.int64]
 

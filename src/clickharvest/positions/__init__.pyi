@@ -1,0 +1,1 @@
+from .places import Places as Places
