@@ -516,7 +516,7 @@ def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -
     for module, laws in {
         "assignment": ("chi_square_tail", "hotelling_tail"),
         "drift": ("two_sided", "skewed_tail"),
-        "cascade": ("two_sided",),
+        "cascade": ("clustered_tail",),
     }.items():
         for law in laws:
             monkeypatch.setattr(f"clickharvest.diagnosis.{module}.{law}", lambda *_: 0.002)
