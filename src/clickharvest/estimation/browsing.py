@@ -248,11 +248,7 @@ def compare_within_ranks(
     result at the same rank, in one query and context, is free of this: for the position-based model π ∝ e there.
 
     Args:
-        interventions: their positions are numbers of states.
-        anchor: the rank of the anchor.
-        folds: folds of queries.
-        seed: seed of the folds.
-        progress: shows how much is done.
+        interventions, anchor, folds, seed, progress: as in `compare_with_ranks`.
 
     Raises:
         InputError: fewer than three queries have a unit that was clicked at a rank where it was met in two states.

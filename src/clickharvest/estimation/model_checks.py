@@ -135,8 +135,8 @@ def context_matters(
         if together < alone:
             left = scores.information[extra.shape[1] :, extra.shape[1] :]
             freedom, extra, how = int(np.linalg.matrix_rank(left, tol=1e-6)), other, ", taken together"
-    alone = test.null if even is cells else fit_shares(cells, null)
-    gain = 2 * (fit_shares(cells, beside(null, extra)).value - alone.value)
+    without = test.null if even is cells else fit_shares(cells, null)
+    gain = 2 * (fit_shares(cells, beside(null, extra)).value - without.value)
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
