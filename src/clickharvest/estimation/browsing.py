@@ -248,7 +248,11 @@ def compare_within_ranks(
     result at the same rank, in one query and context, is free of this: for the position-based model π ∝ e there.
 
     Args:
-        interventions, anchor, folds, seed, progress: as in `compare_with_ranks`.
+        interventions: their positions are numbers of states.
+        anchor: the rank of the anchor.
+        folds: folds of queries.
+        seed: seed of the folds.
+        progress: shows how much is done.
 
     Raises:
         InputError: fewer than three queries have a unit that was clicked at a rank where it was met in two states.
