@@ -136,8 +136,7 @@ class FitOptions:
         IntervalName,
         typer.Option(
             "--intervals",
-            help="Error bars, by query; auto is clustered where log examination is linear in the parameters, "
-            "and bootstrap elsewhere.",
+            help="Error bars, by query; auto is clustered with --objective clickshare, and bootstrap elsewhere.",
             rich_help_panel=MODEL,
         ),
     ] = IntervalName.auto
