@@ -107,8 +107,8 @@ def test_what_nobody_has_looked_at(grounds: Grounds | None, word: str, why: str)
 
 
 ALARMS = [
-    ("drift with position", -0.1, "cannot tell", "the curve is too steep"),
-    ("drift with position", 0.1, "cannot tell", "the curve is too flat"),
+    ("drift with position", -0.1, "cannot tell", "lose clicks over time move down"),
+    ("drift with position", 0.1, "cannot tell", "lose clicks over time move up"),
     ("clicks above", 0.5, "cannot tell", "stop reading once a result above has served them"),
     ("clicks above", 0.95, "with care", "stop reading once a result above has served them"),
     ("clicks above", 2.0, "cannot tell", "read on below good results"),
@@ -128,6 +128,27 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
         weak = {"status": "note", "p_value": p_value, "value": 1.05 if name == "clicks above" else 0.001}
         told = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **weak), checks=swap(CHECKS, name, **weak)))
         assert told.word == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("single clicks", "cannot tell"),
+        ("repeated clicks", "cannot tell"),
+        ("context of clicks", "cannot tell"),
+        ("one click a page", "with care"),
+        ("unequal pages", "with care"),
+        ("missing rows", "with care"),
+        ("clicked through", "with care"),
+        ("one user", "with care"),
+        ("clicks by ranker", "with care"),
+    ],
+)
+def test_a_log_of_the_wrong_kind_costs_the_good_word(name: str, word: str) -> None:
+    verdict = judge(SHARP, replace(GOOD, findings=(*FINE, Finding(name, "warning", "Found."))))
+    assert verdict.word == word
+    assert "checks below" not in verdict.advice, "a manager is told what to do"
+    assert judge(SHARP, replace(GOOD, findings=(*FINE, Finding(name, "note", "Found.")))).word == "trustworthy"
 
 
 def test_other_alarms_count_where_they_touch_the_model() -> None:

@@ -1,0 +1,115 @@
+"""Suspects: what no user does. One who makes a tenth of all clicks, clicks on every display, contexts made of clicks.
+
+None of it is a test with a level: what is looked for is plain where it is there, and would be a miracle elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clickharvest.diagnosis.findings import Finding, percent
+from clickharvest.diagnosis.overlap import level_of
+from clickharvest.diagnosis.users import with_user
+from clickharvest.words import clean_text
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.logs.click_log import ClickLog
+
+ONE_USER = 0.1
+"""Share of the clicks from which on one user speaks for the others."""
+FEWEST_USERS = 20
+"""Of fewer users each may well have a tenth of the clicks."""
+ENOUGH = 50
+"""What was shown again and clicked, and clicks that are expected, below which nothing is told."""
+MIXED = 0.02
+"""Share of what was clicked and shown again that was also left once: whoever comes back leaves more than that."""
+
+
+def suspects(log: ClickLog) -> list[Finding]:
+    """Return what looks like a robot, a wrong join or a context that is known after the click only; all may be."""
+    return [*_one_user(log), *_repeated_clicks(log), *_contexts_of_clicks(log)]
+
+
+def _one_user(log: ClickLog) -> list[Finding]:
+    """Warn of a user with a tenth of all clicks or more. Who is not known is nobody."""
+    if not log.has("user"):
+        return []
+    t = log.table
+    users = t.filter(t.user.notnull()).group_by(name=t.user.cast("string")).agg(clicks=t.clicks.sum())
+    top = users.agg(users=users.count(), name=users.name.argmax(users.clicks), most=users.clicks.max())
+    found = log.engine.fetch(top.cross_join(t.agg(clicks=t.clicks.sum())), task="Looking at users").to_pylist()[0]
+    if found["users"] < FEWEST_USERS or found["most"] < ONE_USER * found["clicks"]:
+        return []
+    share = float(found["most"] / found["clicks"])
+    sentence = (
+        f"User {clean_text(found['name'], 24)} makes {percent(share)} of all clicks, of {found['users']:,} users: a "
+        "robot, or one name for all who have none, and the curve is largely its own. Leave these rows out, or leave "
+        "the user empty where it stands for unknown visitors."
+    )
+    return [Finding("one user", "warning", sentence, share)]
+
+
+def _repeated_clicks(log: ClickLog) -> list[Finding]:
+    """Warn where whatever was clicked once is clicked on every display: clicks that were joined without their page.
+
+    Of what was shown twice or more (to one user, where users are known) and clicked, some is left on other displays,
+    even by those who come back for it.
+    """
+    if "click" not in log.roles:
+        return []
+    t = with_user(log, log.table) if log.has("user") else log.table
+    keys = ["query", "doc", *(["_user"] if log.has("user") else [])]
+    shown = t.group_by(*keys).agg(_shown=t.count(), _clicks=t.clicks.sum())
+    again = shown.filter((shown._shown > 1) & (shown._clicks > 0))
+    counts = again.agg(again=again.count(), mixed=again.count(where=again._clicks < again._shown))
+    found = log.engine.fetch(counts, task="Looking at clicks").to_pylist()[0]
+    if found["again"] < ENOUGH or found["mixed"] >= MIXED * found["again"]:
+        return []
+    facts = log.facts
+    if facts is not None and 2 * facts.clicks > facts.impressions:
+        return []  # where most is clicked, some of it is clicked always
+    whom = "to one user " if log.has("user") else ""
+    sentence = (
+        f"Of {found['again']:,} documents that were shown {whom}for a query again and clicked, {found['mixed']:,} were "
+        "left on some display: a click seems to count for every display of its document, as when clicks are joined "
+        "to displays without the page. Clicks made high up then count further down, and the curve is too flat. Join "
+        "clicks by page, too."
+    )
+    return [Finding("repeated clicks", "warning", sentence, found["mixed"] / found["again"])]
+
+
+def _contexts_of_clicks(log: ClickLog) -> list[Finding]:
+    """Warn of context columns with a value that is never clicked, where the same queries are clicked otherwise."""
+    findings = []
+    plain = log.with_plain_contexts()
+    for column, own in zip(log.context, plain.context, strict=True):
+        found = _never_clicked(plain, own)
+        if found is None:
+            continue
+        level, expected = found
+        sentence = (
+            f"{column} = {clean_text(level, 24)} is never clicked, where other values of the same queries would make "
+            f"{expected:,.0f} clicks: the column seems to be made of clicks. What is known only after the click is no "
+            "context, and curves by it mean nothing: leave it out."
+        )
+        findings.append(Finding("context of clicks", "warning", sentence, expected))
+    return findings
+
+
+def _never_clicked(log: ClickLog, column: str) -> tuple[str, float] | None:
+    """Return the value without a click at which most are expected by its queries' click rates, if enough are."""
+    t: ir.Table = log.table
+    t = t.mutate(_level=level_of(t, column, log.engine))
+    cells = t.group_by("query", "_level").agg(
+        _clicks=t.clicks.sum().cast("float64"), _shown=t.impressions.sum().cast("float64")
+    )
+    queries = cells.group_by("query").agg(_rate=cells._clicks.sum() / cells._shown.sum())
+    joined = cells.inner_join(queries, "query")
+    levels = joined.group_by("_level").agg(clicks=joined._clicks.sum(), expected=(joined._shown * joined._rate).sum())
+    empty = levels.filter((levels.clicks == 0) & (levels.expected >= ENOUGH))
+    rows = log.engine.fetch(
+        empty.order_by(empty.expected.desc(), empty._level).limit(1), task="Looking at contexts"
+    ).to_pylist()
+    return (str(rows[0]["_level"]), float(rows[0]["expected"])) if rows else None
