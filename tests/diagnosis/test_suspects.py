@@ -12,7 +12,7 @@ from clickharvest.diagnosis.suspects import suspects
 from clickharvest.logs.reading import read_log
 
 
-def rows(pages: int = 600, *, users: int = 100, seed: int = 0) -> dict[str, Any]:
+def rows(pages: int = 600, *, users: int = 200, seed: int = 0) -> dict[str, Any]:
     """Return a log of pages of four results of ten queries; users come back, and like some results."""
     random = np.random.default_rng(seed)
     query, user = random.integers(10, size=pages), random.integers(users, size=pages)
@@ -32,7 +32,15 @@ def names(log: dict[str, Any], **options: Any) -> list[str]:
 def test_users_that_come_back_are_no_suspects() -> None:
     assert names(rows()) == []
     assert names(rows(), user="") == []
-    assert names({name: column[:40] for name, column in rows().items()}) == []
+    few = {name: column[:40] for name, column in rows().items()}
+    assert names(few, user="") == []
+
+
+def test_few_users_are_told() -> None:
+    assert names(rows(users=30)) == ["few users"]
+    log = rows(users=30)
+    log["user"] = np.where(np.arange(2_400) < 1_200, log["user"].astype(object), None)
+    assert names(log) == [], "most clicks may be those of anybody"
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.5, ["one user"]), (0.01, [])])
@@ -51,11 +59,10 @@ def test_a_user_with_a_tenth_of_all_clicks_is_named(share: float, found: list[st
 
 @pytest.mark.parametrize("known", [True, False])
 def test_clicks_that_count_for_every_display_are_found(known: bool) -> None:
-    log = rows(users=20)
+    log = rows(users=120)
     _, key = np.unique(log["query"] * 100 + log["doc"] + 10_000 * log["user"].astype(int) * known, return_inverse=True)
     clicked = np.bincount(key, log["click"]) > 0
     if not known:
-        clicked &= np.random.default_rng(2).random(len(clicked)) < 0.3
         log |= {"doc": log["doc"] * 20 + np.arange(2400) % 20}  # many documents, some of them never clicked
         _, key = np.unique(log["doc"], return_inverse=True)
         clicked = np.random.default_rng(2).random(key.max() + 1) < 0.2

@@ -141,6 +141,7 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
         ("missing rows", "with care"),
         ("clicked through", "with care"),
         ("one user", "with care"),
+        ("few users", "with care"),
         ("clicks by ranker", "with care"),
     ],
 )
@@ -149,6 +150,21 @@ def test_a_log_of_the_wrong_kind_costs_the_good_word(name: str, word: str) -> No
     assert verdict.word == word
     assert "checks below" not in verdict.advice, "a manager is told what to do"
     assert judge(SHARP, replace(GOOD, findings=(*FINE, Finding(name, "note", "Found.")))).word == "trustworthy"
+
+
+def test_few_users_are_no_matter_where_users_cluster() -> None:
+    few = replace(GOOD, findings=(*FINE, Finding("few users", "warning", "Few.", 30.0)))
+    assert judge(SHARP, few).word == "with care"
+    by_user = replace(SHARP, info=dict(SHARP.info) | {"clustered_by": "user"})
+    assert judge(by_user, few).word == "trustworthy"
+
+
+def test_positions_that_the_model_has_never_heard_of_count() -> None:
+    """Where nothing below position 2 ever moved, the harvest has no row of it, and every position it has is known."""
+    half = swap(FINE, "connectivity", status="blocking", value=0.25)
+    verdict = judge(SHARP, replace(GOOD, findings=half))
+    assert verdict.word == "with care"
+    assert "alone" in verdict.why
 
 
 def test_other_alarms_count_where_they_touch_the_model() -> None:

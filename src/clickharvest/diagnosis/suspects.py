@@ -1,4 +1,4 @@
-"""Suspects: what no user does. One who makes a tenth of all clicks, clicks on every display, contexts made of clicks.
+"""Suspects: what many users do not do. Few of them who make all clicks, clicks on every display, contexts of clicks.
 
 None of it is a test with a level: what is looked for is plain where it is there, and would be a miracle elsewhere.
 """
@@ -21,6 +21,8 @@ ONE_USER = 0.1
 """Share of the clicks from which on one user speaks for the others."""
 FEWEST_USERS = 20
 """Of fewer users each may well have a tenth of the clicks."""
+FEW_USERS = 50
+"""Effective users, (Σ clicks)² / Σ clicks², below which their habits may look like the position."""
 ENOUGH = 50
 """What was shown again and clicked, and clicks that are expected, below which nothing is told."""
 MIXED = 0.02
@@ -29,19 +31,27 @@ MIXED = 0.02
 
 def suspects(log: ClickLog) -> list[Finding]:
     """Return what looks like a robot, a wrong join or a context that is known after the click only; all may be."""
-    return [*_one_user(log), *_repeated_clicks(log), *_contexts_of_clicks(log)]
+    return [*_users(log), *_repeated_clicks(log), *_contexts_of_clicks(log)]
 
 
-def _one_user(log: ClickLog) -> list[Finding]:
-    """Warn of a user with a tenth of all clicks or more. Who is not known is nobody."""
+def _users(log: ClickLog) -> list[Finding]:
+    """Warn of a user with a tenth of all clicks or more, or else of few users. Who is not known is nobody."""
     if not log.has("user"):
         return []
     t = log.table
-    users = t.filter(t.user.notnull()).group_by(name=t.user.cast("string")).agg(clicks=t.clicks.sum())
-    top = users.agg(users=users.count(), name=users.name.argmax(users.clicks), most=users.clicks.max())
+    users = t.filter(t.user.notnull()).group_by(name=t.user.cast("string")).agg(clicks=t.clicks.sum().cast("float64"))
+    top = users.agg(
+        users=users.count(),
+        known=users.clicks.sum(),
+        squares=(users.clicks * users.clicks).sum(),
+        name=users.name.argmax(users.clicks),
+        most=users.clicks.max(),
+    )
     found = log.engine.fetch(top.cross_join(t.agg(clicks=t.clicks.sum())), task="Looking at users").to_pylist()[0]
-    if found["users"] < FEWEST_USERS or found["most"] < ONE_USER * found["clicks"]:
+    if not found["known"]:
         return []
+    if found["users"] < FEWEST_USERS or found["most"] < ONE_USER * found["clicks"]:
+        return _few_users(found["known"] ** 2 / found["squares"], found["known"] / found["clicks"])
     share = float(found["most"] / found["clicks"])
     sentence = (
         f"User {clean_text(found['name'], 24)} makes {percent(share)} of all clicks, of {found['users']:,} users: a "
@@ -49,6 +59,22 @@ def _one_user(log: ClickLog) -> list[Finding]:
         "the user empty where it stands for unknown visitors."
     )
     return [Finding("one user", "warning", sentence, share)]
+
+
+def _few_users(effective: float, known: float) -> list[Finding]:
+    """Warn where nearly all clicks are those of few users.
+
+    Args:
+        effective: the effective number of users.
+        known: share of the clicks whose users are known.
+    """
+    if effective >= FEW_USERS or known < 1 - ONE_USER:
+        return []
+    sentence = (
+        f"The clicks are those of {effective:.0f} effective users: intervals that cluster by query hold for users who "
+        "read as these do, and are too narrow for all others. Fit with --cluster user."
+    )
+    return [Finding("few users", "warning", sentence, effective)]
 
 
 def _repeated_clicks(log: ClickLog) -> list[Finding]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.summary import clustered_by, typical_context
+from clickharvest.positions.places import name_place, name_places
 
 Word = Literal["trustworthy", "with care", "cannot tell"]
 
@@ -79,8 +80,18 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
     name, value = finding.name, finding.value if isinstance(finding.value, int | float) else 0.0
     shares = model.info.get("objective") in (None, "clickshare")
     if name == "connectivity":
-        # Of a log that links nothing there is no model; positions without a link are told one by one.
-        return Reason("cannot tell", finding.sentence, "Look for a log with links.") if value == 0 else None
+        if value == 0:
+            return Reason("cannot tell", finding.sentence, "Look for a log with links.")
+        # Positions that the model knows to have no link are told one by one; of others, where nothing ever moved, it
+        # has not heard.
+        return None if finding.status == "ok" or model.unsupported else Reason(
+            "with care",
+            f"The log shows positions that nothing compares with {name_place(model.curve.anchor, model.places)}: the "
+            f"model knows {name_places(model.curve.positions, model.places)} alone.",
+            "Use it there alone, or swap ranks at random on part of the traffic.",
+        )  # fmt: skip
+    if name == "few users" and clustered_by(model.info) == "user":
+        return None
     if name == "drift with position":
         moved = "lose clicks over time move up" if value > 0 else "lose clicks over time move down"
         return None if not grounds.realised else Reason(
@@ -162,6 +173,10 @@ PLAIN = {
     "one user": (
         "One user, a robot or a name for all unknown ones, makes a large part of the clicks.",
         "Leave that user out, and fit again.",
+    ),
+    "few users": (
+        "The clicks are those of few users, and the intervals are too narrow for users who read otherwise.",
+        "Fit again with --cluster user.",
     ),
     "clicks by ranker": (
         "Between rankers results move mostly one way, so that whatever else differs between them looks like position.",
