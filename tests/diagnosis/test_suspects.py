@@ -8,8 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.suspects import suspects
+from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+
+ENGINE = DuckDBEngine()
 
 
 def rows(pages: int = 600, *, users: int = 200, seed: int = 0) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def rows(pages: int = 600, *, users: int = 200, seed: int = 0) -> dict[str, Any]
 
 def names(log: dict[str, Any], **options: Any) -> list[str]:
     roles = {"user": "user"} | options
-    return [finding.name for finding in suspects(read_log(pa.table(log), **roles))]
+    return [finding.name for finding in suspects(count_displays(read_log(pa.table(log), engine=ENGINE, **roles)))]
 
 
 def test_users_that_come_back_are_no_suspects() -> None:
@@ -50,7 +54,7 @@ def test_a_user_with_a_tenth_of_all_clicks_is_named(share: float, found: list[st
     log["user"] = np.where(np.repeat(pages, 4), "-1", log["user"])
     assert names(log) == found
     if found:
-        (suspect,) = suspects(read_log(pa.table(log), user="user"))
+        (suspect,) = suspects(count_displays(read_log(pa.table(log), user="user")))
         assert suspect.sentence.startswith("User -1 makes ")
     # Visitors without a name are nobody.
     log["user"] = np.where(np.repeat(pages, 4), None, log["user"].astype(object))
@@ -80,6 +84,7 @@ def test_contexts_made_of_clicks_are_found() -> None:
     log["kind"] = np.where(log["query"] < 5, "dull", "other")
     log["click"] = np.where(log["kind"] == "dull", 0, log["click"])  # no click, but the queries have none otherwise
     table = pa.table(log)
-    found = suspects(read_log(table, user="user", context=["clicks_of_page", "dwell", "device", "kind"]))
+    log_of = read_log(table, user="user", context=["clicks_of_page", "dwell", "device", "kind"])
+    found = suspects(count_displays(log_of))
     assert [finding.name for finding in found] == ["context of clicks"] * 2
     assert [finding.sentence.split(" is ")[0] for finding in found] == ["clicks_of_page = 0", "dwell = (empty)"]

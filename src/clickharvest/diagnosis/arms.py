@@ -18,7 +18,7 @@ from clickharvest.words import clean_text
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.diagnosis.counting import Counted
 
 NAME = "clicks by ranker"
 MATTERS = 0.1
@@ -36,7 +36,7 @@ SUMS = ("score", "variance", "squares", "products", "sizes")
 """What `clustered_tail` takes."""
 
 
-def clicks_by_ranker(log: ClickLog) -> list[Finding]:
+def clicks_by_ranker(counted: Counted) -> list[Finding]:
     """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
 
     Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
@@ -51,20 +51,17 @@ def clicks_by_ranker(log: ClickLog) -> list[Finding]:
 
     Needs a ranker column.
     """
+    log, cells, unit = counted.log, counted.cells, counted.unit
     if not log.has("ranker") or log.places is not None:
         return []
-    plain = log.with_plain_contexts()
-    unit = ["query", *plain.context, "doc"]
-    t = plain.table
-    cells = t.group_by(*unit, "position", arm=t.ranker.cast("string")).agg(
-        n=t.impressions.sum().cast("float64"), c=t.clicks.sum().cast("float64")
-    )
-    cells = plain.engine.materialise(cells, task="Comparing rankers")
-    alike = {row["arm"]: row for row in plain.engine.fetch(_alike(cells, unit), task="Comparing rankers").to_pylist()}
-    moves = plain.engine.fetch(_moves(cells, unit), task="Comparing rankers").to_pylist()
+    task = "Comparing rankers"
+    alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=task).to_pylist()}
+    moves = log.engine.fetch(_moves(cells, unit), task=task).to_pylist()
     moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]
     told = [_tell(row, alike.get(row["arm"], {}), len(moves)) for row in moves]
-    return [max(told, key=lambda finding: (finding.status == "warning", abs(finding.value or 0.0)))] if told else []
+    # Two rankers are off by the same amount: rounded, so that the one with more clicks is told on every run.
+    worst = max(told, key=lambda own: (own.status == "warning", round(abs(own.value or 0.0), 9)), default=None)
+    return [] if worst is None else [worst]
 
 
 def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:
@@ -72,12 +69,12 @@ def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:
     import ibis
 
     both = ibis.window(group_by=[*unit, "position"])
-    strata = cells.mutate(all_n=cells.n.sum().over(both), all_c=cells.c.sum().over(both))
-    strata = strata.filter((strata.all_n > strata.n) & (strata.all_c > 0))
-    share, rate = strata.n / strata.all_n, strata.all_c / strata.all_n
+    strata = cells.mutate(all_n=cells.shown.sum().over(both), all_c=cells.clicks.sum().over(both))
+    strata = strata.filter((strata.all_n > strata.shown) & (strata.all_c > 0))
+    share, rate = strata.shown / strata.all_n, strata.all_c / strata.all_n
     weight = strata.all_c * share * (1 - share)
     strata = strata.select(
-        "arm", "query", score=strata.c - strata.n * rate, weight=weight, variance=weight * (1 - rate)
+        "arm", "query", score=strata.clicks - strata.shown * rate, weight=weight, variance=weight * (1 - rate)
     )
     own = strata.group_by("arm", "query").agg(**{n: strata[n].sum() for n in ("score", "weight", "variance")})
     return own.group_by("arm").agg(
@@ -92,8 +89,8 @@ def _moves(cells: ir.Table, unit: list[str]) -> ir.Table:
     """Return Σ w m, Σ w |m| and Σ w m² of each ranker, over clicked units that others showed, too."""
     import ibis
 
-    cells = cells.mutate(height=cells.n * cells.position.cast("float64").ln())
-    own = cells.group_by(*unit, "arm").agg(n=cells.n.sum(), height=cells.height.sum(), c=cells.c.sum())
+    cells = cells.mutate(height=cells.shown * cells.position.cast("float64").ln())
+    own = cells.group_by(*unit, "arm").agg(n=cells.shown.sum(), height=cells.height.sum(), c=cells.clicks.sum())
     whole = ibis.window(group_by=unit)
     own = own.mutate(
         all_n=own.n.sum().over(whole), all_height=own.height.sum().over(whole), all_c=own.c.sum().over(whole)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from clickharvest.diagnosis.findings import Finding, percent
 from clickharvest.diagnosis.overlap import level_of
 from clickharvest.diagnosis.users import with_user
+from clickharvest.logs.hashing import is_drawn
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
+    from clickharvest.diagnosis.counting import Counted
     from clickharvest.logs.click_log import ClickLog
 
 ONE_USER = 0.1
@@ -25,13 +25,15 @@ FEW_USERS = 50
 """Effective users, (Σ clicks)² / Σ clicks², below which their habits may look like the position."""
 ENOUGH = 50
 """What was shown again and clicked, and clicks that are expected, below which nothing is told."""
+MOST_ROWS = 1_000_000
+"""Rows, all of some users, that tell whether clicks are repeated."""
 MIXED = 0.02
 """Share of what was clicked and shown again that was also left once: whoever comes back leaves more than that."""
 
 
-def suspects(log: ClickLog) -> list[Finding]:
+def suspects(counted: Counted) -> list[Finding]:
     """Return what looks like a robot, a wrong join or a context that is known after the click only; all may be."""
-    return [*_users(log), *_repeated_clicks(log), *_contexts_of_clicks(log)]
+    return [*_users(counted.log), *_repeated_clicks(counted), *_contexts_of_clicks(counted)]
 
 
 def _users(log: ClickLog) -> list[Finding]:
@@ -77,17 +79,21 @@ def _few_users(effective: float, known: float) -> list[Finding]:
     return [Finding("few users", "warning", sentence, effective)]
 
 
-def _repeated_clicks(log: ClickLog) -> list[Finding]:
+def _repeated_clicks(counted: Counted) -> list[Finding]:
     """Warn where whatever was clicked once is clicked on every display: clicks that were joined without their page.
 
     Of what was shown twice or more (to one user, where users are known) and clicked, some is left on other displays,
     even by those who come back for it.
     """
+    log, cells = counted.log, counted.cells
     if "click" not in log.roles:
         return []
-    t = with_user(log, log.table) if log.has("user") else log.table
-    keys = ["query", "doc", *(["_user"] if log.has("user") else [])]
-    shown = t.group_by(*keys).agg(_shown=t.count(), _clicks=t.clicks.sum())
+    shown = cells.group_by("query", "doc").agg(_shown=cells.shown.sum(), _clicks=cells.clicks.sum())
+    if log.has("user"):
+        t = with_user(log, log.table)
+        if log.facts is not None and log.facts.rows > MOST_ROWS:
+            t = t.filter(is_drawn(t._user, MOST_ROWS / log.facts.rows))
+        shown = t.group_by("query", "doc", "_user").agg(_shown=t.count(), _clicks=t.clicks.sum())
     again = shown.filter((shown._shown > 1) & (shown._clicks > 0))
     counts = again.agg(again=again.count(), mixed=again.count(where=again._clicks < again._shown))
     found = log.engine.fetch(counts, task="Looking at clicks").to_pylist()[0]
@@ -106,12 +112,11 @@ def _repeated_clicks(log: ClickLog) -> list[Finding]:
     return [Finding("repeated clicks", "warning", sentence, found["mixed"] / found["again"])]
 
 
-def _contexts_of_clicks(log: ClickLog) -> list[Finding]:
+def _contexts_of_clicks(counted: Counted) -> list[Finding]:
     """Warn of context columns with a value that is never clicked, where the same queries are clicked otherwise."""
     findings = []
-    plain = log.with_plain_contexts()
-    for column, own in zip(log.context, plain.context, strict=True):
-        found = _never_clicked(plain, own)
+    for column, own in zip(counted.contexts, counted.log.context, strict=True):
+        found = _never_clicked(counted, own)
         if found is None:
             continue
         level, expected = found
@@ -124,18 +129,15 @@ def _contexts_of_clicks(log: ClickLog) -> list[Finding]:
     return findings
 
 
-def _never_clicked(log: ClickLog, column: str) -> tuple[str, float] | None:
+def _never_clicked(counted: Counted, column: str) -> tuple[str, float] | None:
     """Return the value without a click at which most are expected by its queries' click rates, if enough are."""
-    t: ir.Table = log.table
-    t = t.mutate(_level=level_of(t, column, log.engine))
-    cells = t.group_by("query", "_level").agg(
-        _clicks=t.clicks.sum().cast("float64"), _shown=t.impressions.sum().cast("float64")
-    )
+    cells, engine = counted.cells, counted.log.engine
+    cells = cells.mutate(_level=level_of(cells, column, engine, weight="shown"))
+    cells = cells.group_by("query", "_level").agg(_clicks=cells.clicks.sum(), _shown=cells.shown.sum())
     queries = cells.group_by("query").agg(_rate=cells._clicks.sum() / cells._shown.sum())
     joined = cells.inner_join(queries, "query")
     levels = joined.group_by("_level").agg(clicks=joined._clicks.sum(), expected=(joined._shown * joined._rate).sum())
     empty = levels.filter((levels.clicks == 0) & (levels.expected >= ENOUGH))
-    rows = log.engine.fetch(
-        empty.order_by(empty.expected.desc(), empty._level).limit(1), task="Looking at contexts"
-    ).to_pylist()
+    first = empty.order_by(empty.expected.desc(), empty._level).limit(1)
+    rows = engine.fetch(first, task="Looking at contexts").to_pylist()
     return (str(rows[0]["_level"]), float(rows[0]["expected"])) if rows else None
