@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from clickharvest import harvest, read_log
 from clickharvest.click_models import CLICK_MODELS, choose_click_model
-from clickharvest.click_models.choosing import USERS, ModelChoice
+from clickharvest.click_models.choosing import TAKEN, USERS, ModelChoice
 from clickharvest.simulate import simulate_protocol, simulate_trust_log
 from command_line import run
 
@@ -51,6 +52,23 @@ def test_trust_is_looked_for_in_every_context() -> None:
     none = chosen(desk=0.0, phone=0.0)
     assert none.model == "examination"
     assert "the least of 2 contexts" in none.why[-1]
+
+
+def test_what_was_not_looked_for_is_not_told_of_users() -> None:
+    """Where no page has a second click, nothing can show whether clicks above matter."""
+    rows = simulate_protocol(sweeps=5, queries=60, test_queries=2, positions=5, clicks="pbm", eta=0, seed=1).rows()
+    page, click = rows["page"].to_numpy(), rows["click"].to_numpy()
+    order = np.lexsort((rows["position"].to_numpy(), page))
+    so_far = np.cumsum(click[order])
+    begins = np.r_[True, np.diff(page[order]) != 0]
+    before = np.maximum.accumulate(np.where(begins, so_far - click[order], 0))
+    first = (
+        rows.take(order).drop_columns(["click"]).append_column("click", pa.array(click[order] * (so_far == before + 1)))
+    )
+    found = choose_click_model(read_log(first))
+    assert found.model == "examination"
+    assert found.users == TAKEN
+    assert "Clicks above were not looked for" in found.why[0]
 
 
 def test_every_model_has_its_sentence() -> None:

@@ -15,12 +15,16 @@ import pytest
 from clickharvest import CPBM, PBM, Rankings, harvest, read_interventions, read_log
 from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
 from clickharvest.diagnosis import diagnose
+from clickharvest.diagnosis.pages import page_findings
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.logs.click_log import lack_unclicked
 from clickharvest.logs.doubting import doubts
+from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.simulate import simulate_ab_log
 from places import SHARED_DATA
+
+ENGINE = DuckDBEngine()
 
 
 def simulated() -> pa.Table:
@@ -33,8 +37,12 @@ def clicked_pages(table: pa.Table) -> pa.Table:
 
 
 def names(source: Any, **options: Any) -> list[str]:
-    wanted = ("clicked rows", "shared positions", "clicked pages")
+    wanted = ("clicked rows", "shared positions", "clicked pages", "one click a page", "single clicks")
     return [found.name for found in diagnose(read_log(source, **options)).findings if found.name in wanted]
+
+
+def of_pages(table: pa.Table, **options: Any) -> list[str]:
+    return [found.name for found in page_findings(read_log(table, engine=ENGINE, **options))]
 
 
 def replaced(table: pa.Table, **columns: Any) -> pa.Table:
@@ -206,4 +214,57 @@ def test_the_log_of_hotels_goes_through_with_its_finding() -> None:
     path = SHARED_DATA / "trivago_clickouts.parquet"
     if not path.exists():
         pytest.skip("the real log trivago_clickouts.parquet is not on this machine")
-    assert names(path) == ["clicked pages"]
+    assert names(path) == ["clicked pages", "one click a page"]
+
+
+def shown_pages(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clicks of a simulated log by page and position, and the order of its rows that makes them."""
+    order = np.lexsort((table["position"].to_numpy(), table["page"].to_numpy()))
+    return table["click"].to_numpy()[order].reshape(-1, 10), order
+
+
+def with_clicks(table: pa.Table, clicks: np.ndarray, order: np.ndarray) -> pa.Table:
+    return replaced(table.take(order), click=clicks.ravel().astype(int))
+
+
+def test_logs_that_keep_one_click_of_a_page_are_doubted() -> None:
+    table = simulated()
+    clicks, order = shown_pages(table)
+    first = clicks & (np.cumsum(clicks, axis=1) == 1)
+    last = clicks & (np.cumsum(clicks[:, ::-1], axis=1)[:, ::-1] == 1)
+    for kept in (first, last):
+        assert of_pages(with_clicks(table, kept, order)) == ["single clicks"]
+    with pytest.warns(HarvestWarning, match="the log keeps one click of a page"):
+        harvest(read_log(with_clicks(table, first, order)))
+    # Where pages without a click are missing too, users may click once a page; where clicks are rare, they do.
+    assert of_pages(clicked_pages(with_clicks(table, first, order))) == ["clicked pages", "one click a page"]
+    rare = clicks & (np.arange(len(clicks)) % 20 == 0)[:, None]
+    assert of_pages(with_clicks(table, rare & (np.cumsum(rare, axis=1) == 1), order)) == []
+
+
+def test_robots_that_click_everything_are_found_and_eager_users_are_not() -> None:
+    table = simulated()
+    clicks, order = shown_pages(table)
+    for every, found in ((20, ["clicked through"]), (1_000, []), (1, [])):
+        eager = np.random.default_rng(1).random(clicks.shape) < 0.9 if every == 1 else clicks
+        by_robots = (np.arange(len(clicks)) % every == 0)[:, None] & (every > 1)
+        assert of_pages(with_clicks(table, np.where(by_robots, 1, eager), order)) == found
+
+
+def test_rows_that_are_missing_are_found_and_short_lists_are_not() -> None:
+    table = simulated()
+    clicks, order = shown_pages(table)
+    table, random = table.take(order), np.random.default_rng(0)
+    thinned = table.filter(clicks.ravel().astype(bool) | (random.random(clicks.size) < 0.4))
+    assert of_pages(thinned) == ["missing rows", "unequal pages"]
+    depth = random.random((len(clicks), 1)) ** -1.2  # at least k with probability k^-1/1.2
+    seen = np.arange(1, 11) <= depth
+    assert of_pages(table.filter(seen.ravel())) == ["unequal pages"]
+    query = table["query"].to_numpy()
+    _, number = np.unique(query, return_inverse=True)
+    short = table["position"].to_numpy() <= 3 + number % 8  # every query has as many results as there are
+    assert of_pages(table.filter(short)) == []
+    devices = np.array(table["device"].to_pylist()) == "mobile"
+    by_device = table.filter(~devices | (table["position"].to_numpy() <= 4))
+    assert of_pages(by_device) == ["unequal pages"]
+    assert of_pages(by_device, context=["device"]) == []

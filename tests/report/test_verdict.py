@@ -107,8 +107,8 @@ def test_what_nobody_has_looked_at(grounds: Grounds | None, word: str, why: str)
 
 
 ALARMS = [
-    ("drift with position", -0.1, "cannot tell", "the curve is too steep"),
-    ("drift with position", 0.1, "cannot tell", "the curve is too flat"),
+    ("drift with position", -0.1, "cannot tell", "lose clicks over time move down"),
+    ("drift with position", 0.1, "cannot tell", "lose clicks over time move up"),
     ("clicks above", 0.5, "cannot tell", "stop reading once a result above has served them"),
     ("clicks above", 0.95, "with care", "stop reading once a result above has served them"),
     ("clicks above", 2.0, "cannot tell", "read on below good results"),
@@ -128,6 +128,43 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
         weak = {"status": "note", "p_value": p_value, "value": 1.05 if name == "clicks above" else 0.001}
         told = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **weak), checks=swap(CHECKS, name, **weak)))
         assert told.word == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("single clicks", "cannot tell"),
+        ("repeated clicks", "cannot tell"),
+        ("context of clicks", "cannot tell"),
+        ("one click a page", "with care"),
+        ("unequal pages", "with care"),
+        ("missing rows", "with care"),
+        ("clicked through", "with care"),
+        ("one user", "with care"),
+        ("few users", "with care"),
+        ("clicks by ranker", "with care"),
+    ],
+)
+def test_a_log_of_the_wrong_kind_costs_the_good_word(name: str, word: str) -> None:
+    verdict = judge(SHARP, replace(GOOD, findings=(*FINE, Finding(name, "warning", "Found."))))
+    assert verdict.word == word
+    assert "checks below" not in verdict.advice, "a manager is told what to do"
+    assert judge(SHARP, replace(GOOD, findings=(*FINE, Finding(name, "note", "Found.")))).word == "trustworthy"
+
+
+def test_few_users_are_no_matter_where_users_cluster() -> None:
+    few = replace(GOOD, findings=(*FINE, Finding("few users", "warning", "Few.", 30.0)))
+    assert judge(SHARP, few).word == "with care"
+    by_user = replace(SHARP, info=dict(SHARP.info) | {"clustered_by": "user"})
+    assert judge(by_user, few).word == "trustworthy"
+
+
+def test_positions_that_the_model_has_never_heard_of_count() -> None:
+    """Where nothing below position 2 ever moved, the harvest has no row of it, and every position it has is known."""
+    half = swap(FINE, "connectivity", status="blocking", value=0.25)
+    verdict = judge(SHARP, replace(GOOD, findings=half))
+    assert verdict.word == "with care"
+    assert "alone" in verdict.why
 
 
 def test_other_alarms_count_where_they_touch_the_model() -> None:

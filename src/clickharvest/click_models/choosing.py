@@ -47,6 +47,11 @@ USERS = {
     "displays, (click - offset) / slope, which weigh gives every row.",
 }
 """What kind of users a model speaks of, and what that changes for a ranker."""
+TAKEN = (
+    "Users are taken to look at a result or not whatever they clicked above it, and to judge it alike anywhere, though "
+    "not all of that could be tested: a ranker learns from clicks divided by propensities, as far as it is true."
+)
+"""The same of examination where it was chosen because others could not be looked for."""
 
 
 @dataclass(frozen=True)
@@ -91,34 +96,40 @@ def choose_click_model(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickharvestWarning)  # those of the model that is fitted then will be told
         if isinstance(data, Interventions):
-            chosen, told = EXAMINATION, "Clicks above are not told by interventions: read the log itself."
+            chosen, told = None, "Clicks above are not told by interventions: read the log itself."
         else:
             chosen, told = _browsing(data, anchor, seed, progress, how)
-        why = [told]
-        if chosen == EXAMINATION:
+        why, looked = [told], chosen is not None
+        if chosen in (None, EXAMINATION):
             chosen, told = _affine(data, anchor, seed, progress, how)
             why.append(told)
-    return made_choice(chosen, why)
+    return made_choice(chosen or EXAMINATION, why, looked=looked and chosen is not None)
 
 
-def made_choice(model: str, why: Sequence[str]) -> ModelChoice:
-    """Return a choice with what it says of users."""
-    return ModelChoice(model, USERS[model], tuple(why))
+def made_choice(model: str, why: Sequence[str], *, looked: bool = True) -> ModelChoice:
+    """Return a choice with what it says of users.
+
+    Args:
+        model: the name of the model.
+        why: what spoke for and against each of the others.
+        looked: whether all others were looked for.
+    """
+    return ModelChoice(model, USERS[model] if looked or model != EXAMINATION else TAKEN, tuple(why))
 
 
-def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str, str]:
-    """Return browsing, reading or examination, and why."""
+def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
+    """Return browsing, reading or examination, or None where they could not be told apart, and why."""
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.diagnosis.cascade import clicks_above
     from clickharvest.estimation.browsing import compare_within_ranks
 
     if log.places is not None:
-        return EXAMINATION, "Clicks above were not looked for: places have no order."
+        return None, "Clicks above were not looked for: places have no order."
     try:
         states = Browsing().harvest(log, **how)
         gain = compare_within_ranks(states, anchor=anchor, seed=seed, progress=progress)
     except (InputError, NotIdentifiedError) as error:
-        return EXAMINATION, f"Clicks above were not looked for: {error}."
+        return None, f"Clicks above were not looked for: {error}."
     return by_states(gain, lambda: clicks_above(log))
 
 
@@ -148,8 +159,8 @@ def by_states(gain: HeldOutGain, above: Callable[[], Iterable[Finding]]) -> tupl
 
 def _affine(
     data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any]
-) -> tuple[str, str]:
-    """Return affine or examination, and why."""
+) -> tuple[str | None, str]:
+    """Return affine or examination, or None where they could not be told apart, and why."""
     from clickharvest.click_models.affine import Affine
     from clickharvest.diagnosis.findings import spell_p
     from clickharvest.harvesting.interventions import Interventions
@@ -160,10 +171,10 @@ def _affine(
         interventions = data if isinstance(data, Interventions) else model.harvest(data, **how)
         parts = _levels(model.fit(interventions), interventions)
     except (InputError, NotIdentifiedError) as error:
-        return EXAMINATION, f"Trust was not looked for: {error}."
+        return None, f"Trust was not looked for: {error}."
     tests = [(name, own, test[1]) for name, own, fitted in parts if (test := fitted.offset_test()) is not None]
     if not tests:
-        return EXAMINATION, "Trust was not looked for: too few queries."
+        return None, "Trust was not looked for: too few queries."
     tests.sort(key=lambda one: one[2])
     told = ""
     for name, own, p in tests:

@@ -13,8 +13,10 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
+from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.overlap import (
@@ -27,6 +29,7 @@ from clickharvest.diagnosis.overlap import (
 )
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
+from clickharvest.diagnosis.suspects import suspects
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
@@ -164,11 +167,13 @@ def diagnose(
             check_design(source, design, max_position)
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
-        rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = page_findings(source)
-        findings += repetition(source) if unit == "context" and design is None else []
+        counted = count_displays(source)
+        rows = counted.cells.rename(impressions="shown")
+        rows = rows if max_position is None else rows.filter(rows.position <= max_position)
+        findings = page_findings(source) + suspects(counted)
+        findings += repetition(counted) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
-            findings += ranker_independence(source) + sample_ratio(source, traffic)
+            findings += ranker_independence(source) + sample_ratio(source, traffic) + clicks_by_ranker(counted)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]

@@ -173,8 +173,9 @@ def _moving_drift(s: Mapping[str, float]) -> Finding:
         )
     how = "lose clicks move up" if value > 0 else "lose clicks move down"
     sentence = (
-        f"Units that {how} ({told}): what time did looks like what position does, and the curve would be "
-        f"{'too flat' if value > 0 else 'too steep'}. Fit a shorter period, or use design exposures."
+        f"Units that {how} ({told}): what time did looks like what position does. If documents change and rankers "
+        f"follow, the curve is {'too flat' if value > 0 else 'too steep'}; if rankers follow clicks themselves, chance "
+        "included, it is too flat. Fit a shorter period, or use design exposures."
     )
     return Finding(name, "warning", sentence, value, p_value)
 

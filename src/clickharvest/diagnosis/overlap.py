@@ -161,19 +161,20 @@ def level_of(table: ir.Table, column: str, engine: Engine, *, weight: str | None
     their names. Empty values are a segment of their own. Rows are counted, or the column `weight` is summed.
     """
     value = table[column]
+    if value.type().is_floating():
+        value = value.isnan().ifelse(ibis.null(value.type()), value)
     counts = table.group_by(value=value).agg(rows=table.count() if weight is None else table[weight].sum())
     counts = counts.filter(counts.value.notnull()).order_by(ibis.desc("rows"), "value").limit(MAX_LEVELS + 1)
     frequent = engine.fetch(counts, task=f"Looking at {column}")["value"].to_pylist()
     name = value.cast("string")
     if len(frequent) > MAX_LEVELS and value.type().is_numeric():
-        name = _quartile(table, column, engine)
+        name = _quartile(table, value, column, engine)
     elif len(frequent) > MAX_LEVELS:
         name = value.isin(frequent[:MAX_LEVELS]).ifelse(name, "(other)")
     return name.fill_null("(empty)")
 
 
-def _quartile(table: ir.Table, column: str, engine: Engine) -> ir.StringValue:
-    value = table[column]
+def _quartile(table: ir.Table, value: ir.NumericValue, column: str, engine: Engine) -> ir.StringValue:
     cuts = table.agg(**{f"cut_{i}": value.quantile(i / BINS) for i in range(1, BINS)})
     edges = sorted(set(engine.fetch(cuts, task=f"Looking at {column}").to_pylist()[0].values()))
     branches = [(value.isnull(), ibis.null("string"))]

@@ -20,12 +20,14 @@ ENOUGH_PAGES = 20
 """Of fewer likely pages nothing is told."""
 SUSPICIOUS = 0.05
 """Share of the likely pages with shared positions from which on they are no accident of the clock."""
+UNEQUAL = 0.2
+"""Mean difference of the lengths of a query's pages from their mean, over all lengths, from which on they differ."""
 
 
 def page_findings(log: ClickLog) -> list[Finding]:
     """Return what makes the log doubtful, certain where it names its pages and suspected where it has times alone."""
     found = [Finding(doubt.name, "warning", doubt.sentence, doubt.value) for doubt in doubts(log)]
-    return found + _lost(log) + _suspicions(log)
+    return found + _lost(log) + _suspicions(log) + _lengths(log)
 
 
 def _lost(log: ClickLog) -> list[Finding]:
@@ -85,3 +87,32 @@ def _suspicions(log: ClickLog) -> list[Finding]:
         )
         findings.append(Finding("clicked pages", "warning", sentence, n["clicked"] / n["pages"]))
     return findings
+
+
+def _lengths(log: ClickLog) -> list[Finding]:
+    """Warn where pages of one query and context differ much in length: what was not scrolled to may not be logged.
+
+    A row that is logged once it was seen is always examined. What is compared is then how often results are clicked
+    that were seen, and the curve is flat, however few see the end of the page.
+    """
+    if not log.has("page") or "click" not in log.roles or log.places is not None:
+        return []
+    plain = log.with_plain_contexts()
+    t = plain.table
+    keys = ["query", *plain.context]
+    pages = t.group_by("page", *keys).agg(_rows=t.count().cast("float64"))
+    typical = pages._rows.mean().over(group_by=keys)
+    off = pages.mutate(_off=(pages._rows - typical).abs())
+    found = log.engine.fetch(
+        off.agg(pages=off.count(), off=off._off.sum(), rows=off._rows.sum()), task="Looking at pages"
+    ).to_pylist()[0]
+    if found["pages"] < ENOUGH_PAGES or found["off"] < UNEQUAL * found["rows"]:
+        return []
+    value = found["off"] / found["rows"]
+    sentence = (
+        f"Pages of one query have {found['rows'] / found['pages']:.1f} results on average and differ from that by "
+        f"{100 * value:.0f} %. If results are logged once users scroll to them, the curve is that of results "
+        "that were seen, far too flat: log what was loaded, seen or not. If pages differ by device or layout, name "
+        "that column as context."
+    )
+    return [Finding("unequal pages", "warning", sentence, value)]

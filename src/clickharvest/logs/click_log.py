@@ -40,6 +40,8 @@ RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
 WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 """Words for a click and for none."""
+LONG = 5
+"""Rows of a page from which on it is no list of one or two results that a user may well click throughout."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class LogFacts:
         pages: result pages, 0 where the log has no page column.
         clicked_pages: pages with a click.
         shared_pages: pages that show several documents at one position.
+        through_pages: pages of `LONG` rows or more every one of which is clicked.
+        through_clicks: the clicks on these.
+        gapped_pages: pages that lack a position between their first and their last.
         shared_example: such a page and position.
     """
 
@@ -62,6 +67,9 @@ class LogFacts:
     pages: int = 0
     clicked_pages: int = 0
     shared_pages: int = 0
+    through_pages: int = 0
+    through_clicks: int = 0
+    gapped_pages: int = 0
     shared_example: str = ""
 
 

@@ -5,17 +5,26 @@ They come from the counts that the checks of the rows have made, so they cost no
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Literal
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.click_log import LONG, ClickLog, LogFacts
 
 NEARLY_ALL = 0.95
 """Share of clicked rows from which on a log is doubted: no list of results is clicked like that, a log of clicks is."""
 ENOUGH = 20
-"""Fewer impressions than this are no ground for a doubt."""
+"""Fewer impressions, or pages, than this are no ground for a doubt."""
+MATTERS = 0.05
+"""Share of the clicks that second clicks must be expected to have: where they are fewer, their loss changes little."""
+BY_ROBOTS = 0.02
+"""Share of the clicks on pages that are clicked throughout from which on they are no whim of single users."""
+BEYOND_CHANCE = 10
+"""How many times as many such pages there must be as the click rate of the log makes."""
+GAPPED = 0.3
+"""Share of pages with gaps from which on rows are missing by design."""
 
 SHARED_REMEDY = (
     "where positions start again on every page of a list, count through with --page-number COLUMN --page-size N; "
@@ -37,7 +46,15 @@ class Doubt:
         value: the share of rows or pages it rests on.
     """
 
-    name: Literal["clicked rows", "shared positions", "clicked pages"]
+    name: Literal[
+        "clicked rows",
+        "shared positions",
+        "clicked pages",
+        "one click a page",
+        "single clicks",
+        "clicked through",
+        "missing rows",
+    ]
     sentence: str
     value: float
 
@@ -77,7 +94,68 @@ def doubts(log: ClickLog) -> list[Doubt]:
             f"{CLICKED_PAGES}."
         )
         found.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
+    if "click" in log.roles and log.places is None:
+        found += _single_clicks(facts, known=not log.only_clicked_pages) + _clicked_through(facts)
+        found += [] if log.prepared else _gaps(facts)  # where rows were left out on purpose, gaps are no news
     return found
+
+
+def _single_clicks(facts: LogFacts, *, known: bool) -> list[Doubt]:
+    """Doubt a log whose pages have one click at most.
+
+    If n pages got m clicks at random, m − n (1 − exp(−m / n)) would be second clicks or later ones; users of unequal
+    zeal make more. So many must be expected that they matter, and less than a twentieth of them be there. Where pages
+    without a click are missing, n is not known, and second clicks may be as rare as they look.
+    """
+    if not facts.pages:
+        return []
+    later = facts.clicks - facts.clicked_pages
+    expected = facts.clicks - facts.pages * (1 - math.exp(-facts.clicks / facts.pages))
+    if expected < max(ENOUGH, MATTERS * facts.clicks) or later >= expected / 20:
+        return []
+    if not known:
+        sentence = (
+            f"{later:,} of {facts.clicks:,} clicks are second or later ones of their page: if users click several "
+            "results of a page and one of these clicks is kept, the curve may be off by a factor; if they seldom do, "
+            "nothing is lost. Find out which."
+        )
+        return [Doubt("one click a page", sentence, later / facts.clicks)]
+    sentence = (
+        f"{later:,} of {facts.clicks:,} clicks are second or later ones of their page, where clicks at random would "
+        f"make {expected:,.0f}: the log keeps one click of a page, or users leave with the first one. Either way a "
+        "click hides others, and the curve may be off by a factor: too steep where the first is kept, too flat where "
+        "the last is. Log every click; if pages get a new name when users come back to them, name the visit as --page."
+    )
+    return [Doubt("single clicks", sentence, later / facts.clicks)]
+
+
+def _clicked_through(facts: LogFacts) -> list[Doubt]:
+    """Doubt a log with many pages on which everything is clicked, far more than its click rate makes."""
+    if facts.through_pages < ENOUGH or facts.through_clicks < BY_ROBOTS * facts.clicks:
+        return []
+    # An upper bound: longer pages have fewer, and the product of unequal rates is less than that of their mean.
+    expected = facts.pages * (facts.clicks / facts.impressions) ** LONG
+    if facts.through_pages < BEYOND_CHANCE * expected:
+        return []
+    sentence = (
+        f"On {facts.through_pages:,} of {facts.pages:,} pages every result is clicked ({LONG} or more; chance would "
+        f"make {expected:,.0f}), which have {100 * facts.through_clicks / facts.clicks:.0f} % of all clicks: robots "
+        "click like that, and make the curve too flat. Leave out whoever made these pages."
+    )
+    return [Doubt("clicked through", sentence, facts.through_clicks / facts.clicks)]
+
+
+def _gaps(facts: LogFacts) -> list[Doubt]:
+    """Doubt a log whose pages lack positions between others."""
+    if facts.gapped_pages < max(ENOUGH, GAPPED * facts.pages):
+        return []
+    sentence = (
+        f"{facts.gapped_pages:,} of {facts.pages:,} pages lack a position between their first and their last. If rows "
+        "without a click were thinned out, too few displays are counted where clicks are many, and the curve is too "
+        "flat: keep pages whole, or leave out whole pages by chance. If something else stands there, such as ads, that "
+        "is harmless."
+    )
+    return [Doubt("missing rows", sentence, facts.gapped_pages / facts.pages)]
 
 
 def refuse_clicks_alone(log: ClickLog) -> None:
@@ -92,5 +170,5 @@ def refuse_clicks_alone(log: ClickLog) -> None:
 def warn_of_doubts(log: ClickLog, *, stacklevel: int = 3) -> None:
     """Warn of what makes everything that is computed from a log doubtful; missing pages do not, see `Doubt`."""
     for doubt in doubts(log):
-        if doubt.name != "clicked pages":
+        if doubt.name not in ("clicked pages", "one click a page"):
             warnings.warn(doubt.sentence, HarvestWarning, stacklevel=stacklevel)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import COUNTS, ClickLog, LogFacts
+from clickharvest.logs.click_log import COUNTS, LONG, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
 from clickharvest.positions.places import name_place
 
@@ -133,28 +133,34 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
     t = log.table
     doubled = t.group_by("page", "doc").agg(rows=t.count()).filter(lambda pair: pair.rows > 1)
     places = t.group_by("page", "position").agg(rows=t.count(), clicks=t.clicks.sum())
-    pages = places.group_by("page").agg(rows=places.rows.max(), clicks=places.clicks.sum())
+    pages = places.group_by("page").agg(
+        rows=places.rows.max(),
+        clicks=places.clicks.sum(),
+        long=places.rows.sum(),
+        places=places.count(),
+        span=places.position.max() - places.position.min() + 1,
+    )
+    through = (pages.clicks >= pages.long) & (pages.long >= LONG)
     counted = pages.agg(
-        pages=pages.count(), clicked=pages.count(where=pages.clicks > 0), shared=pages.count(where=pages.rows > 1)
+        pages=pages.count(),
+        clicked_pages=pages.count(where=pages.clicks > 0),
+        shared_pages=pages.count(where=pages.rows > 1),
+        through_pages=pages.count(where=through),
+        through_clicks=pages.clicks.sum(where=through).fill_null(0).cast("int64"),
+        gapped_pages=pages.count(where=pages.places < pages.span),
     )
     answer = doubled.agg(pairs=doubled.count(), rows=doubled.rows.sum()).cross_join(counted)
     totals = log.engine.fetch(answer, task="Checking the pages").to_pylist()[0]
-    if totals["pairs"]:
+    pairs, doubled_rows = totals.pop("pairs"), totals.pop("rows")
+    if pairs:
         named = doubled.select(**{log.roles["page"]: doubled.page, log.roles["doc"]: doubled.doc})
         examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
         raise InputError(
-            f"column {log.roles['page']!r}: {totals['rows']:,} of {facts.rows:,} rows show a document twice on one "
+            f"column {log.roles['page']!r}: {doubled_rows:,} of {facts.rows:,} rows show a document twice on one "
             f"page, such as {_show(examples)}; expected one row per page and document: keep the first place of each "
             "with --repeat first, or name the column that tells pages apart with --page (--page '' if there is none)"
         )
-    example = _shared_example(log) if totals["shared"] else ""
-    return replace(
-        facts,
-        pages=totals["pages"],
-        clicked_pages=totals["clicked"],
-        shared_pages=totals["shared"],
-        shared_example=example,
-    )
+    return replace(facts, **totals, shared_example=_shared_example(log) if totals["shared_pages"] else "")
 
 
 def _shared_example(log: ClickLog) -> str:

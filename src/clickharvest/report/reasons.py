@@ -12,7 +12,8 @@ import numpy as np
 
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.summary import clustered_by, typical_context
+from clickharvest.positions.places import name_place, name_places
 
 Word = Literal["trustworthy", "with care", "cannot tell"]
 
@@ -79,14 +80,24 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
     name, value = finding.name, finding.value if isinstance(finding.value, int | float) else 0.0
     shares = model.info.get("objective") in (None, "clickshare")
     if name == "connectivity":
-        # Of a log that links nothing there is no model; positions without a link are told one by one.
-        return Reason("cannot tell", finding.sentence, "Look for a log with links.") if value == 0 else None
+        if value == 0:
+            return Reason("cannot tell", finding.sentence, "Look for a log with links.")
+        # Positions that the model knows to have no link are told one by one; of others, where nothing ever moved, it
+        # has not heard.
+        return None if finding.status == "ok" or model.unsupported else Reason(
+            "with care",
+            f"The log shows positions that nothing compares with {name_place(model.curve.anchor, model.places)}: the "
+            f"model knows {name_places(model.curve.positions, model.places)} alone.",
+            "Use it there alone, or swap ranks at random on part of the traffic.",
+        )  # fmt: skip
+    if name == "few users" and clustered_by(model.info) == "user":
+        return None
     if name == "drift with position":
         moved = "lose clicks over time move up" if value > 0 else "lose clicks over time move down"
         return None if not grounds.realised else Reason(
             "cannot tell",
-            f"Results that {moved} the page, so that time looks like position and the curve is too "
-            f"{'flat' if value > 0 else 'steep'}, by how much nobody knows.",
+            f"Results that {moved} the page, so that time looks like position and the curve is wrong, by how much "
+            "nobody knows.",
             "Fit a shorter period in which results change little, or swap ranks at random for two weeks and fit that.",
         )  # fmt: skip
     if name == "clicks above":
@@ -131,6 +142,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         return None if model.encoder is None or model.support is not None else Reason("with care", *SEGMENTS)
     if name in PLAIN:
         return Reason("with care", *PLAIN[name])
+    if name in MISLEADING:
+        return Reason("cannot tell", *MISLEADING[name])
     word: Word = "cannot tell" if finding.status == "blocking" else "with care"
     return Reason(word, finding.sentence, "See the checks below.")
 
@@ -140,6 +153,35 @@ SEGMENTS = (
     "Use the curves of contexts that link all positions, or name fewer or coarser context columns.",
 )
 PLAIN = {
+    "unequal pages": (
+        "Pages of one query differ much in length: if results are logged only once users scroll to them, the curve is "
+        "far too flat.",
+        "Find out whether results are logged that nobody scrolled to; if pages differ by device, name it (--context).",
+    ),
+    "one click a page": (
+        "Every page of the log has one click: if users click more often than that, clicks hide each other.",
+        "Find out whether the log keeps all clicks of a page.",
+    ),
+    "missing rows": (
+        "Pages lack results between others: if results without a click were thinned out, the curve is too flat.",
+        "Find out what is missing, and keep pages whole.",
+    ),
+    "clicked through": (
+        "Many pages are clicked from top to bottom, as robots do, which makes the curve too flat.",
+        "Leave out whoever made these pages, and fit again.",
+    ),
+    "one user": (
+        "One user, a robot or a name for all unknown ones, makes a large part of the clicks.",
+        "Leave that user out, and fit again.",
+    ),
+    "few users": (
+        "The clicks are those of few users, and the intervals are too narrow for users who read otherwise.",
+        "Fit again with --cluster user.",
+    ),
+    "clicks by ranker": (
+        "Between rankers results move mostly one way, so that whatever else differs between them looks like position.",
+        "Compare rankers that differ in the order of results alone, or swap ranks at random.",
+    ),
     "sample ratio": (
         "The rankers did not get the traffic they were meant to get: part of it may be lost, or logged twice.",
         "Find out where pages are lost before acting on these numbers.",
@@ -153,6 +195,21 @@ PLAIN = {
         "Name fewer or coarser context columns, or compare results of a query across contexts (--unit query).",
     ),
 }
+MISLEADING = {
+    "single clicks": (
+        "No page has a second click, so that clicks hide each other: the curve may be off by a factor.",
+        "Log every click of a page, or fit again where that is done.",
+    ),
+    "repeated clicks": (
+        "A click seems to count for every display of its document, wherever it stood: the curve is too flat.",
+        "Join clicks to displays by page as well, and fit again.",
+    ),
+    "context of clicks": (
+        "A context column seems to be made of clicks, so that curves by it mean nothing.",
+        "Leave out what is known only after the click, and fit again.",
+    ),
+}
+"""Findings after which the numbers may not be used."""
 
 
 def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:

@@ -1,0 +1,145 @@
+"""Do rankers differ in more than the order of results?
+
+Another layout, another season or other users in one arm of a test change how often everything is clicked there. Where
+results move up as often as down between the arms, that cancels. Where they all move one way, as below a result that one
+arm puts on top, it looks like position.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clickharvest.diagnosis.findings import ALARM, Finding, percent, spell_p
+from clickharvest.diagnosis.laws import clustered_tail
+from clickharvest.words import clean_text
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from clickharvest.diagnosis.counting import Counted
+
+NAME = "clicks by ranker"
+MATTERS = 0.1
+"""Steepness, the power of the position, that is wrong by so much is wrong enough: a fifth at position 8."""
+UNSEEN = 0.35
+"""Steepness that nothing may hide: a factor of two at position 8."""
+ONE_WAY = 0.8
+"""Share of the way that results move in one direction, less that in the other, from which on they move one way."""
+FEWEST = 20
+"""Units that moved, below which nothing is told."""
+MOST_RANKERS = 20
+"""Rankers that are looked at, those with most clicks."""
+NORMAL = 1.96
+SUMS = ("score", "variance", "squares", "products", "sizes")
+"""What `clustered_tail` takes."""
+
+
+def clicks_by_ranker(counted: Counted) -> list[Finding]:
+    """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
+
+    Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
+    there: U = Σ (c_a − C n_a / N), W = Σ C (n_a / N)(1 − n_a / N), θ = U / W is the log of how many times as often a is
+    clicked, and its law is that of queries that differ (`clustered_tail`). With m_u how much lower a unit stands with a
+    than with the others, in log position, and w_u = C_u f_u (1 − f_u), f_u a's share of its displays, θ adds about
+
+        θ · Σ w m / Σ w m²
+
+    to the slope of log examination in log position; that is the number. Results move one way where Σ w m / Σ w |m| is
+    near 1 or −1.
+
+    Needs a ranker column.
+    """
+    log, cells, unit = counted.log, counted.cells, counted.unit
+    if not log.has("ranker") or log.places is not None:
+        return []
+    task = "Comparing rankers"
+    alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=task).to_pylist()}
+    moves = log.engine.fetch(_moves(cells, unit), task=task).to_pylist()
+    moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]
+    told = [_tell(row, alike.get(row["arm"], {}), len(moves)) for row in moves]
+    # Two rankers are off by the same amount: rounded, so that the one with more clicks is told on every run.
+    worst = max(told, key=lambda own: (own.status == "warning", round(abs(own.value or 0.0), 9)), default=None)
+    return [] if worst is None else [worst]
+
+
+def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:
+    """Return Σ U, W and the like of each ranker, over units at positions where several rankers showed them."""
+    import ibis
+
+    both = ibis.window(group_by=[*unit, "position"])
+    strata = cells.mutate(all_n=cells.shown.sum().over(both), all_c=cells.clicks.sum().over(both))
+    strata = strata.filter((strata.all_n > strata.shown) & (strata.all_c > 0))
+    share, rate = strata.shown / strata.all_n, strata.all_c / strata.all_n
+    weight = strata.all_c * share * (1 - share)
+    strata = strata.select(
+        "arm", "query", score=strata.clicks - strata.shown * rate, weight=weight, variance=weight * (1 - rate)
+    )
+    own = strata.group_by("arm", "query").agg(**{n: strata[n].sum() for n in ("score", "weight", "variance")})
+    return own.group_by("arm").agg(
+        **{name: own[name].sum() for name in ("score", "weight", "variance")},
+        squares=(own.score * own.score).sum(),
+        products=(own.score * own.variance).sum(),
+        sizes=(own.variance * own.variance).sum(),
+    )
+
+
+def _moves(cells: ir.Table, unit: list[str]) -> ir.Table:
+    """Return Σ w m, Σ w |m| and Σ w m² of each ranker, over clicked units that others showed, too."""
+    import ibis
+
+    cells = cells.mutate(height=cells.shown * cells.position.cast("float64").ln())
+    own = cells.group_by(*unit, "arm").agg(n=cells.shown.sum(), height=cells.height.sum(), c=cells.clicks.sum())
+    whole = ibis.window(group_by=unit)
+    own = own.mutate(
+        all_n=own.n.sum().over(whole), all_height=own.height.sum().over(whole), all_c=own.c.sum().over(whole)
+    )
+    own = own.filter((own.all_n > own.n) & (own.all_c > 0))
+    share = own.n / own.all_n
+    moved = own.height / own.n - (own.all_height - own.height) / (own.all_n - own.n)
+    own = own.select("arm", moved=moved, weight=own.all_c * share * (1 - share), c=own.c)
+    arms = own.group_by("arm").agg(
+        units=own.count(where=own.moved.abs() > 1e-9),
+        clicks=own.c.sum(),
+        moved=(own.weight * own.moved).sum(),
+        way=(own.weight * own.moved.abs()).sum(),
+        squares=(own.weight * own.moved * own.moved).sum(),
+    )
+    return arms.order_by(arms.clicks.desc(), "arm").limit(MOST_RANKERS)
+
+
+def _tell(moves: Mapping[str, Any], alike: Mapping[str, Any], rankers: int) -> Finding:
+    """Return what is told of one ranker."""
+    slope, balance = moves["moved"] / moves["squares"], moves["moved"] / moves["way"]
+    theta, error, p_value = 0.0, math.inf, None
+    if alike and alike["weight"] > 1e-9:
+        theta = alike["score"] / alike["weight"]
+        error = math.sqrt(max(alike["variance"], alike["squares"])) / alike["weight"]
+        p_value = min(1.0, rankers * clustered_tail(*(alike[name] for name in SUMS)))
+    off, differs = theta * slope, p_value is not None and p_value < ALARM
+    stand = f"{'lower' if balance > 0 else 'higher'}"
+    one_way = f"{percent(abs(balance))} of the way one direction outweighs the other"
+    arm = clean_text(moves["arm"], 24)
+    compared = (
+        f"The same result at the same position is clicked {math.exp(min(theta, 50.0)):.2f} times as often with ranker "
+        f"{arm} as with others ({spell_p(p_value or 0.0)})"
+    )
+    if differs and abs(off) >= MATTERS:
+        sentence = (
+            f"{compared}, and results mostly stand {stand} there ({one_way}): that looks like position, and the curve "
+            f"is too {'flat' if off > 0 else 'steep'}, its power wrong by about {abs(off):.2f}. Compare rankers that "
+            "differ in the order of results alone, or fit the pages of one ranker by themselves."
+        )
+        return Finding(NAME, "warning", sentence, off, p_value)
+    if abs(balance) >= ONE_WAY and NORMAL * error * abs(slope) > UNSEEN:
+        sentence = (
+            f"With ranker {arm} nearly all results stand {stand} than with others ({one_way}), and too few keep their "
+            "position to tell whether its pages are clicked more or less for other reasons (layout, season, users): "
+            "any of these would look like position. Let some results keep their position, or swap ranks at random."
+        )
+        return Finding(NAME, "warning", sentence)
+    if differs:
+        return Finding(NAME, "note", f"{compared}: harmless, as results move both ways.", off, p_value)
+    sentence = "No ranker's pages are clicked so much more or less than the others' that the curve would change."
+    return Finding(NAME, "ok", sentence, off, p_value)
