@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+FORMULA = r"[=+\-@\t\r]"
+"""How a text begins that a spreadsheet takes for a formula, as in the report's CSV."""
+
 
 def count(number: float, noun: str, nouns: str | None = None) -> str:
     """Return a number with its noun, which is in the plural unless the number is 1.
@@ -80,6 +83,16 @@ def first_line(error: BaseException) -> str:
     text = text.strip()
     text = text if len(text) <= 300 else text[:299] + "…"
     return text if text.endswith((".", "!", "?", "…")) else text + "."
+
+
+def not_a_formula(text: str) -> str:
+    """Return a text for a file of CSV, with an apostrophe before one that a spreadsheet would take for a formula.
+
+    Example:
+        >>> not_a_formula("=1+1"), not_a_formula("1+1")
+        ("'=1+1", '1+1')
+    """
+    return re.sub(f"^({FORMULA})", r"'\1", text)
 
 
 def clean_text(value: Any, longest: int = 40) -> str:

@@ -48,6 +48,32 @@ def holds(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit log.parquet -o no/model.safetensors",
+        "report model.safetensors --log log.parquet -o no/report.html",
+        "rank log.parquet features.parquet --model model.safetensors -o no/ranker.json",
+        "judgments log.parquet model.safetensors -o no/judgments.csv",
+        "labels log.parquet --model model.safetensors -o no/labels.parquet",
+        "weigh log.parquet model.safetensors -o no/weighed.parquet",
+        "harvest log.parquet -o no/interventions.parquet",
+        "rerank ranker.json features.parquet -o no/ranked.parquet",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(words: str, run: Command) -> None:
+    """Not after an hour of work: none of the inputs is there."""
+    code, out, err = run(words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: cannot write no/")
+    assert "the directory no does not exist" in err
+
+
+def test_the_format_of_judgments_is_told_before_anything_is_read(run: Command) -> None:
+    code, _, err = run("judgments log.parquet model.safetensors -o judged.xml")
+    assert (code, err[:39]) == (2, "Error: no format for judgments in judge")
+
+
 @pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])
 def test_an_interrupt_is_one_line_at_any_time(sound: Path, delay: float, tmp_path: Path) -> None:
     before = holds(sound)
