@@ -122,7 +122,9 @@ def _run() -> int:
         complain(f"Error: {error}")
         return error.exit_code
     except typer.exceptions.TyperException as error:
-        complain(f"Error: {error.format_message()} (see clickharvest --help)")
+        asked = "".join(f" {word}" for word in sys.argv[1:2] if word in COMMANDS)
+        told = error.format_message().replace("Value error, ", "")  # which Pydantic puts before what a choice says
+        complain(f"Error: {told} (see clickharvest{asked} --help)")
         return 2
     except typer.Abort:  # whoever raised it has told why
         return 130

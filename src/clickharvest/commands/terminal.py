@@ -13,7 +13,7 @@ from rich.text import Text
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.positions.places import spell_label
-from clickharvest.words import clean_lines, clean_text, count, spell_positions
+from clickharvest.words import clean_lines, clean_text, count, name_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -111,13 +111,13 @@ def _answer(diagnosis: Diagnosis) -> Text:
     if diagnosis.places is not None:
         missing = diagnosis.places.spell(diagnosis.unlinked or diagnosis.positions)
         return Text(f"This log does not reveal examination at {missing}.", style="bold red")
-    known = spell_positions(set(diagnosis.linked) & set(diagnosis.positions)) or "none"
-    told = f"This log does not reveal examination at positions {spell_positions(diagnosis.unlinked) or known}."
-    return Text(told, style="bold red")
+    # Where only one position was shown, none is without a link: there is nothing to compare it with.
+    missing = f" at {name_positions(diagnosis.unlinked)}" if diagnosis.unlinked else ""
+    return Text(f"This log does not reveal examination{missing}.", style="bold red")
 
 
 def _where(diagnosis: Diagnosis) -> str:
     """Return all positions, or how many places, that were shown."""
     if diagnosis.places is None:
-        return f"positions {spell_positions(diagnosis.positions)}"
+        return name_positions(diagnosis.positions)
     return f"{count(len(diagnosis.positions), 'place')} ({', '.join(diagnosis.places.columns)})"
