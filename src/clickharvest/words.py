@@ -12,7 +12,7 @@ from typing import Any
 PLAINLY = {
     r"^No magic bytes found at end of file.*": "it is cut off, or a file of another kind",
     r"^Error while deserializing header: .*": "it is damaged, or a file of another kind",
-    r"This file is not utf-8 encoded": "Save the file as UTF-8",
+    r"This file is not utf-8 encoded": "The file is not UTF-8: save it as such",
 }
 """What libraries say of files that are not what they should be, and what that means to whoever has the file."""
 FORMULA = r"[=+\-@\t\r]"

@@ -123,8 +123,8 @@ def _run() -> int:
         return error.exit_code
     except typer.exceptions.TyperException as error:
         asked = "".join(f" {word}" for word in sys.argv[1:2] if word in COMMANDS)
-        told = error.format_message().replace("Value error, ", "")  # which Pydantic puts before what a choice says
-        complain(f"Error: {told} (see clickharvest{asked} --help)")
+        message = error.format_message().replace("Value error, ", "")  # which Pydantic puts before what a choice says
+        complain(f"Error: {message} (see clickharvest{asked} --help)")
         return 2
     except typer.Abort:  # whoever raised it has told why
         return 130
