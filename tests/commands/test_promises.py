@@ -168,6 +168,16 @@ def test_terminals_without_letters_or_width(sound: Path) -> None:
     assert "+ Every position shown" in out
 
 
+def test_no_number_is_cut_where_a_terminal_is_narrow(run: Command, sound: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = run(f"check {sound / 'log.parquet'} --context device")
+    assert (code, "…" in out) == (0, False)
+    assert "position  impressions     CTR  units  unit clicks  effective  linked" in out
+    assert max(len(line) for line in out.splitlines() if line.startswith("✓")) <= 40
+    _, out, _ = run(f"show {sound / 'model.safetensors'}")
+    assert "…" not in out
+
+
 def test_a_platform_that_is_not_there(sound: Path) -> None:
     process = start("fit log.parquet -o new.safetensors", sound, env=os.environ | {"JAX_PLATFORMS": "abacus"})
     _, err = process.communicate(timeout=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
@@ -43,9 +44,23 @@ def clean_console(console: Console) -> Console:
     return console
 
 
+class _Screen(Console):
+    """A console that prints tables of numbers whole: on a narrow terminal, 0.6… would be another number."""
+
+    def print(self, *objects: Any, **options: Any) -> None:  # type: ignore[override]
+        """Print as a console does; a table with a header takes the columns it needs, and the terminal breaks lines."""
+        kept = self.width
+        if any(isinstance(one, Table) and one.show_header for one in objects):
+            self.width = WIDTH
+        try:
+            super().print(*objects, **options)
+        finally:
+            self.width = kept
+
+
 def screen() -> Console:
     """Return a console on standard output, never wider than 80 columns."""
-    console = clean_console(Console(highlight=False, markup=False, emoji=False))
+    console = clean_console(_Screen(highlight=False, markup=False, emoji=False))
     console.width = min(WIDTH, console.width)
     return console
 
