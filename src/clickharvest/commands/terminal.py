@@ -47,7 +47,7 @@ def clean_console(console: Console) -> Console:
 class _Screen(Console):
     """A console that prints tables of numbers whole: on a narrow terminal, 0.6… would be another number."""
 
-    def print(self, *objects: Any, **options: Any) -> None:  # type: ignore[override]
+    def print(self, *objects: Any, **options: Any) -> None:
         """Print as a console does; a table with a header takes the columns it needs, and the terminal breaks lines."""
         kept = self.width
         if any(isinstance(one, Table) and one.show_header for one in objects):
