@@ -67,6 +67,24 @@ def atomic_path(path: Path) -> Iterator[Path]:
         del _under_way[partial]
 
 
+def check_place(path: Path) -> None:
+    """See that a file can be written at a place, before what it is to hold is computed.
+
+    A folder that an engine of many machines may replace by its own, empty or of theirs, is left to that engine.
+
+    Raises:
+        InputError: nothing can be written there.
+
+    Example:
+        >>> check_place(Path(tempfile.mkdtemp()) / "nowhere" / "out.txt")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: cannot write ...: the directory ... does not exist; create it first
+    """
+    with _telling(path):
+        if not (path.is_dir() and ((path / SHARED).exists() or not any(path.iterdir()))):
+            _target(path)
+
+
 @contextmanager
 def atomic_folder(folder: Path, check: Callable[[], None]) -> Iterator[Path]:
     """Yield a temporary folder that takes the place of `folder` only if the block succeeds.

@@ -9,6 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+PLAINLY = {
+    r"^No magic bytes found at end of file.*": "it is cut off, or a file of another kind",
+    r"^Error while deserializing header: .*": "it is damaged, or a file of another kind",
+    r"This file is not utf-8 encoded": "The file is not UTF-8: save it as such",
+}
+"""What libraries say of files that are not what they should be, and what that means to whoever has the file."""
+FORMULA = r"[=+\-@\t\r]"
+"""How a text begins that a spreadsheet takes for a formula, as in the report's CSV."""
+
 
 def count(number: float, noun: str, nouns: str | None = None) -> str:
     """Return a number with its noun, which is in the plural unless the number is 1.
@@ -64,13 +73,28 @@ def spell_positions(positions: Iterable[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
+def name_positions(positions: Iterable[int]) -> str:
+    """Return positions with their noun.
+
+    Example:
+        >>> name_positions([3]), name_positions([3, 4])
+        ('position 3', 'positions 3-4')
+    """
+    given = set(positions)
+    return f"position{'s' * (len(given) != 1)} {spell_positions(given)}"
+
+
 def first_line(error: BaseException) -> str:
     """Return what an error says in one line of at most 300 characters, ending in a full stop.
 
     Example:
-        >>> first_line(ValueError("Invalid Input Error: no magic bytes\\n\\nLINE 1: SELECT …"))
-        'no magic bytes.'
+        >>> first_line(ValueError("Invalid Input Error: no such column\\n\\nLINE 1: SELECT …"))
+        'no such column.'
+        >>> first_line(ValueError("Error while deserializing header: header too large"))
+        'it is damaged, or a file of another kind.'
     """
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text in UTF-8."
     told = re.split(r"\n\s*\n|\nPossible", str(error).strip())[0].splitlines() or [type(error).__name__]
     text = re.sub(r"^[A-Z][A-Za-z]*( [A-Z][A-Za-z]*)* Error: ", "", told[0])
     if place := re.match(r"CSV Error on Line: (\d+)", text):
@@ -78,8 +102,20 @@ def first_line(error: BaseException) -> str:
         file = re.search(r"^\s*file = (.+)$", str(error), re.MULTILINE)
         text = f"line {place[1]}{f' of {Path(file[1]).name}' if file else ''}: {told[-1]}"
     text = text.strip()
+    for known, plain in PLAINLY.items():
+        text = re.sub(known, plain, text)
     text = text if len(text) <= 300 else text[:299] + "…"
     return text if text.endswith((".", "!", "?", "…")) else text + "."
+
+
+def not_a_formula(text: str) -> str:
+    """Return a text for a file of CSV, with an apostrophe before one that a spreadsheet would take for a formula.
+
+    Example:
+        >>> not_a_formula("=1+1"), not_a_formula("1+1")
+        ("'=1+1", '1+1')
+    """
+    return re.sub(f"^({FORMULA})", r"'\1", text)
 
 
 def clean_text(value: Any, longest: int = 40) -> str:

@@ -12,10 +12,12 @@ import pytest
 
 from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
+from clickharvest.diagnosis.findings import Finding
 from clickharvest.harvesting import Interventions
 from clickharvest.model import AffineModel
 from clickharvest.simulate import simulate_trust_log
 from command_line import run
+from samples import simulated_interventions
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +173,16 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
     (found,) = Affine().check(rows)
     assert (found.name, found.status) == ("trust within queries", "warning")
     assert "Prefer fit --model examination" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "p_value", "told"),
+    [(-0.16, 0.018, "fall more steeply (p = 0.018), the contrary of trust"), (-0.16, 0.4, "no sign of trust (p = 0.4")],
+)
+def test_the_contrary_of_trust_is_not_called_no_sign(
+    value: float, p_value: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Finding("trust bias", "note", "", value, p_value)
+    monkeypatch.setattr("clickharvest.estimation.model_checks.trust_bias", lambda *_, **__: found)
+    (check,) = Affine().check(simulated_interventions(5, seed=0, steepness={"x": 1.0}))
+    assert (check.status, told in check.sentence) == ("warning", True)

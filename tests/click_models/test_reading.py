@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -181,3 +183,10 @@ def test_contexts_change_what_a_place_is_worth_as_they_change_its_state() -> Non
     # Contexts far from the average are known less well.
     middle = places.predict_encoded(np.zeros((1, 2)))
     assert (own.upper / own.lower)[:, column].min() > (middle.upper / middle.lower)[0, column] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(("times", "left"), [(0.3, True), (1.06, False)])
+def test_only_who_looks_less_has_left(times: float, left: bool) -> None:
+    of: Any = SimpleNamespace(steps=lambda column, first: {3: times})
+    skipped, _ = ReadingPropensities.sentences(of)
+    assert skipped.endswith("hardly anything: they have left." if left else "hardly anything.")

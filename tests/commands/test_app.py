@@ -83,6 +83,45 @@ def test_what_cannot_be_linked_is_exit_code_3(run: Command) -> None:
     assert [path.name for path in Path().iterdir()] == ["log.csv"]
 
 
+def test_one_position_is_no_comparison(run: Command) -> None:
+    Path("log.csv").write_text("query,doc,position,click,device\nq,a,1,1,m\nq,b,1,0,m\n")
+    code, out, _ = run("check log.csv --context device")
+    assert (code, out.splitlines()[-1]) == (3, "This log does not reveal examination.")
+    assert out.startswith("Log:     2 impressions, 1 click, 1 query, position 1\n")
+    assert "· No impression shows a query and document seen more than once." in out
+
+
+def test_a_wrong_option_names_the_help_of_its_command(run: Command) -> None:
+    code, _, err = run("propensities model.safetensors --level 95")
+    assert (code, err.endswith("(see clickharvest propensities --help)\n")) == (2, True)
+    code, _, err = run("simulate nothing -o there")
+    assert "'simulator': 'nothing' is not one of" in err
+    assert run("nothing")[2] == "Error: No such command 'nothing'. (see clickharvest --help)\n"
+
+
+@pytest.mark.parametrize("extra", ["-o harvest.sql", "--json"])
+def test_what_a_printed_query_does_not_do_is_refused(extra: str, run: Command) -> None:
+    code, out, err = run(f"harvest shop.clicks --emit-sql bigquery {extra}")
+    assert (code, out) == (2, "")
+    assert f"{extra} does not go with --emit-sql" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "content", "told"),
+    [
+        ("check", "log.parquet", b"PAR1 and no end", "cannot be read as Parquet: it is cut off, or a file of another"),
+        ("show", "ranker.json", b'{"what": "ranker"} ' * 9, "it is damaged, or a file of another kind"),
+        ("rerank", "model.json", b"\xc0\x00\x00", "cannot be read as JSON: it is no text in UTF-8. Expected a ranker."),
+    ],
+)
+def test_another_kind_of_file_is_told_in_plain_words(
+    words: str, name: str, content: bytes, told: str, run: Command
+) -> None:
+    Path(name).write_bytes(content)
+    code, _, err = run(f"{words} {name} {'documents.csv -o ranked.parquet' * (words == 'rerank')}")
+    assert (code, told in err) == (2, True), err
+
+
 def test_every_source_goes_through_the_command_line(run: Command) -> None:
     Path("log.csv").write_text("q,d,rank,c,device\nx,007,0,True,m\nx,007,1,False,m\nx,7,1,True,m\nx,7,0,False,m\n")
     roles = "--query q --doc d --position rank --click c --position-base 0 --context device"

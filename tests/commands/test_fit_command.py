@@ -97,3 +97,12 @@ def test_bad_options_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_replicates_of_no_bootstrap_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("fit", folder / "clicks.parquet", "-o", folder / "replicates.safetensors", "--bootstrap", 20)
+    told = "Warning: --bootstrap 20 has no effect, the intervals are clustered: ask for --intervals bootstrap\n"
+    assert (run(*words), capsys.readouterr().err) == (0, told)
+    assert (run(*words, "--intervals", "bootstrap"), capsys.readouterr().err) == (0, "")
+    assert run(*words, "--intervals", "none") == 0
+    assert "has no effect, there are no intervals" in capsys.readouterr().err

@@ -48,6 +48,32 @@ def holds(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit log.parquet -o no/model.safetensors",
+        "report model.safetensors --log log.parquet -o no/report.html",
+        "rank log.parquet features.parquet --model model.safetensors -o no/ranker.json",
+        "judgments log.parquet model.safetensors -o no/judgments.csv",
+        "labels log.parquet --model model.safetensors -o no/labels.parquet",
+        "weigh log.parquet model.safetensors -o no/weighed.parquet",
+        "harvest log.parquet -o no/interventions.parquet",
+        "rerank ranker.json features.parquet -o no/ranked.parquet",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(words: str, run: Command) -> None:
+    """Not after an hour of work: none of the inputs is there."""
+    code, out, err = run(words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: cannot write no/")
+    assert "the directory no does not exist" in err
+
+
+def test_the_format_of_judgments_is_told_before_anything_is_read(run: Command) -> None:
+    code, _, err = run("judgments log.parquet model.safetensors -o judged.xml")
+    assert (code, err[:39]) == (2, "Error: no format for judgments in judge")
+
+
 @pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])
 def test_an_interrupt_is_one_line_at_any_time(sound: Path, delay: float, tmp_path: Path) -> None:
     before = holds(sound)
@@ -140,6 +166,16 @@ def test_terminals_without_letters_or_width(sound: Path) -> None:
     assert (process.returncode, err) == (0, "")
     assert out.isascii()
     assert "+ Every position shown" in out
+
+
+def test_no_number_is_cut_where_a_terminal_is_narrow(run: Command, sound: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = run(f"check {sound / 'log.parquet'} --context device")
+    assert (code, "…" in out) == (0, False)
+    assert "position  impressions     CTR  units  unit clicks  effective  linked" in out
+    assert max(len(line) for line in out.splitlines() if line.startswith("✓")) <= 40
+    _, out, _ = run(f"show {sound / 'model.safetensors'}")
+    assert "…" not in out
 
 
 def test_a_platform_that_is_not_there(sound: Path) -> None:

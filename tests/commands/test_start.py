@@ -82,6 +82,6 @@ def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     ended = run_python("-m", "clickharvest", "check", "log.csv", folder=tmp_path, TMPDIR=str(tmp_path / "temporary"))
     assert (ended.returncode, ended.stderr) == (3, "")
-    assert ended.stdout.endswith("does not reveal examination at positions 2.\n")
+    assert ended.stdout.endswith("does not reveal examination at position 2.\n")
     assert list((tmp_path / "temporary").iterdir()) == []
     assert run_python("-m", "clickharvest", "check", "nowhere.csv").returncode == 2

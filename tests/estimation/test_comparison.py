@@ -179,3 +179,17 @@ def test_what_cannot_be_compared_is_told() -> None:
         compare_models({"1/k": law(1.0)}, interventions)
     with pytest.raises(InputError, match="level of an interval is 95"):
         compare_models({"m": law(1.0)}, interventions, level=95)
+
+
+def test_contexts_that_a_model_never_had_are_told() -> None:
+    """Such a model is scored by what it makes of other contexts, which is not what its file claims to know."""
+    trained = simulated_interventions(150, seed=0, steepness={"phone": 1.5, "desk": 0.7})
+    model = CPBM(curve="power", penalty=1.0, intervals=None).fit(trained).propensities_
+    other = simulated_interventions(60, seed=1, steepness={"tv": 1.0})
+    found = compare_models({"model": model}, other)
+    assert found.unseen == {"model": found.clicks}
+    assert (
+        f"model has no data on the contexts of {found.clicks:,} of these {found.clicks:,} clicks" in found.findings[0]
+    )
+    known = compare_models({"model": model}, simulated_interventions(60, seed=2, steepness={"desk": 0.7}))
+    assert (known.unseen, any("no data" in sentence for sentence in known.findings)) == ({}, False)

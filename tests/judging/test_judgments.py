@@ -15,6 +15,7 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging import Judgments, judge, write_judgments
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+from clickharvest.model.affine import AffineModel
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
@@ -62,6 +63,45 @@ def test_the_order_of_rows_changes_nothing() -> None:
     model = fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02)
     turned = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
     assert judge(read_log(rows), model).table.equals(judge(read_log(turned), model).table)
+
+
+def test_the_order_of_sums_changes_nothing() -> None:
+    """Nor do the threads of an engine, which add in any order: .1 + .2 + .3 is not .3 + .2 + .1."""
+    random = np.random.default_rng(2)
+    p = {k: 0.1 * k for k in range(10, 0, -1)}
+    model = fixed_curve({11 - k: np.log(value) for k, value in p.items()}, sd=0.02)
+    shown = {"query": np.repeat(["q", "r"], 500), "doc": np.tile(["a", "b", "c", "d", "e"], 200)}
+    rows = pa.table(shown | {"position": random.integers(1, 11, 1000), "click": random.integers(0, 2, 1000)})
+    found = [judge(read_log(rows.take(random.permutation(1000))), model).table for _ in range(4)]
+    assert all(table.equals(found[0]) for table in found)
+
+
+def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    """A searcher may type one; tools that match texts get it as it is."""
+    shown = {"query": ["=1+1"] * 2, "doc": ["-2", "plain"], "position": [1, 2], "click": [1, 0]}
+    found = judge(read_log(pa.table(shown)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1))
+    write_judgments(found, tmp_path / "all.csv")
+    rows = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
+    assert {(row["query"], row["doc"]) for row in rows} == {("'=1+1", "'-2"), ("'=1+1", "plain")}
+    write_judgments(found, tmp_path / "ratings.csv", format="quepid")
+    assert "=1+1,-2," in (tmp_path / "ratings.csv").read_text()
+    assert "'" not in (tmp_path / "ratings.csv").read_text()
+
+
+def test_what_is_left_out_is_told() -> None:
+    model = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.array([0.0, -0.05]), None, (1, 2, 3))
+    shown = {"query": ["q"] * 4, "doc": ["a", "b", "b", "c"], "position": [1, 2, 3, 3], "clicks": [40, 30, 20, 50]}
+    log = read_log(pa.table(shown | {"impressions": [100] * 4}))
+    with pytest.warns(HarvestWarning, match="no error bars"):
+        found = judge(log, model)
+    assert (found.table["doc"].to_pylist(), found.left_out, found.supported) == (["b", "a"], 1, 2 / 3)
+    assert "33 % of their impressions" in str(found)
+    assert str(found).endswith("Left out: 1 document, shown only where the model tells nothing.")
+    with pytest.warns(HarvestWarning), pytest.raises(InputError, match="only where the model tells nothing"):
+        judge(
+            read_log(pa.table({"query": ["q"], "doc": ["c"], "position": [3], "clicks": [5], "impressions": [9]})),
+            model,
+        )
 
 
 def test_the_truth_is_found(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
@@ -123,7 +163,9 @@ def test_contexts_divide_examination() -> None:
 def test_positions_without_an_estimate_are_told() -> None:
     model = fixed_curve({1: 0.0, 2: np.log(0.5)}, sd=0.05)
     log = read_log(pa.table({"query": ["q"] * 3, "doc": ["a", "b", "b"], "position": [1, 2, 9], "click": [1, 0, 1]}))
-    assert {row["doc"]: row["supported"] for row in judge(log, model).table.to_pylist()} == {"a": 1.0, "b": 0.5}
+    found = judge(log, model)
+    assert {row["doc"]: row["supported"] for row in found.table.to_pylist()} == {"a": 1.0, "b": 0.5}
+    assert "33 % of their impressions are at positions or in contexts" in str(found)
 
 
 def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ FILES = [
     case("text called parquet", "check log.parquet", "cannot be read as Parquet", files={"log.parquet": "query,doc\n"}),
     case("binary called csv", "check log.csv", "log.csv cannot be read as CSV", files={"log.csv": TRUNCATED * 9}),
     case("parquet called csv", "check log.csv", "missing column", files={"log.csv": b"PAR1\x15\x04\x15\x10PAR1"}),
-    case("latin-1 csv", "check log.csv", "not utf-8 encoded",
+    case("latin-1 csv", "check log.csv", "The file is not UTF-8: save it as such",
          files={"log.csv": (HEADER + "ü,a,1,1\n").encode("latin-1")}),
     case("uneven csv", "check log.csv", "line 3 of log.csv: Expected Number of Columns: 4",
          files={"log.csv": HEADER + "q,a,1,1\nq,b,2,0,9,9\n"}),

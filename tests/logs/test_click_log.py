@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clickharvest import read_log
+from clickharvest import PBM, diagnose, harvest, read_log, weigh
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog, identifier, number, same
 from clickharvest.logs.reading import resolve_roles
 from clickharvest.logs.validation import row_checks
+from samples import fixed_curve
 
 LOG: dict[str, Any] = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 0]}
 
@@ -129,6 +130,7 @@ def test_roles_default_to_their_names(columns: str, wanted: dict[str, str], expe
     ("columns", "wanted", "message"),
     [
         ("query doc", {}, "missing column 'position': found query, doc; name the right one with --position COLUMN"),
+        ("query", {}, "missing columns 'doc', 'position': found query; name the right ones with --doc COLUMN --pos"),
         ("query doc position", {}, "no click column"),
         ("query doc position clicks", {}, "impressions is missing"),
         ("query doc position impressions", {}, "clicks is missing"),
@@ -181,6 +183,49 @@ def test_examples_are_three_at_most_and_short() -> None:
 def test_further_kinds_of_problem_are_counted() -> None:
     with pytest.raises(InputError, match=r"column 'doc': 1 of 2 rows are empty.*\(2 more kinds of problem"):
         read_log(pa.table(LOG | {"doc": ["a", None], "position": [0, 1], "click": [3, 1]}))
+
+
+def test_one_further_kind_of_problem_is_no_plural() -> None:
+    with pytest.raises(InputError, match=r"\(1 more kind of problem after this one\)"):
+        read_log(pa.table(LOG | {"position": [0, 1], "click": [3, 1]}))
+
+
+def test_an_empty_log_speaks_of_a_block_where_there_is_one() -> None:
+    with pytest.raises(InputError, match=r"expected at least one row$"):
+        read_log(pa.table(LOG).slice(0, 0))
+    with pytest.raises(InputError, match=r"expected at least one row of the block \(--block\)"):
+        read_log(pa.table(LOG | {"kind": ["x", "x"]}), block={"kind": "organic"})
+
+
+def test_one_context_is_a_name_and_none_is_nothing() -> None:
+    """Not the letters of the name."""
+    table = pa.table(LOG | {"device": ["x", "y"]})
+    assert read_log(table, context="device").context == ("device",)
+    assert read_log(table, context=None).context == ()
+    with pytest.raises(InputError, match="the column of query is 5: expected a name"):
+        read_log(table, query=5)  # type: ignore[arg-type]
+
+
+def test_a_log_tells_of_itself_without_its_rows() -> None:
+    table = pa.table(LOG | {"device": ["secret", "y"]})
+    told = repr(read_log(table, context=["device"]))
+    assert told.startswith("ClickLog(2 rows, ")
+    assert told.endswith("context=('device',))")
+    assert "secret" not in told
+    assert "rows not checked" in repr(read_log(table, validate=False))
+
+
+@pytest.mark.parametrize("use", [harvest, diagnose, lambda log: weigh(log, fixed_curve({1: 0.0, 2: -0.5}))])
+def test_a_table_is_no_log_before_it_is_read(use: Any) -> None:
+    with pytest.raises(InputError, match="expected a click log, found a Table: read it with read_log first"):
+        use(pa.table(LOG))
+
+
+def test_an_estimator_is_no_propensities() -> None:
+    model = PBM()
+    model.propensities_ = fixed_curve({1: 0.0, 2: -0.5})
+    with pytest.raises(InputError, match="a PBM is an estimator: give its propensities_"):
+        weigh(read_log(pa.table(LOG)), model)  # type: ignore[arg-type]
 
 
 def test_a_position_below_base_0_is_told_so() -> None:

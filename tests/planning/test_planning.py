@@ -292,3 +292,10 @@ def test_checks_advice_agrees_with_the_plan(tmp_path: Path, capsys: pytest.Captu
     assert f"about {needed:.1f} times this traffic" in json.loads(capsys.readouterr().out)["advice"]
     assert run("check", tmp_path / "i.parquet") == 0
     assert "times this traffic" in " ".join(capsys.readouterr().out.split()[-14:])
+
+
+def test_a_design_that_moves_nothing_says_what_to_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--pages", 500, "--positions", 3, "--queries", 20) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("500 pages do not give ±10 % at positions 2-3.")
+    assert "Name the rankings of several rankers (--rankings), or swaps (--swaps auto)." in told

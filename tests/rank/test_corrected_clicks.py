@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clickharvest import read_log
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation import PBM
 from clickharvest.harvesting import Interventions
 from clickharvest.model import AffineModel
@@ -196,7 +196,8 @@ def small_log() -> pa.Table:
 
 
 def test_a_log_gives_corrected_labels_and_data_with_or_without_the_model() -> None:
-    labels = relevance_labels(read_log(small_log()), affine())
+    with pytest.warns(HarvestWarning, match="1 document shown only where the model tells nothing"):
+        labels = relevance_labels(read_log(small_log()), affine())
     told = {row["doc"]: row for row in labels.to_pylist()}
     assert list(told) == ["a", "b"]
     assert told["a"]["exposure"] == pytest.approx(10 + 5)

@@ -47,7 +47,7 @@ def test_features_of_documents_for_all_queries(monkeypatch: pytest.MonkeyPatch) 
     clicks = clicks_with({"doc": ["c", "b", "a", "z"], "x": [3.0, 2.0, 1.0, 9.0]})
     assert clicks.keys.to_pydict() == {"query": ["1", "1", "2", "2"], "doc": ["a", "b", "a", "c"]}
     assert clicks.data.features.matrix.ravel().tolist() == [1, 2, 1, 3]
-    with pytest.raises(InputError, match="holds some document twice"):
+    with pytest.raises(InputError, match=r"some document twice \('a' 2 times\): expected one row"):
         clicks_with({"doc": ["a", "a", "b", "c"], "x": [1.0] * 4})
 
 

@@ -14,6 +14,7 @@ from scipy.stats import chi2
 from clickharvest.errors import InputError
 from clickharvest.logs.reading import read_log
 from clickharvest.rank.labels import poisson_interval, relevance_labels
+from clickharvest.rank.tables import read_clicks
 from command_line import run
 
 LOG = {
@@ -59,3 +60,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_level_that_is_none() -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
         relevance_labels(read_log(pa.table(LOG)), level=95)
+
+
+def test_the_order_of_sums_changes_nothing() -> None:
+    """Threads of an engine add in any order, and data that are the same have the same fingerprint."""
+    random = np.random.default_rng(0)
+    shown = {"query": ["q"] * 600, "doc": ["a", "b", "c"] * 200, "position": random.integers(1, 11, 600)}
+    rows = pa.table(shown | {"click": random.integers(0, 2, 600), "propensity": random.choice([0.1, 0.2, 0.3], 600)})
+    logs = [read_log(rows.take(random.permutation(600))) for _ in range(4)]
+    labels = [relevance_labels(log) for log in logs]
+    assert all(table.equals(labels[0]) for table in labels)
+    documents = pa.table({"doc": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})
+    assert len({read_clicks(log, documents).data.fingerprint for log in logs}) == 1

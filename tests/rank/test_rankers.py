@@ -202,12 +202,17 @@ class TestRerank:
         ("table", "message"),
         [
             (DOCUMENTS.drop_columns(["price"]), "lacks the column 'price'"),
+            (DOCUMENTS.drop_columns(["price", "brand"]), "lacks the columns '"),
+            (
+                DOCUMENTS.set_column(3, "price", pa.array([1.0, np.inf, 1.0, 1.0, 1.0])),
+                "column 'price' holds missing or infinite",
+            ),
             (DOCUMENTS.rename_columns(["q", "item", "brand", "x", "price"]), "holds string: expected numbers"),
             (DOCUMENTS.rename_columns(["q", "item", "x", "price", "y"]), "lacks the column 'brand'"),
             (DOCUMENTS.rename_columns(["q", "item", "x", "brand", "price"]), "expects text"),
             (
                 DOCUMENTS.set_column(3, "price", pa.array([1.0, None, 1.0, 1.0, 1.0])),
-                "missing values, which only trees",
+                "the table, column 'price' holds missing or infinite values, which this ranker does not take",
             ),
             (DOCUMENTS.slice(0, 0), "no rows"),
         ],

@@ -63,6 +63,15 @@ def test_sentences_speak_of_complex_queries_not_of_columns() -> None:
     assert "=" not in told
 
 
+def test_a_curve_that_ignores_the_context_does_not_say_that_it_hardly_matters() -> None:
+    """Such a curve is chosen where a log is too small to tell contexts apart."""
+    encoder = ContextEncoder.fit({"complex": [True] * 28 + [False] * 72})
+    model = Propensities(make_curve("constant", (1, 2), 1, 1), {"b": np.log([0.6])}, encoder, (1, 2))
+    columns = column_values(model)
+    told = movement(model, columns, rank_columns(model, columns, None))
+    assert told == "All queries get this one curve, whatever their context: the checks say whether contexts differ."
+
+
 def test_what_is_not_supported_is_not_told() -> None:
     model = complex_queries(Support((ColumnSupport(((1, 2), (1, 2, 5))),), (None, 40.0, 40.0)))
     columns = column_values(model)

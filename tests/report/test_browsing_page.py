@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +49,13 @@ def test_the_page_has_every_state_and_escapes_what_is_not_ours(model: BrowsingPr
 def test_a_level_that_is_none_is_refused(model: BrowsingPropensities, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the level of an interval is 2"):
         write_browsing_report(tmp_path / "r.html", model, level=2)
+
+
+def test_intervals_are_promised_where_there_are_some(model: BrowsingPropensities, tmp_path: Path) -> None:
+    write_browsing_report(tmp_path / "with.html", model)
+    assert "Point at a number to see its 95 % interval." in (tmp_path / "with.html").read_text()
+    states = replace(model.states, draws=None, draws_kind=None)
+    write_browsing_report(tmp_path / "without.html", replace(model, states=states))
+    text = (tmp_path / "without.html").read_text()
+    assert "These numbers have no intervals." in text
+    assert "Point at" not in text

@@ -132,12 +132,13 @@ class Affine(ClickModel):
         name = "trust within queries"
         if found.p_value is None or found.value is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
-        told = f"({spell_p(found.p_value)})"
-        if found.p_value < WEAK and found.value > 0:
+        told, seen = f"({spell_p(found.p_value)})", found.p_value < WEAK
+        if seen and found.value > 0:
             sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
             return [Finding(name, "ok", sentence, found.value, found.p_value)]
         sentence = (
-            f"Among results of one query there is no sign of trust {told}: if offsets are needed all the same, queries "
+            f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
+            f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries "
             "may differ in how far people read, which this model mistakes for trust. Prefer fit --model examination."
         )
         return [Finding(name, "warning", sentence, found.value, found.p_value)]

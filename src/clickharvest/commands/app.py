@@ -8,9 +8,10 @@ Command modules import engines, JAX and drawing when a command runs: `--help` an
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -72,17 +73,23 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     asked = [name for name in COMMANDS if name == first and name != "demo"]  # which runs the others
     for name in () if first == "--version" else asked or COMMANDS:
         command = getattr(import_module(f"clickharvest.commands.{name}"), name)
-        line.command(name)(_listed(command) if first == "--help" else command)
+        line.command(name, help=flowing(command.__doc__ or ""))(_listed if first == "--help" else command)
     return line
 
 
-def _listed(command: Callable[..., None]) -> Callable[[], None]:
-    """Return a command without its options, which take time to build: a list of commands needs the docstring alone."""
+def _listed() -> None:
+    """Stand for a command without its options, which take time to build: a list of commands needs the help alone."""
 
-    def nothing() -> None: ...
 
-    nothing.__doc__ = command.__doc__
-    return nothing
+def flowing(text: str) -> str:
+    """Return a docstring with its paragraphs in one line each, which terminals of any width break; examples stay.
+
+    Example:
+        >>> flowing("Do this.\\n\\n    And that, at\\n    length.\\n\\n      clickharvest do\\n")
+        'Do this.\\n\\nAnd that, at length.\\n\\n  clickharvest do'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
 
 
 def _check_words(words: Sequence[str]) -> None:
@@ -122,7 +129,9 @@ def _run() -> int:
         complain(f"Error: {error}")
         return error.exit_code
     except typer.exceptions.TyperException as error:
-        complain(f"Error: {error.format_message()} (see clickharvest --help)")
+        asked = "".join(f" {word}" for word in sys.argv[1:2] if word in COMMANDS)
+        message = error.format_message().replace("Value error, ", "")  # which Pydantic puts before what a choice says
+        complain(f"Error: {message} (see clickharvest{asked} --help)")
         return 2
     except typer.Abort:  # whoever raised it has told why
         return 130

@@ -18,7 +18,7 @@ from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.commands.weigh import place_of
 from clickharvest.errors import InputError
 from clickharvest.positions.places import name_place
-from clickharvest.words import clean_text, cluster_nouns, count, spell_positions
+from clickharvest.words import clean_text, cluster_nouns, count, name_positions
 
 if TYPE_CHECKING:
     from clickharvest.estimation.comparison import ModelComparison
@@ -179,7 +179,7 @@ def _print_scores(found: ModelComparison, *, listed: bool) -> None:
     console = screen()
     harvested = found.clicks + sum(found.left_out.values())
     clusters = count(found.queries, *cluster_nouns(found.clustered_by))
-    where = f"positions {spell_positions(found.positions)}" if listed else count(len(found.positions), "place")
+    where = name_positions(found.positions) if listed else count(len(found.positions), "place")
     console.print(
         f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {clusters} "
         f"(as good as {found.effective_queries:,.0f} of equal size), {where}."

@@ -37,7 +37,7 @@ from clickharvest.commands.options import (
     with_options,
 )
 from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
-from clickharvest.commands.output import tell
+from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described, verdict_of
 from clickharvest.commands.threads import keep_to_one_thread
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MODEL = "The model"
 LARGEST_PENALTY = 1e12
-MOST_REPLICATES = 100_000
+REPLICATES, MOST_REPLICATES = 1_000, 100_000
 MOST_UNITS = 1_000
 """Of a shape, such as hidden units."""
 
@@ -145,11 +145,11 @@ class FitOptions:
         typer.Option(
             "--bootstrap",
             metavar="N",
-            help="Bootstrap replicates.",
+            help="Bootstrap replicates, where intervals are those of a bootstrap.",
             rich_help_panel=MODEL,
             callback=whole(2, MOST_REPLICATES),
         ),
-    ] = 1_000
+    ] = REPLICATES
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL, callback=whole(*SEED))
     ] = 0
@@ -237,7 +237,7 @@ def fit(
 
       clickharvest fit clicks.parquet --context device -o model.safetensors
 
-      clickharvest fit interventions.parquet --curve linear --bootstrap 500 -o model.safetensors
+      clickharvest fit interventions.parquet --intervals bootstrap --bootstrap 500 -o model.safetensors
     """
     keep_to_one_thread()
     from clickharvest.estimation.devices import require_device
@@ -326,6 +326,10 @@ def _fit(
     from clickharvest.estimation.outcome_checks import check_outcome
 
     found: Any = model.fit(interventions)
+    replicates, kind = getattr(model, "replicates", REPLICATES), getattr(found, "draws_kind", None)
+    if replicates != REPLICATES and kind != IntervalName.bootstrap:
+        told_instead = "there are no intervals" if kind is None else f"the intervals are {kind}"
+        complain(f"Warning: --bootstrap {replicates} has no effect, {told_instead}: ask for --intervals bootstrap")
     fitted = replace(
         found,
         info=dict(found.info) | told,

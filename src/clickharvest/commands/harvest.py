@@ -59,6 +59,9 @@ def harvest(
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
+        if output is not None or as_json:
+            given = "--json" if output is None else f"-o {output}"
+            raise InputError(f"{given} does not go with --emit-sql, which prints the query: redirect it, > harvest.sql")
         sql = _sql(log, units, cluster, emit_sql)
         if clean_lines(sql) != sql:
             raise InputError("names with control characters cannot be printed as SQL: rename the columns or the table")

@@ -1,4 +1,4 @@
-"""What a command reads must survive what it writes."""
+"""What a command reads must survive what it writes, and what it writes must have a place."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from clickharvest.errors import InputError
+from clickharvest.files import check_place
 from clickharvest.words import clean_text
 
 
 def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> None:
-    """See that a command does not write what it reads, be it through a link.
+    """See that a command can write, and does not write what it reads, be it through a link: before it computes.
 
     Args:
         output: the file to write.
         sources: files, folders and globs that are read; others, such as tables of a warehouse, cannot be meant.
 
     Raises:
-        InputError: the output is one of the sources, or would be among the files of a folder or glob next time.
+        InputError: the output is one of the sources, or would be among the files of a folder or glob next time; or
+            nothing can be written there.
     """
     for source in sources:
         among = False
@@ -30,6 +32,7 @@ def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> No
         if among:
             told = clean_text(source, 200)
             raise InputError(f"-o {output} is what the command reads ({told}): write to another file")
+    check_place(output)
 
 
 def is_among(output: Path, source: str) -> bool:

@@ -121,10 +121,13 @@ def judgments(
     from clickharvest.commands.rank import load_weighing_model
     from clickharvest.commands.terminal import screen
     from clickharvest.judging import judge, write_judgments
+    from clickharvest.judging.writing import check_format
 
     if output is None:
         raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
     refuse_overwriting(output, [*log.sources, model])
+    asked: dict[str, Any] = {"format": judging.form and judging.form.value, "rating": judging.rating.value}
+    check_format(output, **asked)
     propensities = load_weighing_model(model)
     log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))
     clicks = log.read(show_progress)
@@ -136,7 +139,6 @@ def judgments(
         scale=judging.scale.value,
         placement=judging.placement,
     )
-    asked: dict[str, Any] = {"format": judging.form and judging.form.value, "rating": judging.rating.value}
     written = write_judgments(found, output, name=judging.name, **asked)
     if as_json:
         tell(json.dumps({"file": str(output), "format": written, **found.to_dict()}))

@@ -393,7 +393,8 @@ MaxClicksOption = Annotated[
     typer.Option(
         "--max-clicks",
         metavar="N",
-        help="Of a harvest with more clicks, keep whole queries with about so many; intervals become wider.",
+        help="Of a harvest with more clicks, keep whole queries with about so many, and at least 1,000 queries; "
+        "intervals become wider.",
         rich_help_panel=UNITS,
         callback=whole(1, 10**15),
     ),

@@ -11,7 +11,7 @@ from clickharvest.commands.options import COLUMNS, MOST_CLICKS, QUERY, LogOption
 from clickharvest.commands.progress import show_progress
 from clickharvest.diagnosis.findings import WEAK
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.words import clean_text, spell_positions
+from clickharvest.words import clean_text, name_positions
 
 if TYPE_CHECKING:
     from clickharvest.commands.harvest_options import HarvestOptions
@@ -86,7 +86,7 @@ def outcome_findings(after: AfterClick, units: HarvestOptions, anchor: int) -> l
         return [Finding("outcomes", "blocking", f"{told}{more}, but {error}.", 0.0)]
     linked = supported_positions(interventions, anchor)
     share = after.outcomes / after.clicks
-    sentence = f"{told}{more}; clicked results link positions {spell_positions(linked)}."
+    sentence = f"{told}{more}; clicked results link {name_positions(linked)}."
     return [
         Finding("outcomes", "note" if more else "ok", sentence, share),
         position_matters(interventions, anchor=anchor, outcome=column),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import clean_text, count, first_line
+from clickharvest.words import FORMULA, clean_text, count, first_line, not_a_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +28,6 @@ ENDINGS = (".parquet", ".csv")
 ROWS_AT_ONCE = 50_000
 """Context rows scored and written at a time."""
 MOST_ROWS = 20
-FORMULA = r"[=+\-@\t\r]"
-"""How a text begins that a spreadsheet takes for a formula, as in the report's CSV."""
 MOST_COLUMNS = 3
 
 
@@ -172,7 +169,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = pc.replace_substring_regex(column, pattern=f"^({FORMULA})", replacement=r"'\1")
         columns.append(column)
-    return pa.table(columns, names=[re.sub(f"^({FORMULA})", r"'\1", name) for name in table.column_names])
+    return pa.table(columns, names=[not_a_formula(name) for name in table.column_names])
 
 
 def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> Counter[str]:

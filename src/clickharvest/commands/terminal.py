@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
@@ -13,7 +14,7 @@ from rich.text import Text
 from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.positions.places import spell_label
-from clickharvest.words import clean_lines, clean_text, count, spell_positions
+from clickharvest.words import clean_lines, clean_text, count, name_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -43,9 +44,23 @@ def clean_console(console: Console) -> Console:
     return console
 
 
+class _Screen(Console):
+    """A console that prints tables of numbers whole: on a narrow terminal, 0.6… would be another number."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as a console does; a table with a header takes the columns it needs, and the terminal breaks lines."""
+        kept = self.width
+        if any(isinstance(one, Table) and one.show_header for one in objects):
+            self.width = WIDTH
+        try:
+            super().print(*objects, **options)
+        finally:
+            self.width = kept
+
+
 def screen() -> Console:
     """Return a console on standard output, never wider than 80 columns."""
-    console = clean_console(Console(highlight=False, markup=False, emoji=False))
+    console = clean_console(_Screen(highlight=False, markup=False, emoji=False))
     console.width = min(WIDTH, console.width)
     return console
 
@@ -111,13 +126,13 @@ def _answer(diagnosis: Diagnosis) -> Text:
     if diagnosis.places is not None:
         missing = diagnosis.places.spell(diagnosis.unlinked or diagnosis.positions)
         return Text(f"This log does not reveal examination at {missing}.", style="bold red")
-    known = spell_positions(set(diagnosis.linked) & set(diagnosis.positions)) or "none"
-    told = f"This log does not reveal examination at positions {spell_positions(diagnosis.unlinked) or known}."
-    return Text(told, style="bold red")
+    # Where only one position was shown, none is without a link: there is nothing to compare it with.
+    missing = f" at {name_positions(diagnosis.unlinked)}" if diagnosis.unlinked else ""
+    return Text(f"This log does not reveal examination{missing}.", style="bold red")
 
 
 def _where(diagnosis: Diagnosis) -> str:
     """Return all positions, or how many places, that were shown."""
     if diagnosis.places is None:
-        return f"positions {spell_positions(diagnosis.positions)}"
+        return name_positions(diagnosis.positions)
     return f"{count(len(diagnosis.positions), 'place')} ({', '.join(diagnosis.places.columns)})"

@@ -37,7 +37,7 @@ from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
 from clickharvest.harvesting.narrowing import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
-from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.click_log import ClickLog, require_log
 from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.positions.places import Anchor, Places, find_anchor, name_place, name_places
@@ -148,6 +148,8 @@ def diagnose(
         >>> diagnose(log).unlinked
         (3,)
     """
+    if not isinstance(source, Interventions):
+        require_log(source)
     places = source.places
     anchor = find_anchor(anchor, places)
     if isinstance(source, Interventions):

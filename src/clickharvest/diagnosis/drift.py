@@ -183,7 +183,8 @@ def _moving_drift(s: Mapping[str, float]) -> Finding:
 def _common_drift(s: Mapping[str, float], told: str) -> Finding:
     p_value = two_sided(s["early_clicks"] - s["expected"], s.get("common", s["variance"]))
     value = s["early_clicks"] / s["expected"] - 1
-    told = f"first halves of units got {value:+.1%} of the expected clicks, {spell_p(p_value)}, {told}"
+    more = f"{abs(value):.1%} {'fewer' if value < 0 else 'more'}"
+    told = f"first halves of units got {more} clicks than expected, {spell_p(p_value)}, {told}"
     if sign_of(p_value) == "warning":
         sentence = f"Clicking changed over time ({told}): harmless as long as units do not move with it."
         return Finding("common drift", "note", sentence, value, p_value)

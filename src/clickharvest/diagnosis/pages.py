@@ -34,9 +34,10 @@ def _lost(log: ClickLog) -> list[Finding]:
     """Return what counts of days cannot tell, where the log is made of them."""
     if not log.tallies:
         return []
+    hold = "hold" if log.tallies > 1 else "holds"
     by_user = "" if log.has("user") else ", tests by user"
     sentence = (
-        f"Read from {count(log.tallies, 'tally', 'tallies')}, which hold counts: whether clicks above change clicks "
+        f"Read from {count(log.tallies, 'tally', 'tallies')}, which {hold} counts: whether clicks above change clicks "
         f"below{by_user} and drift within a tally are told by the log itself alone."
     )
     return [Finding("tallies", "note", sentence, float(log.tallies))]

@@ -37,6 +37,8 @@ def repetition(counted: Counted) -> list[Finding]:
     elif units < FEW * bare:
         sentence = f"Only {told}, against {percent(bare)} without the context: {remedy}."
         findings = [Finding("repetition", "warning", sentence, units)]
+    elif units == 0:
+        findings = [Finding("repetition", "note", "No impression shows a query and document seen more than once.", 0.0)]
     else:
         findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", units)]
     return findings + _constancy(counted)

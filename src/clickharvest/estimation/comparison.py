@@ -12,7 +12,7 @@ at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.support import supported_by
 from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
@@ -81,6 +82,7 @@ class ModelComparison:
         level: level of the intervals.
         trained_on: the models that were fitted on these very interventions: their score is not held out.
         clustered_by: what clusters.
+        unseen: clicks in contexts that the data of a model do not speak of, by model, where there are any.
     """
 
     scores: Mapping[str, float]
@@ -93,12 +95,18 @@ class ModelComparison:
     level: float
     trained_on: tuple[str, ...]
     clustered_by: str = QUERY
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[str]:
         """What the differences say, a sentence for each model and each pair of models."""
         models = [name for name in self.scores if name not in (RATES, RECIPROCAL)]
         told = [f"{name} was fitted on these very clicks: its score is not a held-out one." for name in self.trained_on]
+        told += [
+            f"{name} has no data on the contexts of {unseen:,} of these {count(self.clicks, 'click')}: there it is "
+            "what its curve makes of other contexts."
+            for name, unseen in self.unseen.items()
+        ]
         for name in models:
             naive = [gain for gain in self.gains if gain.name == name and gain.over in (RATES, RECIPROCAL)]
             told.append(f"{name} {_join([_verdict(gain) for gain in naive])}.")
@@ -114,7 +122,11 @@ class ModelComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON holds it."""
         own = {"gains": [asdict(gain) | {"found": gain.found} for gain in self.gains], "findings": self.findings}
-        return asdict(self) | {"scores": dict(self.scores), "left_out": dict(self.left_out)} | own
+        return (
+            asdict(self)
+            | {"scores": dict(self.scores), "left_out": dict(self.left_out), "unseen": dict(self.unseen)}
+            | own
+        )
 
 
 def compare_models(
@@ -206,6 +218,7 @@ def compare_models(
         level=level,
         trained_on=tuple(name for name, model in models.items() if model.info.get("data") in fingerprints),
         clustered_by=sample.clustered_by,
+        unseen={name: own for name, model in models.items() if (own := _unseen(model, rows, positions))},
     )
 
 
@@ -263,6 +276,17 @@ def _log_propensity(model: Propensities, rows: Interventions, positions: tuple[i
     own = [model.curve.positions.index(k) for k in positions]
     log_p: Array = model.curve.relative(model.params, sample.x)[:, own][sample.context, sample.position]
     return log_p
+
+
+def _unseen(model: Propensities, rows: Interventions, positions: tuple[int, ...]) -> int:
+    """Return how many clicks are in contexts that the data of a model do not speak of, at their position."""
+    if model.encoder is None or model.support is None:
+        return 0
+    sample = make_sample(rows, positions, model.encoder)
+    doubts = model.support.doubts(model.encoder, sample.x, model.shown, None)
+    own = [model.shown.index(k) for k in positions]
+    supported = supported_by(doubts, (len(sample.x), len(model.shown)))[:, own]
+    return int(sample.clicks[~supported[sample.context, sample.position]].sum())
 
 
 def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:

@@ -37,7 +37,7 @@ from clickharvest.harvesting.narrowing import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.reading import interventions_from_arrow
 from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
-from clickharvest.logs.click_log import ROLES, ClickLog, same
+from clickharvest.logs.click_log import ROLES, ClickLog, require_log, same
 from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.sources import spell_columns
@@ -87,6 +87,7 @@ def harvest(
         >>> print(harvest(read_log(shown)))
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
+    require_log(log)
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
     log, whole = _ready(log, options, max_clicks, clicked_only=clicked_only)
     table = harvest_table(log, **options, clicked_only=clicked_only)

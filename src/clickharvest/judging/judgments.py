@@ -30,6 +30,7 @@ from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging.corrected import Corrected, shrink_corrected
 from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
+from clickharvest.logs.sums import steady
 from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
 from clickharvest.weights.scoring import count_cells, model_context, score_cells
@@ -67,6 +68,8 @@ class Judgments:
         cutoffs: least relevance of the grades 1, 2 and 3, in units of `scale`.
         scale: what these are multiples of.
         level: level of the intervals.
+        left_out: documents without a judgment: those of affine clicks that were shown only where the model tells
+            nothing.
     """
 
     table: pa.Table
@@ -74,6 +77,7 @@ class Judgments:
     cutoffs: tuple[float, ...]
     scale: Scale
     level: float
+    left_out: int = 0
 
     @property
     def grades(self) -> tuple[int, ...]:
@@ -81,12 +85,20 @@ class Judgments:
         counts = np.bincount(self.table["grade"].to_numpy(), minlength=len(self.cutoffs) + 1)
         return tuple(int(n) for n in counts)
 
+    @property
+    def supported(self) -> float:
+        """Share of all impressions that the model has an estimate of its own for."""
+        impressions = self.table["impressions"].to_numpy()
+        return float(np.average(self.table["supported"].to_numpy(), weights=impressions))
+
     def to_dict(self) -> dict[str, Any]:
         """Return what is told of them, without the table, as JSON holds it."""
         return {
             "judgments": self.table.num_rows,
             "queries": len(self.table["query"].unique()),
             "clicks": int(np.sum(self.table["clicks"].to_numpy())),
+            "left_out": self.left_out,
+            "supported": self.supported,
             "grades": list(self.grades),
             "cutoffs": list(self.cutoffs),
             "scale": self.scale,
@@ -98,6 +110,14 @@ class Judgments:
         told = self.to_dict()
         of = {"corpus": " × the mean", "query": " × the query's mean", "rate": ""}[self.scale]
         graded = ", ".join(f"{n:,} of grade {grade}" for grade, n in enumerate(self.grades))
+        unsupported, without = 1 - self.supported, []
+        if unsupported:
+            without.append(
+                f"{100 * unsupported:.2g} % of their impressions are at positions or in contexts that the model has no "
+                "estimate of its own for: see the column supported."
+            )
+        if self.left_out:
+            without.append(f"Left out: {count(self.left_out, 'document')}, shown only where the model tells nothing.")
         return "\n".join(
             [
                 f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
@@ -105,6 +125,7 @@ class Judgments:
                 f"Mean relevance, the rate of clicks at the anchor: {self.prior.mean:.4g}; documents of a query vary "
                 f"by {100 / np.sqrt(self.prior.within):.0f} %, queries by {100 / np.sqrt(self.prior.between):.0f} %.",
                 f"Grades from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
+                *without,
             ]
         )
 
@@ -155,6 +176,7 @@ def judge(
         [0.2, 0.1]
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     chosen = _checked(cutoffs, scale, level)
     if isinstance(propensities, Propensities):
@@ -162,10 +184,20 @@ def judge(
     else:
         floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
     _warn(log, exact)
-    # An engine returns groups in any order, and the prior is learned by steps: sorted, every run gives the same.
+    # An engine adds and returns groups in any order, and the prior is learned by steps: rounded and sorted, every run
+    # gives the same.
     counts = log.engine.fetch(counted, task="Counting clicks").sort_by([("query", "ascending"), ("doc", "ascending")])
+    counts = steady(counts, [field.name for field in counts.schema if pa.types.is_floating(field.type)])
     if not counts.num_rows:
         raise InputError("the log has no impressions: there is nothing to judge")
+    documents = counts.num_rows
+    if not isinstance(propensities, Propensities):
+        counts = counts.filter(pc.greater(counts["known"], 0))
+    if not counts.num_rows:
+        raise InputError(
+            "every document was shown only where the model tells nothing: judge with a model of this log's positions "
+            "and contexts"
+        )
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
     c, e, impressions = (counts[name].to_numpy() for name in ("clicks", "exposure", "impressions"))
     displays = impressions if isinstance(propensities, Propensities) else counts["known"].to_numpy()
@@ -194,7 +226,7 @@ def judge(
     }
     table = pa.table({name: columns[name] for name in COLUMNS})
     table = table.sort_by([("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")])
-    return Judgments(table, found.prior, chosen, scale, level)
+    return Judgments(table, found.prior, chosen, scale, level, documents - len(c))
 
 
 def _from_counts(
@@ -232,7 +264,7 @@ def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
     rows = rows.filter(rows.impressions > 0)
     a, b = rows.a, rows.b
     sums = {"exposure": a, "shift": b, "aa": a * a, "ab": a * b, "bb": b * b, "with_sd": rows.sd}
-    found = rows.group_by("query", "doc").agg(
+    return rows.group_by("query", "doc").agg(
         clicks=rows.clicks.sum().cast("int64"),
         impressions=rows.impressions.sum().cast("int64"),
         known=rows.known.ifelse(rows.impressions, 0).sum().cast("int64"),
@@ -241,7 +273,6 @@ def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
             name: rows.known.ifelse(value * rows.impressions, 0.0).sum().cast("float64") for name, value in sums.items()
         },
     )
-    return found.filter(found.known > 0)
 
 
 def _is_exact(model: AnyAffine) -> bool:

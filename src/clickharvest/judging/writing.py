@@ -2,12 +2,13 @@
 
 | format | what it is |
 |---|---|
-| `table` | every column, as CSV, or as Parquet where the file ends in .parquet |
+| `table` | every column, as CSV, in which no text is a formula, or as Parquet where the file ends in .parquet |
 | `quepid` | CSV of `query,docid,rating`, Quepid's ratings |
 | `qrels` | lines `query 0 doc grade`, TREC's judgments; blanks, which it has no place for, become `_` |
 | `opensearch` | JSON for `PUT _plugins/_search_relevance/judgments` of OpenSearch's Search Relevance Workbench |
 
-Ratings are grades; with `rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold.
+Tools match texts, so that theirs are as the log has them. Ratings are grades; with `rating="relevance"` they are rates
+of clicks at the anchor, which qrels cannot hold.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, Literal, TextIO
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.judging.judgments import Judgments
+from clickharvest.words import not_a_formula
 
 Format = Literal["table", "quepid", "qrels", "opensearch"]
 Rating = Literal["grade", "relevance"]
@@ -31,6 +33,7 @@ FORMATS: tuple[Format, ...] = ("table", "quepid", "qrels", "opensearch")
 ENDINGS: dict[str, Format] = {".csv": "table", ".parquet": "table", ".pq": "table", ".qrels": "qrels",
                               ".txt": "qrels", ".json": "opensearch"}  # fmt: skip
 """The format of a file whose name alone is given."""
+PARQUET = (".parquet", ".pq")
 BLANKS = re.compile(r"\s+")
 
 
@@ -56,6 +59,26 @@ def write_judgments(
         InputError: the format is unknown, or cannot hold what it should.
     """
     path = Path(path)
+    chosen = check_format(path, format, rating)
+    with atomic_path(path) as partial:
+        if path.suffix.lower() in PARQUET:
+            _write_parquet(judgments, partial)
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                _write_text(judgments, file, chosen, rating, name)
+    return chosen
+
+
+def check_format(path: Path, format: Format | None = None, rating: Rating = "grade") -> Format:
+    """Return the format that a file of judgments gets, as `write_judgments` chooses it.
+
+    Raises:
+        InputError: the format is unknown, or cannot hold what it should.
+
+    Example:
+        >>> check_format(Path("judged.qrels"))
+        'qrels'
+    """
     chosen = format or ENDINGS.get(path.suffix.lower())
     if chosen not in FORMATS:
         known = ", ".join(FORMATS)
@@ -64,17 +87,10 @@ def write_judgments(
         raise InputError(f"no rating {rating!r}: expected grade or relevance")
     if chosen == "qrels" and rating == "relevance":
         raise InputError("qrels hold whole numbers: write grades, or another format")
-    in_parquet = path.suffix.lower() in (".parquet", ".pq")
-    if in_parquet and chosen != "table":
+    if path.suffix.lower() in PARQUET and chosen != "table":
         raise InputError(
             f"{chosen} is text: {path} should not end in {path.suffix}, but such as in .csv, .txt or .json"
         )
-    with atomic_path(path) as partial:
-        if in_parquet:
-            _write_parquet(judgments, partial)
-        else:
-            with partial.open("w", encoding="utf-8", newline="") as file:
-                _write_text(judgments, file, chosen, rating, name)
     return chosen
 
 
@@ -89,7 +105,7 @@ def _write_text(judgments: Judgments, file: TextIO, format: Format, rating: Rati
     if format == "table":
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(judgments.table.column_names)
-        lines.writerows(row.values() for row in _rows(judgments))
+        lines.writerows([_cell(value) for value in row.values()] for row in _rows(judgments))
     elif format == "quepid":
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(("query", "docid", "rating"))
@@ -116,6 +132,10 @@ def _write_opensearch(judgments: Judgments, file: TextIO, rating: Rating, name: 
 def _rows(judgments: Judgments) -> Iterator[dict[str, Any]]:
     for batch in judgments.table.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
+
+
+def _cell(value: Any) -> Any:
+    return not_a_formula(value) if isinstance(value, str) else value
 
 
 def _word(value: Any) -> str:

@@ -73,7 +73,7 @@ class LogFacts:
     shared_example: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClickLog:
     """A click log with its columns under their role names.
 
@@ -107,6 +107,12 @@ class ClickLog:
     share: float = 1.0
     likely: tuple[ir.Value, tuple[str, ...]] | None = None
     places: Places | None = None
+
+    def __repr__(self) -> str:
+        """Return what the log has, in one line: its rows may be many, and private."""
+        rows = "rows not checked" if self.facts is None else f"{self.facts.rows:,} rows, {self.facts.clicks:,} clicks"
+        roles = ", ".join(f"{role}={column!r}" for role, column in self.roles.items())
+        return f"ClickLog({rows}; {roles}; context={self.context!r})"
 
     @cached_property
     def table(self) -> ir.Table:
@@ -213,3 +219,15 @@ def number(column: ir.Value, *, words: bool = False) -> ir.Value:
     if kind.is_numeric():
         return column.cast("float64") if kind.is_decimal() or kind.is_uint64() else column
     raise InputError(f"column {column.get_name()!r} is of type {kind}: expected numbers")
+
+
+def require_log(value: Any) -> None:
+    """Raise `InputError` where something else is given for a click log.
+
+    Example:
+        >>> require_log({"query": ["q"]})
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: expected a click log, found a dict: read it with read_log first
+    """
+    if not isinstance(value, ClickLog):
+        raise InputError(f"expected a click log, found a {type(value).__name__}: read it with read_log first")

@@ -45,7 +45,7 @@ def read_log(
     user: str | None = None,
     time: str | None = None,
     original: str | None = None,
-    context: Sequence[str] = (),
+    context: str | Sequence[str] | None = (),
     position_base: int = 1,
     block: Mapping[str, str] | None = None,
     page_number: str | None = None,
@@ -77,7 +77,7 @@ def read_log(
         user: column of the user, visitor or session; tests of the log count users, not pages, where there is one.
         time: column of the time of display, any type that sorts.
         original: column of the position before an explicit swap.
-        context: columns that examination may depend on.
+        context: columns that examination may depend on, or the name of one.
         position_base: 0 where the log counts positions from 0.
         block: keep the rows whose columns have these values, such as `{"block": "organic"}`.
         page_number: column that numbers the pages of a list from 1, where positions start again on each of them.
@@ -104,8 +104,11 @@ def read_log(
     if position_base not in (0, 1):
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
     asked = (place,) if isinstance(place, str) and place else tuple(place)
+    context = (context,) if isinstance(context, str) else tuple(context or ())
     wanted = {"query": query, "doc": doc} | {r: c for r, c in named.items() if c is not None}
     wanted |= {"position": position or "position"} if not asked else {}
+    if unnamed := [(role, column) for role, column in wanted.items() if not isinstance(column, str)]:
+        raise InputError(f"the column of {unnamed[0][0]} is {unnamed[0][1]!r}: expected a name")
     preparation = Preparation(block or {}, page_number, page_size, repeat)
     tallies = find_tallies(source)
     if asked:
@@ -130,7 +133,7 @@ def read_log(
     log = ClickLog(
         source=opened,
         columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[own[c]]) for c in context},
-        context=tuple(context),
+        context=context,
         roles=roles,
         engine=engine,
         position_base=position_base,
@@ -170,7 +173,9 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str], placed: Sequen
     if missing:
         names = ", ".join(repr(column) for column in missing.values())
         options = " ".join(f"--{role} COLUMN" for role in missing)
-        raise InputError(f"missing column {names}: {found}; name the right one with {options}")
+        several = len(missing) > 1
+        told = f"missing column{'s' * several} {names}: {found}; name the right one{'s' * several} with {options}"
+        raise InputError(told)
     has = [role for role in COUNTS if role in roles]
     if has == ["clicks"] or has == ["impressions"]:
         absent = "impressions" if has == ["clicks"] else "clicks"

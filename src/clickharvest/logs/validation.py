@@ -10,6 +10,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, LONG, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
 from clickharvest.positions.places import name_place
+from clickharvest.words import count
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12
@@ -51,11 +52,13 @@ def validate_log(log: ClickLog) -> LogFacts:
     answer = log.source.agg(rows=rows, clicks=log.columns["clicks"].sum(), impressions=impressions, **counts)
     totals = log.engine.fetch(answer, task="Checking the log").to_pylist()[0]
     if not totals["rows"]:
-        raise InputError("the log is empty: expected at least one row (of the block, where --block names one)")
+        block = " of the block (--block)" if "block" in log.prepared else ""
+        raise InputError(f"the log is empty: expected at least one row{block}")
     broken = [(check, totals[f"check_{i}"]) for i, check in enumerate(checks) if totals[f"check_{i}"]]
     if broken:
         check, rows = broken[0]
-        others = f" ({len(broken) - 1} more kinds of problem after this one)" if len(broken) > 1 else ""
+        more = count(len(broken) - 1, "more kind", "more kinds")
+        others = f" ({more} of problem after this one)" if len(broken) > 1 else ""
         raise InputError(
             f"column {log.roles[check.role]!r}: {rows:,} of {totals['rows']:,} rows {check.problem}, "
             f"such as {_examples(log, check)}; {check.remedy}{others}"

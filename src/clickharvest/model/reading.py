@@ -20,6 +20,8 @@ from clickharvest.model.summary import spell_fitted, typical_context, wrap
 COLUMNS = ("position", "distance", "skipped", "served")
 """What makes a place: rank, positions to the last click (0 for none), what was skipped since (0, hardly anything, to 4,
 what nearly all click), and how attractive the last click was (1 to 4, 0 for none)."""
+MANY_LEFT = 0.9
+"""How often users look on, of the usual, below which they are said to have left."""
 BASE = "base/"
 """What the tensors of the browsing model begin with."""
 
@@ -89,9 +91,10 @@ class ReadingPropensities:
         skipped, served = self.steps("skipped", 0), self.steps("served", 1)
         if skipped:
             last = max(skipped)
+            left = ": they have left" if skipped[last] < MANY_LEFT else ""
             told.append(
                 f"Where users skipped what most others click (step {last}), they look at a result {skipped[last]:.2f} "
-                "times as often as where they skipped hardly anything: they have left."
+                f"times as often as where they skipped hardly anything{left}."
             )
         if served:
             last = max(served)

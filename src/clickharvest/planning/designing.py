@@ -17,7 +17,7 @@ from clickharvest.planning.forecast import forecast
 from clickharvest.planning.outline import Outline, Pair
 from clickharvest.planning.scaling import WIDTH, log_margin, z_value
 from clickharvest.planning.swaps import candidates, choose_swaps
-from clickharvest.words import spell_positions
+from clickharvest.words import name_positions
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class DesignPlan:
                 f"{self.pages:,.0f} pages give ±{100 * self.width:g} % at every position (widest: "
                 f"±{100 * self.margin.max():.0f} %).{cost}"
             )
-        return f"{self.pages:,.0f} pages do not give ±{100 * self.width:g} % at {spell_positions(short)}.{cost}"
+        return f"{self.pages:,.0f} pages do not give ±{100 * self.width:g} % at {name_positions(short)}.{cost}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON holds it."""
@@ -95,6 +95,8 @@ class DesignPlan:
             lines.append(f"{k:>8}  {told:>9}")
         if np.isinf(self.margin).any():
             lines.append("nothing: no ranker, no swap, or too few clicks link it to position 1.")
+            if not self.swaps and np.isinf(self.margin).all():
+                lines.append("Name the rankings of several rankers (--rankings), or swaps (--swaps auto).")
         if self.swaps:
             what = "Swaps to run" if self.chosen else "Swaps"
             lines += ["", f"{what}, and the share of the pages:"]

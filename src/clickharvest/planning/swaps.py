@@ -109,8 +109,8 @@ def choose_swaps(
     if np.min(slack(most)) < 0:
         best = float(np.expm1(z_value(level) * np.sqrt(inflation * np.exp(np.log(wanted) - slack(most)).max())))
         raise NotIdentifiedError(
-            f"{pages:,.0f} pages do not give ±{100 * width:g} % at every position, though each rank were swapped on "
-            f"half of them (about ±{100 * best:.0f} %): plan more pages, a larger width, or fewer positions"
+            f"{pages:,.0f} pages do not give ±{100 * width:g} % at every position, even if each rank were swapped "
+            f"on half of them (about ±{100 * best:.0f} %): plan more pages, a larger width, or fewer positions"
         )
     scale = float(harm @ np.exp(most))
     conditions: Any = [

@@ -169,7 +169,9 @@ def open_keyed(
         del own["query"]
     if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
         found = spell_columns(opened.columns)
-        raise InputError(f"{name} lacks the column {', '.join(map(repr, missing))}: found {found}")
+        raise InputError(
+            f"{name} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}: found {found}"
+        )
     keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
     more = [column for column in opened.columns if column not in own.values()]
     if clash := [column for column in more if column in keys]:

@@ -12,7 +12,7 @@ from clickharvest.errors import InputError
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.features import Index
-from clickharvest.words import count, first_line
+from clickharvest.words import clean_text, count, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,8 +160,15 @@ def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, 
 def refuse_twins(keys: pa.Table) -> None:
     """Raise `InputError` where a table of keys holds one of them twice."""
     if keys.group_by(keys.column_names).aggregate([]).num_rows < keys.num_rows:
+        counts = keys.group_by(keys.column_names).aggregate([([], "count_all")])
+        ordered = counts.sort_by([("count_all", "descending"), *((name, "ascending") for name in keys.column_names)])
+        (most,) = ordered.slice(0, 1).to_pylist()
         twice = " and ".join({"doc": "document"}.get(name, name) for name in keys.column_names)
-        raise InputError(f"the table of documents holds some {twice} twice: expected one row for each")
+        example = ", ".join(repr(clean_text(most[name])) for name in keys.column_names)
+        raise InputError(
+            f"the table of documents holds some {twice} twice ({example} {most['count_all']} times): expected one row "
+            "for each"
+        )
 
 
 def numbered(keys: pa.Table) -> pa.Table:

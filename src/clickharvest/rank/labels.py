@@ -15,15 +15,17 @@ such labels, or add the same to all documents of a query for losses that compare
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.rank.features import Array
 from clickharvest.rank.tables import count_documents, document_cells, pages_of_arms
+from clickharvest.words import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,9 @@ def relevance_labels(
         propensities: the model, of examination or affine; None where the log has its columns, as `weigh` writes them.
         level: coverage of the interval from `lower` to `upper`.
 
+    Warns:
+        HarvestWarning: documents are left out.
+
     Example:
         >>> import pyarrow as pa
         >>> from clickharvest.logs.reading import read_log
@@ -63,6 +68,9 @@ def relevance_labels(
         raise InputError(f"level is {level}: expected a number between 0 and 1")
     cells = log.engine.fetch(document_cells(log, propensities)[0], task="Counting clicks")
     counts = count_documents(cells).drop_columns(["unsupported"])
+    if without := cells.group_by(["query", "doc"]).aggregate([]).num_rows - counts.num_rows:
+        sentence = f"{count(without, 'document')} shown only where the model tells nothing: left out, without a label"
+        warnings.warn(sentence, HarvestWarning, stacklevel=2)
     pages = pages_of_arms(log, cells).group_by("query").aggregate([("pages", "sum")])
     table = counts.join(pages.rename_columns(["query", "pages"]), ["query"])
     table = table.sort_by([("query", "ascending"), ("doc", "ascending")])

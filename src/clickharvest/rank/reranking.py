@@ -12,6 +12,8 @@ from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.rankers import TrainedRanker
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from clickharvest.logs.engines import Engine
 
 ROWS = 50_000
@@ -81,7 +83,9 @@ def rerank(
     needed = [doc, *(ranker.columns or FeatureColumns(ranker.features)).columns]
     if missing := [column for column in needed if column not in opened.columns]:
         told = ", ".join(map(repr, missing[:5])) + (" …" if len(missing) > 5 else "")
-        raise InputError(f"{name} lacks the column {told}: found {spell_columns(opened.columns)}")
+        raise InputError(
+            f"{name} lacks the column{'s' * (len(missing) > 1)} {told}: found {spell_columns(opened.columns)}"
+        )
     if clash := [column for column in keys if column in ("score", "rank")]:
         raise InputError(f"{name} has keys in the column {clash[0]!r}, which the ranking has for its own: rename it")
     folder = temporary_folder()
@@ -114,7 +118,11 @@ def _write_scores(ranker: TrainedRanker, engine: Engine, table: Any, keys: list[
     writer, total = None, 0
     try:
         for batch in engine.stream(table, task="Scoring documents", rows=ROWS):
-            columns = {key: batch[key] for key in keys} | {"score": pa.array(ranker.score(batch, name))}
+            try:
+                score = ranker.score(batch, name)
+            except InputError as error:
+                raise InputError(_told(error, batch, name)) from error
+            columns = {key: batch[key] for key in keys} | {"score": pa.array(score)}
             part = pa.table(columns)
             writer = writer or pq.ParquetWriter(path, part.schema, compression="zstd")
             writer.write_table(part)
@@ -125,3 +133,16 @@ def _write_scores(ranker: TrainedRanker, engine: Engine, table: Any, keys: list[
     if not total:
         raise InputError(f"{name} has no rows: expected documents")
     return total
+
+
+def _told(error: InputError, batch: pa.RecordBatch, name: str) -> str:
+    """Return why a ranker refuses documents; where it is for their values, with the column that holds them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for column in batch.schema.names if str(error).startswith("features hold") else ():
+        values = batch[column]
+        if pa.types.is_floating(values.type) and not pc.all(pc.is_finite(values).fill_null(False)).as_py():
+            what = "missing or infinite values, which this ranker does not take"
+            return f"{name}, column {column!r} holds {what}: fill them in, or leave those documents out"
+    return str(error)

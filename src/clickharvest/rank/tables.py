@@ -10,6 +10,7 @@ import numpy as np
 
 from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.logs.sums import steady
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.documents import open_documents, open_keyed
@@ -253,7 +254,9 @@ def count_documents(cells: pa.Table) -> pa.Table:
 
     sums = [name for name in ("clicks", "exposure", "shift", "unsupported") if name in cells.column_names]
     counts = cells.group_by(["query", "doc"]).aggregate([(name, "sum") for name in sums])
-    counts = counts.rename_columns(["query", "doc", *sums])
+    counts = steady(
+        counts.rename_columns(["query", "doc", *sums]), [name for name in ("exposure", "shift") if name in sums]
+    )
     return counts.filter(pc.greater(counts["exposure"], 0)) if "shift" in sums else counts
 
 

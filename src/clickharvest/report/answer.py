@@ -90,6 +90,8 @@ def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Impo
     """
     if not columns:
         return "All queries get this one curve: the model was fitted without context columns."
+    if not ranked[0].effect:
+        return "All queries get this one curve, whatever their context: the checks say whether contexts differ."
     if ranked[0].effect < NOTICEABLE:
         which = f"none of the {len(columns)} context columns moves" if len(columns) > 1 else "its column does not move"
         return f"Context hardly matters: {which} the curve noticeably."

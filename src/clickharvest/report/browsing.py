@@ -86,7 +86,7 @@ def browsing_view(
         "columns": list(range(1, model.ranks)),
         "rows": rows,
         "leaning": UNLINKED if states.leaning else "",
-        "percent": f"{100 * level:.4g} %",
+        "percent": "" if states.draws is None else f"{100 * level:.4g} %",
         "findings": [*kept_findings(fitted.info), *(asdict(finding) for finding in findings)],
         "settings": [*told.items(), *origin],
     }

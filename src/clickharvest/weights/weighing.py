@@ -143,8 +143,13 @@ def weigh(
         No weight is clipped.
         No estimate at position 3 (rows: 1, clicks: 0): the one of the last supported position above is used instead.
     """
+    from clickharvest.logs.click_log import require_log
+
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
+    if hasattr(propensities, "propensities_"):
+        raise InputError(f"a {type(propensities).__name__} is an estimator: give its propensities_")
+    require_log(log)
     require_examination(propensities)
     curve = _curve_after_click(outcome, after_click, policy_aware)
     after = None if outcome is None else _outcomes(log, outcome)

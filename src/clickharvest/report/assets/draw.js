@@ -212,7 +212,8 @@ function lineChart(width, series, options) {
 /* Horizontal bars. rows: [{name, value, text}]. */
 function barChart(width, rows, options) {
   const step = 26,
-    names = Math.min(width * 0.42, 14 + 7.2 * Math.max(...rows.map((row) => Array.from(row.name).length)));
+    letter = 8.4, // wide ones, such as < and W, are in the names of columns, too
+    names = Math.min(width * 0.42, 14 + letter * Math.max(...rows.map((row) => Array.from(row.name).length)));
   const height = rows.length * step + 34,
     svg = canvas(width, height, options.title);
   const largest = Math.max(...rows.map((row) => row.value), 1e-12),
@@ -220,7 +221,7 @@ function barChart(width, rows, options) {
   rows.forEach((row, i) => {
     const y = i * step + 4,
       size = Math.max(1, (row.value / largest) * room);
-    const name = label(names - 10, y + 15, isolate(shorten(row.name, Math.floor((names - 14) / 7.2))), {
+    const name = label(names - 10, y + 15, isolate(shorten(row.name, Math.floor((names - 14) / letter))), {
       class: "legend",
       "text-anchor": "end",
     });
