@@ -169,11 +169,10 @@ def diagnose(
             check_design(source, design, max_position)
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
+        rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
         counted = count_displays(source)
-        rows = counted.cells.rename(impressions="shown")
-        rows = rows if max_position is None else rows.filter(rows.position <= max_position)
         findings = page_findings(source) + suspects(counted)
-        findings += repetition(counted) if unit == "context" and design is None else []
+        findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
             findings += ranker_independence(source) + sample_ratio(source, traffic) + clicks_by_ranker(counted)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
