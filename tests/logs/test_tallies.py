@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import SHARED
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design, Rankings, Swap
+from clickharvest.logs.doubting import doubts
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.tallies import find_tallies, write_tally
 from clickharvest.simulate import simulate_ab_log
@@ -93,6 +95,21 @@ def test_pages_without_a_click_that_are_missing_are_remembered(log: pa.Table, tm
     write_tally(read_log(rows), tmp_path / "day.parquet")
     assert read_log(rows).only_clicked_pages
     assert read_log(tmp_path / "day.parquet").only_clicked_pages
+
+
+def test_clicks_and_rows_that_are_missing_are_remembered(log: pa.Table, tmp_path: Path) -> None:
+    """Of every page the first click and every other position: what its log was doubted for, a tally is."""
+    page, click, position = (log[name].to_numpy() for name in ("page", "click", "position"))
+    order = np.lexsort((position, page))
+    table, click = log.take(order), click[order]
+    _, begin, number = np.unique(page[order], return_index=True, return_inverse=True)
+    before = (np.cumsum(click) - click)[begin][number]
+    first = click * (np.cumsum(click) == before + 1)
+    kept = table.set_column(table.column_names.index("click"), "click", pa.array(first))
+    kept = kept.filter(position[order] % 2 == 1)
+    write_tally(read_log(kept), tmp_path / "tally.parquet")
+    for source in (kept, tmp_path / "tally.parquet"):
+        assert [doubt.name for doubt in doubts(read_log(source))] == ["single clicks", "missing rows"]
 
 
 def test_tallies_of_tallies_are_tallies(log: pa.Table, folder: Path, tmp_path: Path) -> None:

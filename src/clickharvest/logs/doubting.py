@@ -94,7 +94,7 @@ def doubts(log: ClickLog) -> list[Doubt]:
             f"{CLICKED_PAGES}."
         )
         found.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
-    if "click" in log.roles and log.places is None:
+    if ("click" in log.roles or log.tallies) and log.places is None:  # tallies keep what their log's pages told
         found += _single_clicks(facts, known=not log.only_clicked_pages) + _clicked_through(facts)
         found += [] if log.prepared else _gaps(facts)  # where rows were left out on purpose, gaps are no news
     return found
