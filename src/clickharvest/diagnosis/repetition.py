@@ -56,19 +56,29 @@ def _shown_again(log: ClickLog, keys: list[str]) -> float:
 
 
 def _constancy(log: ClickLog) -> list[Finding]:
+    """Tell which columns vary inside queries, an empty value being one more, and which are empty everywhere."""
     t = log.table
-    ranges = {f"low_{i}": t[c].min() for i, c in enumerate(log.context)}
+    ranges = {"rows": t.count()} | {f"there_{i}": t[c].count() for i, c in enumerate(log.context)}
+    ranges |= {f"low_{i}": t[c].min() for i, c in enumerate(log.context)}
     ranges |= {f"high_{i}": t[c].max() for i, c in enumerate(log.context)}
     by_query = t.group_by("query").agg(**ranges)
-    varying = {
-        f"varying_{i}": (by_query[f"low_{i}"] != by_query[f"high_{i}"]).fill_null(False).ifelse(1.0, 0.0).mean()
-        for i in range(len(log.context))
-    }
-    shares = log.engine.fetch(by_query.agg(**varying), task="Looking for repetition").to_pylist()[0]
-    fixed = [c for i, c in enumerate(log.context) if shares[f"varying_{i}"] == 0]
+    asked = {f"there_{i}": by_query[f"there_{i}"].sum() for i in range(len(log.context))}
+    for i in range(len(log.context)):
+        there, apart = by_query[f"there_{i}"], (by_query[f"low_{i}"] != by_query[f"high_{i}"]).fill_null(False)
+        half = (there > 0) & (there < by_query.rows)
+        asked[f"varying_{i}"] = (apart | half).ifelse(1.0, 0.0).mean()
+    shares = log.engine.fetch(by_query.agg(**asked), task="Looking for repetition").to_pylist()[0]
+    empty = [c for i, c in enumerate(log.context) if not shares[f"there_{i}"]]
+    fixed = [c for i, c in enumerate(log.context) if shares[f"varying_{i}"] == 0 and c not in empty]
     moving = {c: shares[f"varying_{i}"] for i, c in enumerate(log.context) if shares[f"varying_{i}"] > 0}
     parts = []
     if fixed:
         parts.append(f"{', '.join(fixed)}: constant within every query")
     parts += [f"{column} varies within {percent(share)} of queries" for column, share in moving.items()]
-    return [Finding("context within queries", "ok" if not moving else "note", "; ".join(parts) + ".")]
+    found = [Finding("context within queries", "ok" if not moving else "note", "; ".join(parts) + ".")] if parts else []
+    if empty:
+        sentence = (
+            f"Empty in every row, so that nothing can depend on it: {', '.join(empty)}. Leave it out of --context."
+        )
+        found.append(Finding("empty context", "warning", sentence))
+    return found
