@@ -275,6 +275,15 @@ def test_contexts_that_vary_within_queries_are_a_note() -> None:
     assert "topic: constant within every query; device varies within 50.0 % of queries" in found.sentence
 
 
+def test_an_empty_value_is_one_more_value_of_a_context() -> None:
+    columns = {"query": ["q", "q", "r"], "doc": ["a"] * 3, "position": [1, 2, 1], "click": [1, 0, 1]}
+    table = pa.table(columns | {"device": [None, "y", "x"], "topic": pa.array([None] * 3, pa.string())})
+    findings = repetition(read_log(table, context=["device", "topic"]))
+    assert named(findings, "context within queries").sentence == "device varies within 50.0 % of queries."
+    empty = named(findings, "empty context")
+    assert (empty.status, "nothing can depend on it: topic." in empty.sentence) == ("warning", True)
+
+
 def test_equal_shares_are_only_a_guess_without_traffic() -> None:
     assert named(sample_ratio(simulated(1, shares=(0.7, 0.3)), None), "sample ratio").status == "note"
 

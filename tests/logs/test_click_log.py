@@ -209,7 +209,7 @@ def test_one_context_is_a_name_and_none_is_nothing() -> None:
 def test_a_log_tells_of_itself_without_its_rows() -> None:
     table = pa.table(LOG | {"device": ["secret", "y"]})
     told = repr(read_log(table, context=["device"]))
-    assert told.startswith("ClickLog(2 rows, ")
+    assert told.startswith("ClickLog(2 rows, 1 click; click=")
     assert told.endswith("context=('device',))")
     assert "secret" not in told
     assert "rows not checked" in repr(read_log(table, validate=False))

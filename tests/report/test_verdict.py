@@ -198,6 +198,35 @@ def test_the_worst_reason_comes_first_and_none_is_lost() -> None:
     assert "served" in verdict.why
 
 
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (2.5, "At position 3 how often a click leads to bought is known to a factor of up to 2.5 only."),
+        (12, "so the log cannot tell how often a click there leads to bought."),
+    ],
+)
+def test_a_model_of_purchases_is_not_judged_as_one_of_examination(factor: float, told: str) -> None:
+    verdict = judge(replace(curve({1: 1, 2: 1.2, 3: factor}), info={"outcome": "bought"}), GOOD)
+    assert told in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("devices", "told"),
+    [("abc", ", and 1 more kind of queries is like that."), ("abcd", ", and 2 more kinds of queries are like that.")],
+)
+def test_one_more_kind_of_queries_is_no_plural(devices: str, told: str) -> None:
+    encoder = ContextEncoder.fit({"device": ["a", *devices]})
+    n = len(devices) + 1  # and what training never had
+    shape = make_curve("linear", (1, 2), 1, n)
+    support = Support((ColumnSupport(((1, 2), *[(1,)] * (len(devices) - 1))),), (None, 50.0))
+    params = {"b": np.log([0.5]), "W": np.zeros((n, 1))}
+    flat = np.zeros(n + 1)
+    flat[-1] = np.log(0.5)
+    draws = flat + np.outer([-1.0, 0.0, 1.0], np.full(len(flat), 0.001))
+    model = Propensities(shape, params, encoder, (1, 2), draws, "sandwich", support=support)
+    assert judge(model, GOOD).why.endswith(told)
+
+
 def test_kinds_of_queries_that_are_known_worse_are_named() -> None:
     encoder = ContextEncoder.fit({"device": ["desk", "desk", "phone"]})
     shape = make_curve("linear", (1, 2), 1, 3)

@@ -31,6 +31,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.hashing import is_drawn
 from clickharvest.positions.places import Places
+from clickharvest.words import count
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
@@ -110,7 +111,9 @@ class ClickLog:
 
     def __repr__(self) -> str:
         """Return what the log has, in one line: its rows may be many, and private."""
-        rows = "rows not checked" if self.facts is None else f"{self.facts.rows:,} rows, {self.facts.clicks:,} clicks"
+        rows = "rows not checked"
+        if self.facts is not None:
+            rows = f"{count(self.facts.rows, 'row')}, {count(self.facts.clicks, 'click')}"
         roles = ", ".join(f"{role}={column!r}" for role, column in self.roles.items())
         return f"ClickLog({rows}; {roles}; context={self.context!r})"
 

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, Status
+from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import FEW, SPAN
@@ -176,8 +177,8 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     if held["wide"]:
         yield Reason(
             word,
-            f"At {_named(held['wide'])} the interval spans a factor of {SPAN:g} or more, so the log cannot tell how "
-            "often people look there.",
+            f"At {_named(held['wide'])} the interval spans a factor of {SPAN:g} or more, so the log cannot tell "
+            f"{_asked(model, 'how often people look', ' there')}.",
             f"{use}, and {_swap(model, held['wide'][0])}.",
         )
     if held["thin"]:
@@ -205,7 +206,8 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
         more = float(np.ceil((np.log(widest) / np.log(ROUGH)) ** 2))
         yield Reason(
             "with care",
-            f"At {_named(held['rough'])} examination is known to a factor of up to {widest:.2g} only.",
+            f"At {_named(held['rough'])} {_asked(model, 'examination')} is known to a factor of up to {widest:.2g} "
+            "only.",
             f"Collect about {more:,.0f} times as many clicks, or {_swap(model, held['rough'][-1])}.",
         )
 
@@ -227,7 +229,7 @@ def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
     for state, told in (
         ("unsupported", "the number at {where} is not supported ({note})"),
         ("wide", f"the interval at {{where}} spans a factor of {SPAN:g} or more"),
-        ("rough", "examination at {where} is known to a factor of up to {factor:.2g} only"),
+        ("rough", "{asked} at {where} is known to a factor of up to {factor:.2g} only"),
     ):
         worse = [
             (name, own)
@@ -245,9 +247,17 @@ def _is_worse(state: State, other: State) -> bool:
 def _worse(worse: Sequence[tuple[str, Sequence[Standing]]], told: str, model: Propensities) -> Reason:
     name, own = max(worse, key=lambda each: len(each[1]))
     where = name_places([each.position for each in own], model.places)
-    what = told.format(where=where, factor=max(each.factor for each in own), note=own[0].note)
-    more = f", and {len(worse) - 1} more kinds of queries are like that" if len(worse) > 1 else ""
+    factor, asked = max(each.factor for each in own), _asked(model, "examination")
+    what = told.format(where=where, factor=factor, note=own[0].note, asked=asked)
+    others = count(len(worse) - 1, "more kind of queries is", "more kinds of queries are")
+    more = f", and {others} like that" if len(worse) > 1 else ""
     return Reason("with care", f"For {name}, {what}{more}.", f"Collect more {name}, or use the curve for others alone.")
+
+
+def _asked(model: Propensities, examined: str, there: str = "") -> str:
+    """Return what a model tells, in words: of examination, or of what comes of a click."""
+    outcome = outcome_of(model)
+    return f"{examined}{there}" if outcome is None else f"how often a click{there} leads to {outcome}"
 
 
 def _swap(model: Propensities, k: int) -> str:
