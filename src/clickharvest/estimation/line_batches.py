@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 SIDE = 32
 """Problems that stand side by side."""
 HALF = np.float32(0.5)
-UNITS = 2_048
+UNITS = 4_096
 """Units that are evaluated at once: what all problems need of them fits into a processor's cache."""
 
 
