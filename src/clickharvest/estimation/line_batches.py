@@ -21,9 +21,9 @@ Array = NDArray[np.float64]
 Single = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
+HALF = np.float32(0.5)
 SIDE = 32
 """Problems that stand side by side."""
-HALF = np.float32(0.5)
 UNITS = 4_096
 """Units that are evaluated at once: what all problems need of them fits into a processor's cache."""
 
