@@ -13,7 +13,6 @@ from scipy.special import betaincc, chdtrc, ndtr
 
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
-from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail
@@ -249,26 +248,26 @@ def repeated_log(unique: int, device: str = "p") -> ClickLog:
 
 @pytest.mark.parametrize(("unique", "status"), [(0, "ok"), (8, "ok"), (9, "warning")])
 def test_contexts_that_hide_four_fifths_of_the_repetition_warn(unique: int, status: str) -> None:
-    found = named(repetition(count_displays(repeated_log(unique))), "repetition")
+    found = named(repetition(repeated_log(unique)), "repetition")
     assert found.status == status
     assert found.value == pytest.approx(2 / (2 + unique))
 
 
 def test_a_log_without_repetition_has_nothing_to_lose() -> None:
     columns = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0], "device": ["x", "x"]}
-    findings = repetition(count_displays(read_log(pa.table(columns), context=["device"])))
+    findings = repetition(read_log(pa.table(columns), context=["device"]))
     assert [(found.name, found.status) for found in findings] == [
         ("repetition", "ok"),
         ("context within queries", "ok"),
     ]
     assert named(findings, "repetition").value == 0.0
-    assert repetition(count_displays(read_log(pa.table(columns)))) == []
+    assert repetition(read_log(pa.table(columns))) == []
 
 
 def test_contexts_that_vary_within_queries_are_a_note() -> None:
     columns = {"query": ["q", "q", "r"], "doc": ["a"] * 3, "position": [1, 2, 1], "click": [1, 0, 1]}
     table = pa.table(columns | {"device": ["x", "y", "x"], "topic": ["s", "s", None]})
-    found = named(repetition(count_displays(read_log(table, context=["device", "topic"]))), "context within queries")
+    found = named(repetition(read_log(table, context=["device", "topic"])), "context within queries")
     assert found.status == "note"
     assert "topic: constant within every query; device varies within 50.0 % of queries" in found.sentence
 

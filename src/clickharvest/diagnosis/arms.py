@@ -18,7 +18,7 @@ from clickharvest.words import clean_text
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from clickharvest.diagnosis.counting import Counted
+    from clickharvest.logs.click_log import ClickLog
 
 NAME = "clicks by ranker"
 MATTERS = 0.1
@@ -36,7 +36,7 @@ SUMS = ("score", "variance", "squares", "products", "sizes")
 """What `clustered_tail` takes."""
 
 
-def clicks_by_ranker(counted: Counted) -> list[Finding]:
+def clicks_by_ranker(log: ClickLog) -> list[Finding]:
     """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
 
     Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
@@ -51,10 +51,14 @@ def clicks_by_ranker(counted: Counted) -> list[Finding]:
 
     Needs a ranker column.
     """
-    log, cells, unit = counted.log, counted.cells, counted.unit
     if not log.has("ranker") or log.places is not None:
         return []
-    task = "Comparing rankers"
+    log, task = log.with_plain_contexts(), "Comparing rankers"
+    t, unit = log.table, ["query", *log.context, "doc"]
+    cells = t.group_by(*unit, "position", arm=t.ranker.cast("string")).agg(
+        shown=t.impressions.sum().cast("float64"), clicks=t.clicks.sum().cast("float64")
+    )
+    cells = log.engine.materialise(cells, task=task)
     alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=task).to_pylist()}
     moves = log.engine.fetch(_moves(cells, unit), task=task).to_pylist()
     moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]

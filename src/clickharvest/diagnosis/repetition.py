@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from clickharvest.diagnosis.findings import Finding, percent
 
 if TYPE_CHECKING:
-    from clickharvest.diagnosis.counting import Counted
+    from clickharvest.logs.click_log import ClickLog
 
 FEW = 0.2
 """Share of what is shown again without the context columns below which they leave too little."""
 
 
-def repetition(counted: Counted) -> list[Finding]:
+def repetition(log: ClickLog) -> list[Finding]:
     """Tell which context columns vary inside a query, and whether units are ever shown twice.
 
     A unit is a query, context and document. If contexts are unique to each impression, no unit is seen at two
     positions, and realised exposures identify nothing.
     """
-    if not counted.contexts:
+    if not log.context:
         return []
-    units = _shown_again(counted, counted.unit)
-    bare = _shown_again(counted, ["query", "doc"]) if units < FEW else 1.0  # otherwise it makes no difference
+    units = _shown_again(log, ["query", *log.context, "doc"])
+    bare = _shown_again(log, ["query", "doc"]) if units < FEW else 1.0  # otherwise it makes no difference
     remedy = (
         "make units of query and document alone (--unit query), use coarser context columns, or give the rankings "
         "of all rankers (--rankings)"
@@ -39,30 +39,32 @@ def repetition(counted: Counted) -> list[Finding]:
         findings = [Finding("repetition", "warning", sentence, units)]
     else:
         findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", units)]
-    return findings + _constancy(counted)
+    return findings + _constancy(log)
 
 
-def _shown_again(counted: Counted, keys: list[str]) -> float:
-    """Return the share of impressions of what was shown more than once."""
-    cells = counted.cells
-    units = cells.group_by(*keys).agg(_shown=cells.shown.sum())
+def _shown_again(log: ClickLog, keys: list[str]) -> float:
+    """Return the share of impressions of what was shown more than once: digests are enough to tell things apart."""
+    t = log.table
+    digest = log.engine.digest([t[key] for key in keys])
+    by = {key: t[key] for key in keys} if digest is None else {"_digest": digest}
+    units = t.group_by(**by).agg(_shown=t.count() if "click" in log.roles else t.impressions.sum())
     counts = units.agg(again=units._shown.sum(where=units._shown > 1), shown=units._shown.sum())
-    found = counted.log.engine.fetch(counts, task="Looking for repetition").to_pylist()[0]
+    found = log.engine.fetch(counts, task="Looking for repetition").to_pylist()[0]
     return (found["again"] or 0) / (found["shown"] or 1)
 
 
-def _constancy(counted: Counted) -> list[Finding]:
-    cells, columns = counted.cells, counted.log.context
-    ranges = {f"low_{i}": cells[c].min() for i, c in enumerate(columns)}
-    ranges |= {f"high_{i}": cells[c].max() for i, c in enumerate(columns)}
-    by_query = cells.group_by("query").agg(**ranges)
+def _constancy(log: ClickLog) -> list[Finding]:
+    t = log.table
+    ranges = {f"low_{i}": t[c].min() for i, c in enumerate(log.context)}
+    ranges |= {f"high_{i}": t[c].max() for i, c in enumerate(log.context)}
+    by_query = t.group_by("query").agg(**ranges)
     varying = {
         f"varying_{i}": (by_query[f"low_{i}"] != by_query[f"high_{i}"]).fill_null(False).ifelse(1.0, 0.0).mean()
-        for i in range(len(columns))
+        for i in range(len(log.context))
     }
-    shares = counted.log.engine.fetch(by_query.agg(**varying), task="Looking for repetition").to_pylist()[0]
-    fixed = [c for i, c in enumerate(counted.contexts) if shares[f"varying_{i}"] == 0]
-    moving = {c: shares[f"varying_{i}"] for i, c in enumerate(counted.contexts) if shares[f"varying_{i}"] > 0}
+    shares = log.engine.fetch(by_query.agg(**varying), task="Looking for repetition").to_pylist()[0]
+    fixed = [c for i, c in enumerate(log.context) if shares[f"varying_{i}"] == 0]
+    moving = {c: shares[f"varying_{i}"] for i, c in enumerate(log.context) if shares[f"varying_{i}"] > 0}
     parts = []
     if fixed:
         parts.append(f"{', '.join(fixed)}: constant within every query")
