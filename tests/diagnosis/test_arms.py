@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from clickharvest.diagnosis.arms import clicks_by_ranker
-from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -31,7 +30,7 @@ def told(way: str, *, factor: float, pages: int = 6_000, seed: int = 0) -> list[
     table = {name: np.repeat(column, 6) for name, column in columns.items()}
     table |= {"doc": (doc + 7 * query[:, None]).ravel(), "position": np.tile(np.arange(1, 7), pages)}
     table["click"] = (random.random(chance.shape) < chance).ravel().astype(int)
-    return clicks_by_ranker(count_displays(read_log(pa.table(table), engine=ENGINE, validate=False)))
+    return clicks_by_ranker(read_log(pa.table(table), engine=ENGINE, validate=False))
 
 
 def test_one_arm_that_is_clicked_less_is_harmless_where_results_move_both_ways() -> None:
@@ -70,4 +69,4 @@ def test_few_units_tell_nothing(pages: int) -> None:
 
 def test_a_log_without_rankers_is_not_compared() -> None:
     table = pa.table({"query": ["q"] * 4, "doc": list("aabb"), "position": [1, 2, 2, 1], "click": [1, 1, 0, 0]})
-    assert clicks_by_ranker(count_displays(read_log(table))) == []
+    assert clicks_by_ranker(read_log(table)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from scipy import stats
 from scipy.special import betaincc, chdtrc, ndtr
 
+from clickharvest import PBM, harvest
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
-from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail
@@ -120,6 +121,30 @@ def test_violations_are_found(name: str, broken: dict[str, Any], status: str) ->
     assert found.p_value is not None
     assert found.p_value < 0.001
     assert "p < 0.001" in found.sentence
+
+
+def test_a_ranker_that_follows_clicks_is_not_told_the_wrong_way() -> None:
+    """A bandit moves up what was clicked by luck: units that lose clicks move down, and the curve is too flat."""
+    random = np.random.default_rng(0)
+    queries, docs, pages = 200, 6, 8_000
+    appeal, clicks, shown = random.beta(1, 2, (queries, docs)), np.ones((queries, docs)), np.full((queries, docs), 2.0)
+    rows = []
+    for page, q in enumerate(random.integers(queries, size=pages)):
+        order = np.argsort(-(clicks[q] / shown[q] + random.normal(0, 1e-3, docs)))
+        click = random.random(docs) < appeal[q, order] / np.arange(1, docs + 1)
+        clicks[q, order] += click
+        shown[q, order] += 1
+        rows += [(q, docs * q + doc, k + 1, page, int(click[k])) for k, doc in enumerate(order)]
+    columns = dict(zip(("query", "doc", "position", "time", "click"), map(list, zip(*rows, strict=True)), strict=True))
+    log = read_log(pa.table(columns), engine=ENGINE)
+    found = named(drift(log), "drift with position")
+    assert found.status == "warning"
+    assert "lose clicks move down" in found.sentence
+    assert "if rankers follow clicks themselves, chance included, it is too flat" in found.sentence
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PBM(intervals=None).fit(harvest(log))
+    assert (model.predict().propensity[0, 1:] > 1.2 / np.arange(2, docs + 1)).all()
 
 
 def test_drift_by_hand() -> None:
@@ -251,26 +276,26 @@ def repeated_log(unique: int, device: str = "p") -> ClickLog:
 
 @pytest.mark.parametrize(("unique", "status"), [(0, "ok"), (8, "ok"), (9, "warning")])
 def test_contexts_that_hide_four_fifths_of_the_repetition_warn(unique: int, status: str) -> None:
-    found = named(repetition(count_displays(repeated_log(unique))), "repetition")
+    found = named(repetition(repeated_log(unique)), "repetition")
     assert found.status == status
     assert found.value == pytest.approx(2 / (2 + unique))
 
 
 def test_a_log_without_repetition_has_nothing_to_lose() -> None:
     columns = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0], "device": ["x", "x"]}
-    findings = repetition(count_displays(read_log(pa.table(columns), context=["device"])))
+    findings = repetition(read_log(pa.table(columns), context=["device"]))
     assert [(found.name, found.status) for found in findings] == [
         ("repetition", "note"),
         ("context within queries", "ok"),
     ]
     assert named(findings, "repetition").value == 0.0
-    assert repetition(count_displays(read_log(pa.table(columns)))) == []
+    assert repetition(read_log(pa.table(columns))) == []
 
 
 def test_contexts_that_vary_within_queries_are_a_note() -> None:
     columns = {"query": ["q", "q", "r"], "doc": ["a"] * 3, "position": [1, 2, 1], "click": [1, 0, 1]}
     table = pa.table(columns | {"device": ["x", "y", "x"], "topic": ["s", "s", None]})
-    found = named(repetition(count_displays(read_log(table, context=["device", "topic"]))), "context within queries")
+    found = named(repetition(read_log(table, context=["device", "topic"])), "context within queries")
     assert found.status == "note"
     assert "topic: constant within every query; device varies within 50.0 % of queries" in found.sentence
 

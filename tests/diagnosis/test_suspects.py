@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest.diagnosis.counting import count_displays
+from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.suspects import suspects
+from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
 
@@ -28,9 +29,13 @@ def rows(pages: int = 600, *, users: int = 200, seed: int = 0) -> dict[str, Any]
     return told | {"doc": doc.ravel(), "position": np.tile([1, 2, 3, 4], pages), "click": click.ravel().astype(int)}
 
 
+def found(log: dict[str, Any], **options: Any) -> list[Finding]:
+    read = read_log(pa.table(log), engine=ENGINE, **({"user": "user"} | options))
+    return suspects(read, ENGINE.materialise(harvest_table(read), task="Harvesting"))
+
+
 def names(log: dict[str, Any], **options: Any) -> list[str]:
-    roles = {"user": "user"} | options
-    return [finding.name for finding in suspects(count_displays(read_log(pa.table(log), engine=ENGINE, **roles)))]
+    return [finding.name for finding in found(log, **options)]
 
 
 def test_users_that_come_back_are_no_suspects() -> None:
@@ -47,14 +52,14 @@ def test_few_users_are_told() -> None:
     assert names(log) == [], "most clicks may be those of anybody"
 
 
-@pytest.mark.parametrize(("share", "found"), [(0.5, ["one user"]), (0.01, [])])
-def test_a_user_with_a_tenth_of_all_clicks_is_named(share: float, found: list[str]) -> None:
+@pytest.mark.parametrize(("share", "told"), [(0.5, ["one user"]), (0.01, [])])
+def test_a_user_with_a_tenth_of_all_clicks_is_named(share: float, told: list[str]) -> None:
     log = rows()
     pages = np.random.default_rng(1).random(600) < share
     log["user"] = np.where(np.repeat(pages, 4), "-1", log["user"])
-    assert names(log) == found
-    if found:
-        (suspect,) = suspects(count_displays(read_log(pa.table(log), user="user")))
+    assert names(log) == told
+    if told:
+        (suspect,) = found(log)
         assert suspect.sentence.startswith("User -1 makes ")
     # Visitors without a name are nobody.
     log["user"] = np.where(np.repeat(pages, 4), None, log["user"].astype(object))
@@ -64,27 +69,20 @@ def test_a_user_with_a_tenth_of_all_clicks_is_named(share: float, found: list[st
 @pytest.mark.parametrize("known", [True, False])
 def test_clicks_that_count_for_every_display_are_found(known: bool) -> None:
     log = rows(users=120)
-    _, key = np.unique(log["query"] * 100 + log["doc"] + 10_000 * log["user"].astype(int) * known, return_inverse=True)
-    clicked = np.bincount(key, log["click"]) > 0
-    if not known:
-        log |= {"doc": log["doc"] * 20 + np.arange(2400) % 20}  # many documents, some of them never clicked
-        _, key = np.unique(log["doc"], return_inverse=True)
-        clicked = np.random.default_rng(2).random(key.max() + 1) < 0.2
-    log["click"] = clicked[key].astype(int)
+    log["doc"] = log["doc"] * 5 + np.arange(2_400) // 4 % (1 if known else 5)  # enough that some are clicked
+    _, key = np.unique(log["doc"] + 1_000 * log["user"].astype(int) * known, return_inverse=True)
+    log["click"] = (np.random.default_rng(2).random(key.max() + 1) < 0.4)[key].astype(int)
     assert names(log, user="user" if known else "") == ["repeated clicks"]
 
 
 def test_contexts_made_of_clicks_are_found() -> None:
-    log = rows()
+    log = rows(pages=1_500)
     clicks = log["click"].reshape(-1, 4).sum(axis=1)
     log["clicks_of_page"] = np.repeat(np.minimum(clicks, 2).astype(str), 4)
-    log["dwell"] = np.repeat(np.where(clicks > 0, np.arange(600) + 0.5, np.nan), 4)
-    random = np.random.default_rng(3)
-    log["device"] = np.repeat(random.choice(["phone", "desk"], 600), 4)
+    log["stay"] = np.repeat(np.where(clicks > 0, 1.5 + clicks % 2, np.nan), 4)
+    log["device"] = np.repeat(np.random.default_rng(3).choice(["phone", "desk"], 1_500), 4)
     log["kind"] = np.where(log["query"] < 5, "dull", "other")
     log["click"] = np.where(log["kind"] == "dull", 0, log["click"])  # no click, but the queries have none otherwise
-    table = pa.table(log)
-    log_of = read_log(table, user="user", context=["clicks_of_page", "dwell", "device", "kind"])
-    found = suspects(count_displays(log_of))
-    assert [finding.name for finding in found] == ["context of clicks"] * 2
-    assert [finding.sentence.split(" is ")[0] for finding in found] == ["clicks_of_page = 0", "dwell = (empty)"]
+    told = found(log, context=["clicks_of_page", "stay", "device", "kind"])
+    assert [finding.name for finding in told] == ["context of clicks"] * 2
+    assert [finding.sentence.split(" is ")[0] for finding in told] == ["clicks_of_page = 0", "stay = (empty)"]

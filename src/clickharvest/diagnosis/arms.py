@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from clickharvest.diagnosis.findings import ALARM, Finding, percent, spell_p
 from clickharvest.diagnosis.laws import clustered_tail
+from clickharvest.logs.hashing import is_drawn
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from clickharvest.diagnosis.counting import Counted
+    from clickharvest.logs.click_log import ClickLog
 
-NAME = "clicks by ranker"
+NAME, TASK = "clicks by ranker", "Comparing rankers"
 MATTERS = 0.1
 """Steepness, the power of the position, that is wrong by so much is wrong enough: a fifth at position 8."""
 UNSEEN = 0.35
@@ -31,12 +32,18 @@ FEWEST = 20
 """Units that moved, below which nothing is told."""
 MOST_RANKERS = 20
 """Rankers that are looked at, those with most clicks."""
+MOST_ROWS = 2_000_000
+"""Rows, about, that are compared, all of some documents of queries."""
+PARTS = 10_000
+"""Parts into which digests divide documents of queries."""
+FEW = 0.1
+"""Share of `MOST_ROWS` below which documents are so few that all of them are compared."""
 NORMAL = 1.96
 SUMS = ("score", "variance", "squares", "products", "sizes")
 """What `clustered_tail` takes."""
 
 
-def clicks_by_ranker(counted: Counted) -> list[Finding]:
+def clicks_by_ranker(log: ClickLog) -> list[Finding]:
     """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
 
     Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
@@ -51,17 +58,40 @@ def clicks_by_ranker(counted: Counted) -> list[Finding]:
 
     Needs a ranker column.
     """
-    log, cells, unit = counted.log, counted.cells, counted.unit
     if not log.has("ranker") or log.places is not None:
         return []
-    task = "Comparing rankers"
-    alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=task).to_pylist()}
-    moves = log.engine.fetch(_moves(cells, unit), task=task).to_pylist()
+    log = log.with_plain_contexts()
+    cells, unit = count_displays(log), ["query", *log.context, "doc"]
+    alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=TASK).to_pylist()}
+    moves = log.engine.fetch(_moves(cells, unit), task=TASK).to_pylist()
     moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]
     told = [_tell(row, alike.get(row["arm"], {}), len(moves)) for row in moves]
     # Two rankers are off by the same amount: rounded, so that the one with more clicks is told on every run.
     worst = max(told, key=lambda own: (own.status == "warning", round(abs(own.value or 0.0), 9)), default=None)
     return [] if worst is None else [worst]
+
+
+def count_displays(log: ClickLog) -> ir.Table:
+    """Return `shown` and `clicks` of units at positions by ranker; of a large log for some documents, drawn by hash."""
+    t, engine = log.table, log.engine
+    rows = 0 if log.facts is None else log.facts.rows
+    if rows > MOST_ROWS:
+        share, digest = MOST_ROWS / rows, engine.digest([t.query, t.doc])
+        if digest is None:
+            chosen = is_drawn(t.query.cast("string") + "\t" + t.doc.cast("string"), share)
+        else:  # a tenth of the time
+            chosen = digest % PARTS < int(share * PARTS)
+        drawn = engine.materialise(_cells(log, t.filter(chosen)), task=TASK)
+        shown = engine.fetch(drawn.agg(shown=drawn.shown.sum()), task=TASK).to_pylist()[0]["shown"] or 0.0
+        if shown >= FEW * MOST_ROWS:
+            return drawn
+    return engine.materialise(_cells(log, t), task=TASK)
+
+
+def _cells(log: ClickLog, rows: ir.Table) -> ir.Table:
+    return rows.group_by("query", *log.context, "doc", "position", arm=rows.ranker.cast("string")).agg(
+        shown=rows.impressions.sum().cast("float64"), clicks=rows.clicks.sum().cast("float64")
+    )
 
 
 def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:

@@ -16,7 +16,6 @@ import ibis.expr.types as ir
 from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
-from clickharvest.diagnosis.counting import count_displays
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.overlap import (
@@ -170,11 +169,10 @@ def diagnose(
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        counted = count_displays(source)
-        findings = page_findings(source) + suspects(counted)
+        findings = page_findings(source) + suspects(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
-            findings += ranker_independence(source) + sample_ratio(source, traffic) + clicks_by_ranker(counted)
+            findings += ranker_independence(source) + sample_ratio(source, traffic) + clicks_by_ranker(source)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]

@@ -14,8 +14,10 @@ from clickharvest.logs.hashing import is_drawn
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    from clickharvest.diagnosis.counting import Counted
+    import ibis.expr.types as ir
+
     from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.engines import Engine
 
 ONE_USER = 0.1
 """Share of the clicks from which on one user speaks for the others."""
@@ -31,9 +33,14 @@ MIXED = 0.02
 """Share of what was clicked and shown again that was also left once: whoever comes back leaves more than that."""
 
 
-def suspects(counted: Counted) -> list[Finding]:
-    """Return what looks like a robot, a wrong join or a context that is known after the click only; all may be."""
-    return [*_users(counted.log), *_repeated_clicks(counted), *_contexts_of_clicks(counted)]
+def suspects(log: ClickLog, harvested: ir.Table) -> list[Finding]:
+    """Return what looks like a robot, a wrong join or a context that is known after the click only; all may be.
+
+    Args:
+        log: the log.
+        harvested: its units at two positions or more, as `harvest_table` returns them.
+    """
+    return [*_users(log), *_repeated_clicks(log, harvested), *_contexts_of_clicks(log, harvested)]
 
 
 def _users(log: ClickLog) -> list[Finding]:
@@ -79,16 +86,15 @@ def _few_users(effective: float, known: float) -> list[Finding]:
     return [Finding("few users", "warning", sentence, effective)]
 
 
-def _repeated_clicks(counted: Counted) -> list[Finding]:
+def _repeated_clicks(log: ClickLog, harvested: ir.Table) -> list[Finding]:
     """Warn where whatever was clicked once is clicked on every display: clicks that were joined without their page.
 
     Of what was shown twice or more (to one user, where users are known) and clicked, some is left on other displays,
     even by those who come back for it.
     """
-    log, cells = counted.log, counted.cells
     if "click" not in log.roles:
         return []
-    shown = cells.group_by("query", "doc").agg(_shown=cells.shown.sum(), _clicks=cells.clicks.sum())
+    shown = harvested.group_by("unit").agg(_shown=harvested.impressions.sum(), _clicks=harvested.clicks.sum())
     if log.has("user"):
         t = with_user(log, log.table)
         if log.facts is not None and log.facts.rows > MOST_ROWS:
@@ -112,11 +118,11 @@ def _repeated_clicks(counted: Counted) -> list[Finding]:
     return [Finding("repeated clicks", "warning", sentence, found["mixed"] / found["again"])]
 
 
-def _contexts_of_clicks(counted: Counted) -> list[Finding]:
+def _contexts_of_clicks(log: ClickLog, harvested: ir.Table) -> list[Finding]:
     """Warn of context columns with a value that is never clicked, where the same queries are clicked otherwise."""
     findings = []
-    for column, own in zip(counted.contexts, counted.log.context, strict=True):
-        found = _never_clicked(counted, own)
+    for column in log.context:
+        found = _never_clicked(harvested, column, log.engine)
         if found is None:
             continue
         level, expected = found
@@ -129,15 +135,19 @@ def _contexts_of_clicks(counted: Counted) -> list[Finding]:
     return findings
 
 
-def _never_clicked(counted: Counted, column: str) -> tuple[str, float] | None:
+def _never_clicked(harvested: ir.Table, column: str, engine: Engine) -> tuple[str, float] | None:
     """Return the value without a click at which most are expected by its queries' click rates, if enough are."""
-    cells, engine = counted.cells, counted.log.engine
-    cells = cells.mutate(_level=level_of(cells, column, engine, weight="shown"))
-    cells = cells.group_by("query", "_level").agg(_clicks=cells.clicks.sum(), _shown=cells.shown.sum())
-    queries = cells.group_by("query").agg(_rate=cells._clicks.sum() / cells._shown.sum())
+    rows = harvested.select(
+        "query",
+        level=level_of(harvested, column, engine),
+        clicks=harvested.clicks.cast("float64"),
+        shown=harvested.impressions.cast("float64"),
+    )
+    cells = rows.group_by("query", "level").agg(clicks=rows.clicks.sum(), shown=rows.shown.sum())
+    queries = cells.group_by("query").agg(rate=cells.clicks.sum() / cells.shown.sum())
     joined = cells.inner_join(queries, "query")
-    levels = joined.group_by("_level").agg(clicks=joined._clicks.sum(), expected=(joined._shown * joined._rate).sum())
+    levels = joined.group_by("level").agg(clicks=joined.clicks.sum(), expected=(joined.shown * joined.rate).sum())
     empty = levels.filter((levels.clicks == 0) & (levels.expected >= ENOUGH))
-    first = empty.order_by(empty.expected.desc(), empty._level).limit(1)
-    rows = engine.fetch(first, task="Looking at contexts").to_pylist()
-    return (str(rows[0]["_level"]), float(rows[0]["expected"])) if rows else None
+    first = empty.order_by(empty.expected.desc(), empty.level).limit(1)
+    found = engine.fetch(first, task="Looking at contexts").to_pylist()
+    return (str(found[0]["level"]), float(found[0]["expected"])) if found else None
