@@ -107,8 +107,8 @@ def _outcome(judged: Mapping[str, Mapping[str, float]]) -> str:
     Example:
         >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("naive clicks", 0.72), ("f1", 0.6))})
         'By true grades (nDCG@10) the new ranker beats f1 by .100, but not naive clicks, ahead by .020.'
-        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("naive", 0.6), ("f1", 0.6), ("f2", 0.5))})
-        'By true grades (nDCG@10) the new ranker beats naive by .100, f1 by .100 and f2 by .200.'
+        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("f1", 0.6), ("f2", 0.6), ("f3", 0.5))})
+        'By true grades (nDCG@10) the new ranker beats f1 by .100, f2 by .100 and f3 by .200.'
     """
     own = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
     gains = {name: own[NEW] - value for name, value in own.items() if name != NEW}
