@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,17 @@ def count(number: float, noun: str, nouns: str | None = None) -> str:
     """
     told = f"{number:,.0f}"
     return f"{told} {noun if told == '1' else nouns or noun + 's'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return parts of a sentence as a list in words.
+
+    Example:
+        >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+        ('a', 'a and b', 'a, b and c')
+    """
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def spell_thinning(clicks: int, whole: int) -> str:

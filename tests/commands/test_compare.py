@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from clickharvest import CPBM, PBM, harvest, read_log
 from clickharvest.baselines import click_rates
 from clickharvest.estimation import compare_models
-from clickharvest.model import load_propensities
+from clickharvest.model import Propensities, load_propensities
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 from samples import fixed_curve
@@ -124,3 +129,17 @@ def test_what_cannot_be_compared_is_one_line(run: Command, files: Path, argument
     ended, out, err = run("compare " + arguments.format(old=files / "old.safetensors", files=files))
     assert (ended, out, err.count("\n")) == (code, "", 1)
     assert told in err
+
+
+def test_what_is_not_supported_is_no_number(run: Command) -> None:
+    encoder = ContextEncoder.fit({"device": ["desk", "desk", "phone"]})
+    b = np.log([0.5, 0.3])
+    params = {"b": b, "W": np.zeros((3, 2))}
+    draws = np.concatenate([np.zeros(6), b]) + np.outer([-1.0, 1.0], np.full(8, 0.05))
+    for name, linked in (("one", (1, 2, 3)), ("two", (1, 2))):
+        support = Support((ColumnSupport((linked, linked)),), (None, 50.0, 50.0))
+        curve = make_curve("linear", (1, 2, 3), 1, 3)
+        Propensities(curve, params, encoder, (1, 2, 3), draws, "sandwich", support=support).save(f"{name}.safetensors")
+    code, out, err = run("compare one.safetensors two.safetensors")
+    assert (code, err, "nan" in out) == (0, "", False)
+    assert re.search(r"3 +- +not supported", out)

@@ -196,6 +196,8 @@ def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path:
 def test_what_is_refused(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:
     found, rows, _ = judged
     log, model = read_log(rows.slice(0, 10)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1)
+    with pytest.raises(InputError, match="read it with read_log first"):
+        judge(rows, model)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ascend"):
         judge(log, model, cutoffs=(1.0, 0.5))
     with pytest.raises(InputError, match="between 0 and 1"):

@@ -196,7 +196,10 @@ def small_log() -> pa.Table:
 
 
 def test_a_log_gives_corrected_labels_and_data_with_or_without_the_model() -> None:
-    with pytest.warns(HarvestWarning, match="1 document shown only where the model tells nothing"):
+    with (
+        pytest.warns(HarvestWarning, match="1 document shown only where the model tells nothing"),
+        pytest.warns(HarvestWarning, match="47 % of the clicks .* they are left out"),
+    ):
         labels = relevance_labels(read_log(small_log()), affine())
     told = {row["doc"]: row for row in labels.to_pylist()}
     assert list(told) == ["a", "b"]

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
 
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.reading import read_log
 from clickharvest.rank.labels import poisson_interval, relevance_labels
 from clickharvest.rank.tables import read_clicks
 from command_line import run
+from samples import fixed_curve
 
 LOG = {
     "query": ["1", "1", "1"], "doc": ["a", "b", "c"], "position": [1, 2, 1], "ranker": ["x", "x", "y"],
@@ -72,3 +73,11 @@ def test_the_order_of_sums_changes_nothing() -> None:
     assert all(table.equals(labels[0]) for table in labels)
     documents = pa.table({"doc": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})
     assert len({read_clicks(log, documents).data.fingerprint for log in logs}) == 1
+
+
+def test_clicks_without_a_propensity_of_their_own_are_told() -> None:
+    shown = {"query": ["q", "q", "q"], "doc": ["a", "b", "c"], "position": [1, 2, 3], "click": [1, 1, 1]}
+    log = read_log(pa.table(shown))
+    with pytest.warns(HarvestWarning, match="33 % of the clicks .* their exposure is that of others"):
+        table = relevance_labels(log, fixed_curve({1: 0.0, 2: -0.5}))
+    assert table.num_rows == 3

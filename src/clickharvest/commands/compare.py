@@ -210,6 +210,7 @@ def _print_scores(found: ModelComparison, *, listed: bool) -> None:
 
 
 def _print_differences(first: str, second: str, found: Differences) -> None:
+    import numpy as np
     from rich.table import Table
 
     from clickharvest.commands.terminal import screen
@@ -226,6 +227,8 @@ def _print_differences(first: str, second: str, found: Differences) -> None:
         table.add_column(header, justify="left" if header == "context" else "right")
     for i, k in shown[:MOST_ROWS]:
         numbers = (f"{found.ratio[i, k]:.3f}", f"{found.lower[i, k]:.3f} to {found.upper[i, k]:.3f}")
+        if not np.isfinite(found.ratio[i, k]):
+            numbers = ("-", "not supported")
         name = (clean_text(found.contexts[i], 36),) if found.values else ()
         at = found.positions[k]
         table.add_row(*name, str(at) if found.places is None else found.places.name(at), *numbers)

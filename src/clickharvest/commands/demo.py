@@ -13,6 +13,7 @@ import typer
 from clickharvest.commands.bounds import SEED, whole
 from clickharvest.errors import InputError
 from clickharvest.extras import require
+from clickharvest.words import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,12 +107,14 @@ def _outcome(judged: Mapping[str, Mapping[str, float]]) -> str:
     Example:
         >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("naive clicks", 0.72), ("f1", 0.6))})
         'By true grades (nDCG@10) the new ranker beats f1 by .100, but not naive clicks, ahead by .020.'
+        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("f1", 0.6), ("f2", 0.6), ("f3", 0.5))})
+        'By true grades (nDCG@10) the new ranker beats f1 by .100, f2 by .100 and f3 by .200.'
     """
     own = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
     gains = {name: own[NEW] - value for name, value in own.items() if name != NEW}
     beaten = [f"{name} by {_digits(gap)}" for name, gap in gains.items() if gap > 0]
     ahead = [f"{name}, ahead by {_digits(-gap)}" for name, gap in gains.items() if gap <= 0]
-    told = [f"the new ranker beats {' and '.join(beaten)}" if beaten else "the new ranker beats none"]
+    told = [f"the new ranker beats {listed(beaten)}" if beaten else "the new ranker beats none"]
     told += [f"but not {' and '.join(ahead)}"] if ahead else []
     return f"By true grades (nDCG@10) {', '.join(told)}."
 

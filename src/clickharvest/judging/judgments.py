@@ -178,6 +178,9 @@ def judge(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from clickharvest.logs.click_log import require_log
+
+    require_log(log)
     chosen = _checked(cutoffs, scale, level)
     if isinstance(propensities, Propensities):
         floor, exact, counted = 0.0, propensities.draws is None, _counted(log, propensities)

@@ -101,7 +101,7 @@ class Plan:
         worst = np.unravel_index(np.argmax(np.where(np.isfinite(self.times), self.times, MOST * 10)), self.times.shape)
         where = f"position {self.positions[worst[1]]}" + (f" where {self.segments[worst[0]]}" if self.contexts else "")
         wanted = f"±{100 * self.width:g} % at every position"
-        now = f"{where} has ±{_percent(self.margin[worst])} now"
+        now = f"{where} has {_percent(self.margin[worst])} now"
         needed = float(self.times[worst])
         if math.isinf(needed):
             amount = "No amount" if math.isinf(self.range[0][worst]) else "Probably no amount"
@@ -110,7 +110,7 @@ class Plan:
                 "an experiment that moves documents in all of them, would help."
             )
         if needed <= 1:
-            return f"This log has {wanted}: the widest is ±{_percent(self.margin.max())}, at {where}."
+            return f"This log has {wanted}: the widest is {_percent(self.margin.max())}, at {where}."
         told = spell_traffic(needed, self.days, (float(self.range[0][worst]), float(self.range[1][worst])))
         return f"For {wanted} it takes {told}: {now}."
 
@@ -143,11 +143,13 @@ class Plan:
         lines = [self.sentence]
         for i, segment in enumerate(self.segments):
             lines += [f"\n{segment} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
-            lines.append("position     now   traffic needed")
+            own = [_percent(margin) for margin in self.margin[i]]
+            room = max(8, *map(len, own))
+            lines.append(f"position {'now':>{room - 1}}   traffic needed")
             for j, k in enumerate(self.positions):
                 ends = float(self.range[0, i, j]), float(self.range[1, i, j])
                 told = spell_traffic(float(self.times[i, j]), self.days, ends)
-                lines.append(f"{k:>8} {'±' + _percent(self.margin[i, j]):>8}   {told}")
+                lines.append(f"{k:>8} {own[j]:>{room}}   {told}")
         if self.unlinked:
             lines.append(f"\nNot linked, whatever the traffic: {spell_positions(self.unlinked)}.")
         return "\n".join(lines)
@@ -313,7 +315,7 @@ def _range_told(middle: str, low: str, high: str) -> str:
 
 
 def _percent(margin: float) -> str:
-    return f"{100 * margin:.0f} %" if margin < 10 else "over 1,000 %"
+    return f"±{100 * margin:.0f} %" if margin < 10 else "over ±1,000 %"
 
 
 def _finite(value: float) -> float | None:

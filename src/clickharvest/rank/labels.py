@@ -52,7 +52,7 @@ def relevance_labels(
         level: coverage of the interval from `lower` to `upper`.
 
     Warns:
-        HarvestWarning: documents are left out.
+        HarvestWarning: documents are left out, or clicks have no propensity of their own.
 
     Example:
         >>> import pyarrow as pa
@@ -66,8 +66,10 @@ def relevance_labels(
 
     if not 0 < level < 1:
         raise InputError(f"level is {level}: expected a number between 0 and 1")
-    cells = log.engine.fetch(document_cells(log, propensities)[0], task="Counting clicks")
+    expression, is_told = document_cells(log, propensities)
+    cells = log.engine.fetch(expression, task="Counting clicks")
     counts = count_documents(cells).drop_columns(["unsupported"])
+    _warn_of_unsupported(cells, is_told)
     if without := cells.group_by(["query", "doc"]).aggregate([]).num_rows - counts.num_rows:
         sentence = f"{count(without, 'document')} shown only where the model tells nothing: left out, without a label"
         warnings.warn(sentence, HarvestWarning, stacklevel=2)
@@ -85,6 +87,20 @@ def relevance_labels(
     }.items():
         table = table.append_column(name, pa.array(values))
     return table
+
+
+def _warn_of_unsupported(cells: pa.Table, is_told: bool) -> None:
+    """Warn where clicks have no propensity of their own; those of affine clicks are left out."""
+    clicks, unsupported = (float(np.asarray(cells[name]).sum()) for name in ("clicks", "unsupported"))
+    if not is_told or not unsupported:
+        return
+    left_out = "shift" in cells.column_names
+    share = unsupported / (clicks + unsupported * left_out)
+    sentence = (
+        f"{100 * share:.2g} % of the clicks are at positions or in contexts that the model has no estimate of its own "
+        f"for: {'they are left out' if left_out else 'their exposure is that of others'}"
+    )
+    warnings.warn(sentence, HarvestWarning, stacklevel=3)
 
 
 def poisson_interval(counts: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
