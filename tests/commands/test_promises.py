@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -176,6 +177,14 @@ def test_no_number_is_cut_where_a_terminal_is_narrow(run: Command, sound: Path, 
     assert max(len(line) for line in out.splitlines() if line.startswith("✓")) <= 40
     _, out, _ = run(f"show {sound / 'model.safetensors'}")
     assert "…" not in out
+
+
+def test_queries_and_documents_are_neither_in_a_model_nor_in_its_report(run: Command, sound: Path) -> None:
+    """The log's are called 'query 7' and 'doc 7'; only checks that find something in a log name one."""
+    assert run(f"report {sound}/model.safetensors --log {sound}/log.parquet -o r.html")[0] == 0
+    named = re.compile(rb"\b(query|doc) \d")
+    assert not named.search((sound / "model.safetensors").read_bytes())
+    assert not named.search(Path("r.html").read_bytes())
 
 
 def test_a_platform_that_is_not_there(sound: Path) -> None:
