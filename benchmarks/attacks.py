@@ -33,7 +33,7 @@ from clickharvest.files import atomic_path
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
 BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
-LOGS, BAR = 20, 0.9
+LOGS, BAR, WOLF = 20, 0.9, 0.1
 NEW = ("single clicks", "clicked through", "missing rows", "unequal pages", "one user", "repeated clicks")
 NEW += ("context of clicks", "clicks by ranker", "one click a page", "few users")
 """Findings that came with this table: where nothing is wrong, they must keep silent."""
@@ -141,8 +141,8 @@ def table(done: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
             for key in ("error", "covered")
         )
         holds = covered is not None and covered >= BAR
-        honest = "yes" if holds or named >= BAR else "in part" if named >= 1 - BAR else "no"
-        honest += ", cries wolf" if holds and wolf > 1 - BAR else ""
+        honest = "yes" if holds or named >= BAR else "in part" if named >= WOLF else "no"
+        honest += ", cries wolf" if holds and wolf > WOLF else ""
         lines.append(
             f"| {name} | {world.told} | {len(own)} | {verdicts} "
             f"| {', '.join(f'{alarm} {times}' for alarm, times in alarms.most_common(4))} "
