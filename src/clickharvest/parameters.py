@@ -10,6 +10,8 @@ to be split by query, as `CPBM` and `PropensitySVMRankCV` do themselves.
 from __future__ import annotations
 
 import inspect
+import math
+import operator
 from typing import TYPE_CHECKING, Any, Self
 
 from clickharvest.errors import InputError, NotFittedError
@@ -73,3 +75,28 @@ class Parameterised:
 
 def _is_learned(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
+
+
+def require_whole(name: str, value: Any, least: int) -> None:
+    """Raise `InputError` where a parameter is no whole number, or too small a one.
+
+    Example:
+        >>> require_whole("folds", 1, 2)
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: folds is 1: expected a whole number, 2 or more
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < least:
+        raise InputError(f"{name} is {value!r}: expected a whole number, {least} or more")
+
+
+def require_number(name: str, value: Any, least: float) -> None:
+    """Raise `InputError` where a parameter is no finite number, or too small a one.
+
+    Example:
+        >>> require_number("penalty", -1.0, 0.0)
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: penalty is -1.0: expected a number, 0 or more
+    """
+    number = hasattr(value, "__float__") and not isinstance(value, bool)
+    if not number or not least <= float(value) < math.inf:
+        raise InputError(f"{name} is {value!r}: expected a number, {least:g} or more")

@@ -178,6 +178,29 @@ def test_unknown_names_are_refused(interventions: Interventions, options: dict[s
         CPBM(**options).fit(interventions)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalty": "strong"}, "penalty is 'strong': expected a number, 0 or more"),
+        ({"penalty": -1}, "penalty is -1"),
+        ({"penalty": np.nan}, "penalty is nan"),
+        ({"seed": 1.5}, "seed is 1.5: expected a whole number, 0 or more"),
+        ({"replicates": 0}, "replicates is 0"),
+        ({"folds": 1}, "folds is 1"),
+        ({"starts": True}, "starts is True"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(interventions: Interventions, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}"):
+        CPBM(**options).fit(interventions)
+
+
+@pytest.mark.parametrize("estimator", [PBM(seed=np.int64(0)), CPBM()])
+def test_what_is_no_harvest_is_refused(estimator: Any) -> None:
+    with pytest.raises(InputError, match="expected interventions, found a dict: make them with harvest"):
+        estimator.fit({"query": ["a"]})
+
+
 def test_a_cpbm_needs_context() -> None:
     with pytest.raises(InputError, match="needs context columns"):
         CPBM().fit(Interventions(**{**vars(simulated(0, 10)), "contexts": {}}))

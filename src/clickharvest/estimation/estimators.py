@@ -89,6 +89,7 @@ class PBM(Estimator):
         Raises:
             NotIdentifiedError: no position is linked to the anchor.
         """
+        self._check(interventions)
         anchor = find_anchor(self.anchor, interventions.places)
         positions = self._positions(interventions, anchor)
         sample = make_sample(interventions, positions)
@@ -180,9 +181,11 @@ class CPBM(Estimator):
         """Choose curve and penalty, and fit them to interventions with context columns.
 
         Raises:
-            InputError: there are no context columns, and the curve is not a power law, which needs none.
+            InputError: there are no context columns, and the curve is not a power law, which needs none; or a
+                parameter is out of range.
             NotIdentifiedError: no position is linked to the anchor.
         """
+        self._check(interventions)
         if not interventions.contexts and self.curve != "power":
             raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
         anchor = find_anchor(self.anchor, interventions.places)

@@ -26,14 +26,14 @@ from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions, require_interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, flatten_params, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.provenance import record_provenance
-from clickharvest.parameters import Parameterised
+from clickharvest.parameters import Parameterised, require_number, require_whole
 from clickharvest.positions.places import Anchor
 from clickharvest.progress import Progress
 from clickharvest.words import cluster_nouns, count
@@ -43,6 +43,8 @@ Array = NDArray[np.float64]
 
 FEWEST = 3
 """Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
+LEAST = {"seed": 0, "replicates": 2, "folds": 2, "starts": 1}
+"""What whole numbers among the parameters are at least."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,14 @@ class Estimator(Parameterised):
             NotFittedError: `fit` was not called yet.
         """
         return self.propensities_.predict(contexts, level=level, simultaneous=simultaneous)
+
+    def _check(self, interventions: Interventions) -> None:
+        """See that parameters and data can be fitted, before any work."""
+        require_interventions(interventions)
+        for name, least in LEAST.items():
+            require_whole(name, getattr(self, name, least), least)
+        if (penalty := getattr(self, "penalty", "auto")) != "auto":
+            require_number("penalty", penalty, 0.0)
 
     def _objectives(self, sample: Sample) -> Mapping[str, Objective]:
         """Return the objective, or those to choose from, made with the options that it declares and that are given."""

@@ -211,3 +211,16 @@ def describe(
     about |= {"only_clicked_pages": True} if only_clicked_pages else {}
     about |= {} if places is None else {"places": places.to_dict()}
     return about | ({"thinned_from": thinned_from} if thinned_from else {})
+
+
+def require_interventions(value: Any) -> None:
+    """Raise `InputError` where something else is given for interventions.
+
+    Example:
+        >>> require_interventions([1, 2])
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: expected interventions, found a list: make them with harvest(read_log(…)) first
+    """
+    if not isinstance(value, Interventions):
+        found = type(value).__name__
+        raise InputError(f"expected interventions, found a {found}: make them with harvest(read_log(…)) first")
