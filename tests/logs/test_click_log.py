@@ -221,11 +221,13 @@ def test_a_table_is_no_log_before_it_is_read(use: Any) -> None:
         use(pa.table(LOG))
 
 
-def test_an_estimator_is_no_propensities() -> None:
+def test_an_estimator_and_a_path_are_no_propensities() -> None:
     model = PBM()
     model.propensities_ = fixed_curve({1: 0.0, 2: -0.5})
     with pytest.raises(InputError, match="a PBM is an estimator: give its propensities_"):
         weigh(read_log(pa.table(LOG)), model)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"'model\.safetensors' is a path, no model"):
+        weigh(read_log(pa.table(LOG)), "model.safetensors")  # type: ignore[arg-type]
 
 
 def test_a_position_below_base_0_is_told_so() -> None:

@@ -149,6 +149,8 @@ def weigh(
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
     if hasattr(propensities, "propensities_"):
         raise InputError(f"a {type(propensities).__name__} is an estimator: give its propensities_")
+    if isinstance(propensities, str | Path):
+        raise InputError(f"{str(propensities)!r} is a path, no model: load it with load_propensities first")
     require_log(log)
     require_examination(propensities)
     curve = _curve_after_click(outcome, after_click, policy_aware)
