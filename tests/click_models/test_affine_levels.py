@@ -14,7 +14,7 @@ import pytest
 from clickharvest import harvest, read_log
 from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation import AffineClicks
 from clickharvest.harvesting import Interventions
 from clickharvest.model.affine_levels import AffineLevels, lines_of
@@ -84,7 +84,8 @@ def test_rows_are_corrected_by_their_own_level(folder: Path, capsys: pytest.Capt
     assert np.allclose(rows["corrected_click"], expected, equal_nan=True)
     assert rows["corrected_click"].isna().sum() == 4 == (rows["device"] == "tv").sum()
     assert rows.groupby("device")["click_slope"].nunique().to_dict() == {"desk": 4, "phone": 4, "tv": 0}
-    labels = relevance_labels(read_log(pq.read_table(folder / "log.parquet"), context=["device"]), model)
+    with pytest.warns(HarvestWarning, match="0.18 % of the clicks are .* they are left out"):
+        labels = relevance_labels(read_log(pq.read_table(folder / "log.parquet"), context=["device"]), model)
     seen = rows["click_slope"] * rows["impressions"]
     assert sum(labels["exposure"].to_pylist()) == pytest.approx(seen.sum())
     judgments = ("judgments", folder / "log.parquet", folder / "model.safetensors")
