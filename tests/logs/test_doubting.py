@@ -240,6 +240,9 @@ def test_logs_that_keep_one_click_of_a_page_are_doubted() -> None:
     assert of_pages(clicked_pages(with_clicks(table, first, order))) == ["clicked pages", "one click a page"]
     rare = clicks & (np.arange(len(clicks)) % 20 == 0)[:, None]
     assert of_pages(with_clicks(table, rare & (np.cumsum(rare, axis=1) == 1), order)) == []
+    # A page of one row has no second click to lose.
+    alone = replaced(with_clicks(table, clicks, order), page=np.arange(table.num_rows))
+    assert of_pages(alone) == []
 
 
 def test_robots_that_click_everything_are_found_and_eager_users_are_not() -> None:

@@ -55,6 +55,7 @@ class LogFacts:
         impressions: impressions.
         pages: result pages, 0 where the log has no page column.
         clicked_pages: pages with a click.
+        likely_pages: about how many would have one if all rows were equally likely to be clicked.
         shared_pages: pages that show several documents at one position.
         through_pages: pages of `LONG` rows or more every one of which is clicked.
         through_clicks: the clicks on these.
@@ -67,6 +68,7 @@ class LogFacts:
     impressions: int
     pages: int = 0
     clicked_pages: int = 0
+    likely_pages: int = 0
     shared_pages: int = 0
     through_pages: int = 0
     through_clicks: int = 0

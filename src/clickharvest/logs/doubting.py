@@ -5,7 +5,6 @@ They come from the counts that the checks of the rows have made, so they cost no
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -103,14 +102,15 @@ def doubts(log: ClickLog) -> list[Doubt]:
 def _single_clicks(facts: LogFacts, *, known: bool) -> list[Doubt]:
     """Doubt a log whose pages have one click at most.
 
-    If n pages got m clicks at random, m − n (1 − exp(−m / n)) would be second clicks or later ones; users of unequal
-    zeal make more. So many must be expected that they matter, and less than a twentieth of them be there. Where pages
-    without a click are missing, n is not known, and second clicks may be as rare as they look.
+    If the rows of pages were clicked at random, at the rate r of the log, Σ 1 − (1 − r)^rows of the pages would have a
+    click, and all clicks beyond as many be second or later ones; users of unequal zeal make more. So many must be
+    expected that they matter, and less than a twentieth of them be there. Where pages without a click are missing, r
+    is not known, and second clicks may be as rare as they look.
     """
-    if not facts.pages:
+    if not facts.likely_pages:
         return []
     later = facts.clicks - facts.clicked_pages
-    expected = facts.clicks - facts.pages * (1 - math.exp(-facts.clicks / facts.pages))
+    expected = facts.clicks - facts.likely_pages
     if expected < max(ENOUGH, MATTERS * facts.clicks) or later >= expected / 20:
         return []
     if not known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import ibis
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
@@ -143,10 +144,12 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
         places=places.count(),
         span=places.position.max() - places.position.min() + 1,
     )
+    unclicked = ibis.literal(1 - min(facts.clicks / max(facts.impressions, 1), 1.0)) ** pages.long
     through = (pages.clicks >= pages.long) & (pages.long >= LONG)
     counted = pages.agg(
         pages=pages.count(),
         clicked_pages=pages.count(where=pages.clicks > 0),
+        likely_pages=(1 - unclicked).sum().round().cast("int64"),
         shared_pages=pages.count(where=pages.rows > 1),
         through_pages=pages.count(where=through),
         through_clicks=pages.clicks.sum(where=through).fill_null(0).cast("int64"),
