@@ -246,7 +246,7 @@ def test_an_export_is_recognised(name: str) -> None:
     ("command", "message"),
     [
         ("check {0}/ga4.jsonl --format segment", "no list among 14 events of Segment: .*; it looks like ga4: --format"),
-        ("check {0}/segment.jsonl", "missing column 'query'.*; or is it segment.* --format segment"),
+        ("check {0}/segment.jsonl", "missing columns 'query'.*; or is it segment.* --format segment"),
         ("check {0}/metarank.jsonl --format metarank --inputs type=like", "name the type of a click with --inputs"),
         ("check {0}/ga4.jsonl --format ga4 --context device.make", "missing context column 'device.make': found .*geo"),
         ("check {0}/ga4.jsonl --format ga4 --context device", "name a field of it, such as device.category"),
