@@ -12,7 +12,7 @@ import numpy as np
 
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.sample import supported_positions
+from clickharvest.estimation.sample import Reach, supported_positions
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import numbered
 
@@ -20,10 +20,10 @@ from clickharvest.harvesting.numbering import numbered
 class ReaderPlaces(PBM):
     """The position-based model of places, those without a click included; parameters are those of `PBM`."""
 
-    def _positions(self, interventions: Interventions, anchor: int) -> tuple[int, ...]:
+    def _reach(self, interventions: Interventions, anchor: int) -> Reach:
         told = told_places(interventions, anchor)
         # Nothing but pooling would hold what is never clicked.
-        return told if self._can_cluster(ClickShare, len(told)) else super()._positions(interventions, anchor)
+        return Reach(told, told) if self._can_cluster(ClickShare, len(told)) else super()._reach(interventions, anchor)
 
 
 def told_places(interventions: Interventions, anchor: int) -> tuple[int, ...]:

@@ -48,7 +48,8 @@ class ClickCells:
         rows: which rows of the sample they are.
         first: the first cell of each unit.
         unit: number of each cell's unit, from 0.
-        n_positions: number K of positions.
+        positions: the K positions.
+        n_positions: their number.
         log_position: how far down they are, [K]: their logarithms; of places, less the log of their click rate.
         clicks_of_unit: clicks N of each cell's unit.
     """
@@ -58,7 +59,8 @@ class ClickCells:
         self.rows = np.flatnonzero((total[sample.unit] > 0) & (sample.exposure > 0))
         _, self.first, self.unit = np.unique(sample.unit[self.rows], return_index=True, return_inverse=True)
         self.cluster, self.n_clusters = sample.cluster[self.rows], sample.n_clusters
-        self.n_positions, self.log_position = len(sample.positions), np.log(sample.positions)
+        self.positions, self.n_positions = sample.positions, len(sample.positions)
+        self.log_position = np.log(sample.positions)
         if sample.places is not None:
             clicks, shown = (np.bincount(sample.position, own) for own in (sample.clicks, sample.impressions))
             self.log_position = -np.log((clicks + 1) / (shown + 1))

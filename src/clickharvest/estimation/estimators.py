@@ -20,12 +20,12 @@ from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution
-from clickharvest.estimation.pooling import pool, with_penalty
-from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.pooling import pool_seen, with_penalty
+from clickharvest.estimation.sample import Reach, Sample, find_reach, make_samples
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import MLP, Constant, Curve, make_curve
+from clickharvest.model.curves import MLP, Constant, Curve, Power, make_curve
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
@@ -91,17 +91,16 @@ class PBM(Estimator):
         """
         self._check(interventions)
         anchor = find_anchor(self.anchor, interventions.places)
-        positions = self._positions(interventions, anchor)
-        sample = make_sample(interventions, positions)
+        sample, seen = make_samples(interventions, self._reach(interventions, anchor))
         (objective,) = self._objectives(sample).values()
-        curve = Constant(positions, anchor, 0)
-        pooled = pool(curve, sample) if self._poolable([curve], objective, sample) else None
-        self._finish(interventions, sample, None, Choice(Fit(curve, objective, sample), 0.0, pooled))
+        curve = Constant(sample.positions, anchor, 0)
+        pooled = pool_seen(curve, sample, seen) if self._poolable([curve], objective, sample) else None
+        self._finish(interventions, (sample, seen), None, Choice(Fit(curve, objective, sample), 0.0, pooled))
         return self
 
-    def _positions(self, interventions: Interventions, anchor: int) -> tuple[int, ...]:
-        """Return the positions to estimate."""
-        return supported_positions(interventions, anchor)
+    def _reach(self, interventions: Interventions, anchor: int) -> Reach:
+        """Return the positions to estimate, and those to see."""
+        return find_reach(interventions, anchor)
 
 
 class CPBM(Estimator):
@@ -189,13 +188,13 @@ class CPBM(Estimator):
         if not interventions.contexts and self.curve != "power":
             raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
         anchor = find_anchor(self.anchor, interventions.places)
-        positions = supported_positions(interventions, anchor)
+        reach = find_reach(interventions, anchor)
         encoder = ContextEncoder.fit(interventions.contexts, kinds=self.kinds) if interventions.contexts else None
-        sample = make_sample(interventions, positions, encoder)
+        sample, seen = make_samples(interventions, reach, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
         shapes = _telling(AUTO, sample) if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
-        common = {"positions": positions, "anchor": anchor, "n_features": sample.x.shape[1]}
+        common = {"positions": sample.positions, "anchor": anchor, "n_features": sample.x.shape[1]}
         curves = [make_curve(**common, **shape) for shape in shapes]
         if interventions.places is not None:
             curves = [curve for curve in curves if not curve.needs_order]
@@ -205,10 +204,10 @@ class CPBM(Estimator):
                 "have no order: choose another, such as constant or linear"
             )
         if self._is_robust():
-            choice = self._choose_robustly(MLP(positions, anchor, sample.x.shape[1], width=0), sample)
+            choice = self._choose_robustly(MLP(sample.positions, anchor, sample.x.shape[1], width=0), sample)
         else:
-            choice = self._choose_objective(curves, sample)
-        self._finish(interventions, sample, encoder, choice)
+            choice = self._choose_objective(curves, sample, seen)
+        self._finish(interventions, (sample, seen), encoder, choice)
         return self
 
     def _is_robust(self) -> bool:
@@ -249,7 +248,7 @@ class CPBM(Estimator):
             aside = fold_weights(fit.n_clusters, min(10, fit.n_clusters), self.seed)[:1]
             return fit.train(starts, weights * (1 - aside), weights * aside, penalty, update=update)
 
-    def _choose_objective(self, curves: Sequence[Curve], sample: Sample) -> Choice:
+    def _choose_objective(self, curves: Sequence[Curve], sample: Sample, seen: Sample) -> Choice:
         """Return the curve and penalty of the objective whose examination explains unseen queries best.
 
         Clicks alone cannot judge: a relevance model that predicts them well may spoil examination. So it is ClickShare,
@@ -259,7 +258,7 @@ class CPBM(Estimator):
         if len(objectives) > 1 and sample.n_clusters < 2:
             told = ", ".join(next(iter(objectives.values())).about)
             raise InputError(f"{told} 'auto' keeps queries aside, and all clicks are of one query: name a model")
-        choices = {name: self._choose(curves, objective, sample) for name, objective in objectives.items()}
+        choices = {name: self._choose(curves, objective, sample, seen) for name, objective in objectives.items()}
         if len(choices) == 1:
             return next(iter(choices.values()))
         aside = fold_weights(sample.n_clusters, min(ASIDE, sample.n_clusters), self.seed)[0]
@@ -272,17 +271,21 @@ class CPBM(Estimator):
         best = choices[max(scores, key=scores.__getitem__)]
         return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}})
 
-    def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample) -> Choice:
+    def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample, seen: Sample) -> Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         poolable = self._poolable(curves, objective, sample)
+        learners: dict[Curve, Fit] = {}
+        if seen is not sample and isinstance(objective, ClickShare):
+            powers = [curve for curve in curves if isinstance(curve, Power)]
+            learners = {one: Fit(replace(one, positions=seen.positions), ClickShare(seen), seen) for one in powers}
         if len(curves) == 1 and (self.penalty != "auto" or not sample.x.shape[1]):
             penalty = 0.0 if self.penalty == "auto" else float(self.penalty)
             ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
-            return Choice(fits[curves[0]], penalty, ridge, told=objective.about)
+            return Choice(fits[curves[0]], penalty, ridge, told=objective.about, learner=learners.get(curves[0]))
         pooled = {}
         if self.penalty == "auto":
             with self.progress("Pooling"):
-                pooled = {curve: pool(curve, sample) for curve in poolable}
+                pooled = {curve: pool_seen(curve, sample, seen) for curve in poolable}
         if len(curves) == 1 and pooled:
             return Choice(fits[curves[0]], 0.0, pooled[curves[0]], told=objective.about)
         with self.progress("Cross-validation") as update:
@@ -291,6 +294,7 @@ class CPBM(Estimator):
                 curves,
                 penalties=None if self.penalty == "auto" else (float(self.penalty),),
                 pooled=pooled,
+                learners=learners,
                 folds=self.folds,
                 seed=self.seed,
                 update=update,
@@ -304,6 +308,7 @@ class CPBM(Estimator):
             tuple(judged),
             objective.about,
             near=None if curve in pooled else best.flats[0],
+            learner=learners.get(curve),
         )
 
     def _shape(self) -> dict[str, int]:

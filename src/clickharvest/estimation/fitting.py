@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +52,8 @@ class Choice:
     """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it.
 
     A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
-    that are `near` are where its fit starts, beside the curve's own starts.
+    that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
+    is fitted instead: it sees more positions.
     """
 
     fit: Fit
@@ -62,6 +63,7 @@ class Choice:
     told: Mapping[str, Any] = field(default_factory=dict)
     found: Array | None = None
     near: Array | None = None
+    learner: Fit | None = None
 
 
 class Estimator(Parameterised):
@@ -105,29 +107,31 @@ class Estimator(Parameterised):
     def _finish(
         self,
         interventions: Interventions,
-        sample: Sample,
+        samples: tuple[Sample, Sample],
         encoder: ContextEncoder | None,
         choice: Choice,
     ) -> None:
-        """Fit what was chosen on everything, add intervals, and keep the result."""
+        """Fit what was chosen on everything, add intervals, and keep the result; samples as `make_samples` has them."""
+        sample, seen = samples
         if OBJECTIVES.find(self.objective).against_shown:
             warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=5)
         fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
         told: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
-            log_likelihood = pooled.at.value
             told = told if pooled.spread is None else {"pooled": dict(pooled.spread)}
         elif choice.found is not None:
             flat, status = choice.found, Status.converged
-            log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
         else:
             flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
+        if pooled is not None and pooled.shares.positions == sample.positions:
+            log_likelihood = pooled.at.value
+        else:
             log_likelihood = float(fit.held_out(flat[None], np.ones((1, sample.n_clusters)))[0])
         size = len(flatten_params(like))
         if not status.good:
             warnings.warn(f"{type(self).__name__}: the fit {status}", ConvergenceWarning, stacklevel=4)
-        kind, draws, rests_on = self._draws(choice, sample, flat)
+        kind, draws, rests_on = self._draws(choice, sample, seen, flat)
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
@@ -162,12 +166,13 @@ class Estimator(Parameterised):
 
     def _fit_choice(self, choice: Choice, weights: Array) -> tuple[Array, Status]:
         """Return the parameters of the best start, each query weighted, [n] and [queries], and how it ended."""
-        starts = np.unique(choice.fit.starts(self.starts, self.seed), axis=0)
+        fit = choice.learner or choice.fit
+        starts = np.unique(fit.starts(self.starts, self.seed), axis=0)
         if choice.near is not None:
             # A curve that starts anywhere has several optima, one that does not has one, and is near it.
             starts = np.concatenate([choice.near[None], starts if len(starts) > 1 else starts[:0]])
         count = len(starts)
-        solution = self._solve(choice.fit, starts, np.tile(weights, (count, 1)), np.full(count, choice.penalty))
+        solution = self._solve(fit, starts, np.tile(weights, (count, 1)), np.full(count, choice.penalty))
         best = int(np.nanargmin(solution.value))
         return solution.params[best], solution.status[best]
 
@@ -176,12 +181,12 @@ class Estimator(Parameterised):
             return fit.settle(starts, weights, penalty)
 
     def _draws(
-        self, choice: Choice, sample: Sample, flat: Array
+        self, choice: Choice, sample: Sample, seen: Sample, flat: Array
     ) -> tuple[DrawsKind | None, Array | None, Mapping[str, Any]]:
         """Return the kind of the intervals, draws or points of the parameters, and what they rest on."""
         if self.intervals is None:
             return None, None, {}
-        fit, penalty = choice.fit, choice.penalty
+        fit, penalty, learner = choice.fit, choice.penalty, choice.learner or choice.fit
         if fit.n_clusters < FEWEST:
             by = sample.clustered_by
             sentence = (
@@ -192,26 +197,14 @@ class Estimator(Parameterised):
             return None, None, {}
         if choice.pooled is not None or self._can_cluster(type(fit.objective), len(flat)):
             with self.progress("Error bars"):
-                near = choice.pooled or smooth(fit, sample, flat, penalty)
-                found = clustered_covariance(near)
-                covariance, about = found.covariance, dict(found.about)
-                if sample.x.shape[1] and (off_by := misfit(fit.curve, sample, near, found)) is not None:
-                    covariance = widened(fit.curve, sample, near, covariance, off_by)
-                    about["misfit"] = np.sqrt(np.diag(off_by)).tolist()
-                if len({one.fit.curve for one in choice.judged}) > 1:
-                    off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
-                    covariance = widened(fit.curve, sample, near, covariance, off_by)
-                    about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
-            if choice.pooled is not None:
-                own = curve_order(fit.curve, choice.pooled.shares)
-                covariance = covariance[np.ix_(own, own)]
+                covariance, about = clustered_by_query(choice, sample, seen, flat)
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
-                covariance = sandwich(fit, flat, penalty)
+                covariance = sandwich(learner, flat, penalty)
             return "sandwich", normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed), {}
         with self.progress("Bootstrap") as update:
-            draws = bootstrap(fit, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
+            draws = bootstrap(learner, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
         return "bootstrap", draws, {}
 
     def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
@@ -233,3 +226,35 @@ class Estimator(Parameterised):
         """Return whether intervals are `clustered`, and curves pooled where they can be."""
         wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
         return wanted and objective is ClickShare and size <= LARGEST
+
+
+def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array) -> tuple[Array, dict[str, Any]]:
+    """Return the covariance of a curve's parameters, [n, n], misfit and rivals counted, and what it rests on.
+
+    Args:
+        choice: what was fitted.
+        sample: the sample at the curve's positions.
+        seen: the sample at all positions that fits may see.
+        flat: the fitted parameters, [n].
+    """
+    fit, learner, pooled = choice.fit, choice.learner or choice.fit, choice.pooled
+    near = pooled or smooth(learner, sample if learner is fit else seen, flat, choice.penalty)
+    fitted = seen if near.shares.positions == seen.positions else sample
+    curve = replace(fit.curve, positions=fitted.positions)
+    told = np.isin(fitted.positions, sample.positions)
+    found = clustered_covariance(near)
+    covariance, about = found.covariance, dict(found.about)
+    about["effective_queries"] = found.effective_queries[told].tolist()
+    if sample.x.shape[1] and (off_by := misfit(curve, fitted, near, found)) is not None:
+        covariance = widened(curve, fitted, near, covariance, off_by)
+        about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
+    if len({one.fit.curve for one in choice.judged}) > 1:
+        off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
+        about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
+        among = np.zeros((len(told), len(told)))
+        among[np.ix_(told, told)] = off_by
+        covariance = widened(curve, fitted, near, covariance, among)
+    if pooled is not None:
+        own = curve_order(fit.curve, pooled.shares)
+        covariance = covariance[np.ix_(own, own)]
+    return covariance, about

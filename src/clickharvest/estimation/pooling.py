@@ -210,6 +210,18 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
     return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
+def pool_seen(curve: Curve, sample: Sample, seen: Sample) -> Pooled:
+    """Fit a curve of a sample's positions to all that are seen, if these are not too many.
+
+    Args:
+        curve: one that `can_pool`.
+        sample: the sample at the curve's positions.
+        seen: the sample at these and others.
+    """
+    whole = replace(curve, positions=seen.positions)
+    return pool(whole, seen) if can_pool(whole, seen) else pool(curve, sample)
+
+
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     """Fit a curve whose context effects have the penalty λ/2 Σ W², positions free.
 
@@ -243,6 +255,10 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:
     """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
 
+    Args:
+        curve: the curve, of positions that the cells have.
+        shares: the cells.
+
     Example:
         A linear curve of three positions and one feature: W of both positions, then b.
 
@@ -252,7 +268,8 @@ def curve_order(curve: Curve, shares: LinearShares) -> Integers:
         >>> curve_order(curve, linear_shares(curve, sample)).tolist()
         [1, 3, 0, 2]
     """
-    own = np.arange((shares.n_positions - 1) * shares.width).reshape(-1, shares.width)
+    others = [k for k in shares.positions if k != curve.anchor]
+    own = np.arange(len(others) * shares.width).reshape(-1, shares.width)[np.isin(others, curve.positions)]
     return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
 
 

@@ -3,6 +3,11 @@
 Positions become indices, contexts the rows of a matrix x (equal contexts once), queries cluster numbers. Only rows at
 positions linked to the anchor stay, and only units that still have two of them.
 
+A position without a click, or one that nothing but clicks on one side ties to others, is not linked: clicks alone do
+not tell its examination. Yet its rows tell of other positions, wherever a prior or a formula joins them: of fifty
+positions of a sparse log, those that happened to be clicked are not the ones to read a steepness off. So curves of
+that kind see all positions that are tied to the anchor, and speak of the linked ones.
+
 Where not queries cluster but, say, users, a unit has clicks of several. Click shares of a unit are the same for all its
 clicks, so that it may be taken apart: a part for every user, with all the unit's cells and exposures and the user's own
 clicks, and one for the impressions without any. The likelihood stays the same, Σ_u Σ_k C_{u,k} log π_{u,k}, and every
@@ -12,6 +17,7 @@ part lies in one cluster, whose score is Σ C (∇ log p_k − its mean under π
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +101,18 @@ class Sample:
         division = replace(self.division, unit=self.division.unit[chosen], query=self.division.query[chosen])
         return replace(self, **kept, division=division)
 
+    def at(self, positions: tuple[int, ...]) -> Sample:
+        """Return the units that stand at two or more of some positions, there; contexts and queries keep numbers."""
+        if positions == self.positions:
+            return self
+        among = np.isin(self.positions, positions)
+        there = among[self.position]
+        first, last = np.full(self.n_units, len(among)), np.zeros(self.n_units, dtype=np.int64)
+        np.minimum.at(first, self.unit[there], self.position[there])
+        np.maximum.at(last, self.unit[there], self.position[there])
+        kept = self.take(there & (first < last)[self.unit])
+        return replace(kept, positions=positions, position=(np.cumsum(among) - 1)[kept.position])
+
     @property
     def whole(self) -> NDArray[np.int64]:
         """Number of the whole unit, [n]."""
@@ -116,6 +134,18 @@ class Sample:
         return QUERY if self.division is None else self.division.by
 
 
+class Reach(NamedTuple):
+    """Positions by what ties them to the anchor, the anchor among them.
+
+    Attributes:
+        linked: those whose examination the clicks identify.
+        tied: these, and all that clicked units tie to them, clicked there or not.
+    """
+
+    linked: tuple[int, ...]
+    tied: tuple[int, ...]
+
+
 def supported_positions(interventions: Interventions, anchor: int) -> tuple[int, ...]:
     """Return the positions whose examination relative to the anchor the interventions identify.
 
@@ -129,12 +159,31 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
         >>> supported_positions(interventions, 1)
         (1, 2)
     """
+    return find_reach(interventions, anchor).linked
+
+
+def find_reach(interventions: Interventions, anchor: int) -> Reach:
+    """Return the positions that are linked, and those that are tied, to the anchor.
+
+    Raises:
+        NotIdentifiedError: no other position is linked to the anchor.
+
+    Example:
+        What stood at 2 and 3 was clicked at 2 alone: that tells of 2, too.
+
+        >>> interventions = Interventions(
+        ...     unit=np.array([0, 0, 1, 1]), query=np.array(["q"] * 4), position=np.array([1, 2, 2, 3]),
+        ...     exposure=np.ones(4), clicks=np.array([1, 1, 1, 0]), impressions=np.ones(4, dtype=int))
+        >>> find_reach(interventions, 1)
+        Reach(linked=(1, 2), tied=(1, 2, 3))
+    """
     shown = whole_numbers(interventions.position)
     unit, code, clicks = interventions.unit, _place(shown, interventions.position), interventions.clicks
     if not _ascends(unit):
         order = np.argsort(unit, kind="stable")
         unit, code, clicks = unit[order], code[order], clicks[order]
-    linked = _linked(anchor, shown, code, unit, clicks)
+    first, second, won, lost = _wins(shown, code, unit, clicks)
+    linked = linked_positions(anchor, first, second, won, lost)
     if len(linked) < 2:
         places = interventions.places
         found = name_places(shown.tolist(), places) if len(shown) else "none"
@@ -143,20 +192,23 @@ def supported_positions(interventions: Interventions, anchor: int) -> tuple[int,
             f"no {what} is linked to {name_place(anchor, places)}: clicked units were never shown both there and "
             f"elsewhere (found: {found}); run clickharvest check to see what would help"
         )
-    return linked
+    return Reach(linked, linked_positions(anchor, first, second, won + lost, won + lost))
 
 
 def linked_by(sample: Sample, anchor: int, rows: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the positions that some rows of a sample link to the anchor, the anchor among them."""
     chosen = np.flatnonzero(rows)
     position, unit, clicks = (column[chosen] for column in (sample.position, sample.unit, sample.clicks))
-    return _linked(anchor, np.array(sample.positions), position, unit, clicks)
+    return linked_positions(anchor, *_wins(np.array(sample.positions), position, unit, clicks))
 
 
-def _linked(
-    anchor: int, shown: NDArray[np.int64], code: NDArray[np.int64], unit: NDArray[np.int64], clicks: NDArray[np.int64]
-) -> tuple[int, ...]:
-    """Return the positions linked to the anchor by units, ascending, that stand at `shown[code]`."""
+def _wins(
+    shown: NDArray[np.int64], code: NDArray[np.int64], unit: NDArray[np.int64], clicks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return all two positions with common units, and the clicks of these at the one and the other.
+
+    Units are ascending, and stand at `shown[code]`.
+    """
     shape = (len(shown), len(shown))
     starts = np.flatnonzero(run_starts([unit], len(unit)))
     if np.diff(starts, append=len(unit)).max(initial=0) > len(shown):  # of a unit in many contexts, cells are enough
@@ -174,7 +226,7 @@ def _linked(
         here = here[: np.searchsorted(here, len(unit) - lag)]
         here = here[unit[here + lag] == unit[here]]
     first, second = np.nonzero(np.triu(common, k=1))
-    return linked_positions(anchor, shown[first], shown[second], wins[first, second], wins[second, first])
+    return shown[first], shown[second], wins[first, second], wins[second, first]
 
 
 def _ascends(values: NDArray[np.int64]) -> bool:
@@ -225,6 +277,20 @@ def make_sample(
         places=kept.places,
     )
     return sample if kept.cluster is None else _taken_apart(sample, kept.cluster, kept.cluster_kind)
+
+
+def make_samples(
+    interventions: Interventions, reach: Reach, encoder: ContextEncoder | None = None
+) -> tuple[Sample, Sample]:
+    """Return the samples at the linked positions, and at all that are tied; queries have the same numbers in both.
+
+    Args:
+        interventions: the harvest.
+        reach: its positions.
+        encoder: turns the context columns into features; None leaves them out.
+    """
+    seen = make_sample(interventions, reach.tied, encoder)
+    return seen.at(reach.linked), seen
 
 
 def _rows_at_two(interventions: Interventions, positions: tuple[int, ...]) -> tuple[Rows, NDArray[np.int64]]:

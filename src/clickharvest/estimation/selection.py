@@ -106,6 +106,7 @@ def cross_validate(
     *,
     penalties: Sequence[float] | None = None,
     pooled: Mapping[Curve, Pooled] | None = None,
+    learners: Mapping[Curve, Fit] | None = None,
     folds: int = 5,
     seed: int = 0,
     update: Update = ignore,
@@ -117,6 +118,7 @@ def cross_validate(
         curves: the curves to try, simple ones first.
         penalties: the penalties to try; by default a coarse grid, refined around the best of each curve.
         pooled: the curves that are pooled, fitted on everything; every fold chooses their variances again.
+        learners: fits of the same parameters, by curve, that see more positions than curves are judged by.
         folds: number of folds.
         seed: seed of the folds and starts.
         update: called with the share of the work done.
@@ -136,7 +138,7 @@ def cross_validate(
             start = fit.starts(1, seed)[0]
             if begin is not None:
                 start = np.concatenate([begin, start[len(begin) :]])
-            race = _Race(fit, aside, start, judged)
+            race = _Race(fit, aside, start, judged, (learners or {}).get(curve))
             judged += race.run(PENALTIES if given is None else given, refine=given is None, update=tell)
         update((done + 1) / len(curves))
     chosen = _choose(judged)
@@ -168,15 +170,18 @@ class _Race:
         aside: queries kept aside in each fold, [folds, queries].
         start: parameters to start from, [n].
         rivals: what was judged before.
+        learner: the fit that folds are fitted by, if another one.
     """
 
-    def __init__(self, fit: Fit, aside: Array, start: Array, rivals: Sequence[Judged]) -> None:
-        self.fit, self.aside, self.rivals, self.start = fit, aside, rivals, start
+    def __init__(
+        self, fit: Fit, aside: Array, start: Array, rivals: Sequence[Judged], learner: Fit | None = None
+    ) -> None:
+        self.fit, self.aside, self.rivals, self.start, self.learner = fit, aside, rivals, start, learner or fit
         self.tolerance = float(np.clip(np.sqrt(CLOSE / (len(start) * fit.scale)), 1e-5, 1e-4))
         self.roots: dict[float, Array | None] = {}
         self.of_folds: dict[float, list[Array]] = {}
         self.held_out: dict[float, list[Array]] = {}
-        self.fold, self.learning, self.judging = -1, fit, fit
+        self.fold, self.learning, self.judging = -1, self.learner, fit
 
     def run(self, penalties: Sequence[float], *, refine: bool, update: Update) -> list[Judged]:
         """Return what was found of every penalty, ascending."""
@@ -222,7 +227,7 @@ class _Race:
     def _look_at(self, fold: int) -> None:
         if fold != self.fold:
             aside = self.aside[fold] > 0
-            self.fold, self.learning, self.judging = fold, self.fit.among(~aside), self.fit.among(aside)
+            self.fold, self.learning, self.judging = fold, self.learner.among(~aside), self.fit.among(aside)
 
     def _judge(self, penalty: float, fold: int) -> float:
         """Fit the queries outside a fold, and return the log likelihood of those inside."""
@@ -335,8 +340,12 @@ def _lines(pooled: Mapping[Curve, Pooled]) -> tuple[Array, Array] | None:
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
     again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, list(aside), fit.workers())))
-    held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
-    return judged_by_folds(fit, None, held_out, aside, again[:, curve_order(fit.curve, shares)])
+    flats = again[:, curve_order(fit.curve, shares)]
+    if shares.positions == fit.curve.positions:
+        held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
+    else:
+        held_out = fit.by_query(flats)
+    return judged_by_folds(fit, None, held_out, aside, flats)
 
 
 def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Array, flats: Array) -> Judged:

@@ -19,7 +19,7 @@ What a curve may miss of the contexts (`estimation.misfit`) is taken to fall wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from clickharvest.estimation.misfit import misfit, widened
-from clickharvest.estimation.pooling import Pooled, Precision, pool
+from clickharvest.estimation.pooling import Pooled, Precision, pool_seen
 from clickharvest.estimation.query_effects import Clustered, clustered_covariance
-from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear
@@ -156,21 +156,23 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
-    positions = supported_positions(interventions, anchor)
+    reach = find_reach(interventions, anchor)
     encoder = ContextEncoder.fit(interventions.contexts) if interventions.contexts else None
-    sample = make_sample(interventions, positions, encoder)
+    sample, seen = make_samples(interventions, reach, encoder)
     features = sample.x.shape[1]
-    curve: Curve = Linear(positions, anchor, features) if features else Constant(positions, anchor, 0)
-    fit = pool(curve, sample)
+    curve: Curve = Linear(reach.linked, anchor, features) if features else Constant(reach.linked, anchor, 0)
+    fit = pool_seen(curve, sample, seen)
+    if fit.shares.positions == reach.tied:
+        curve, sample = replace(curve, positions=reach.tied), seen
     found = clustered_covariance(fit)
     off_by = misfit(curve, sample, fit, found) if features else None
     whole = found.covariance if off_by is None else widened(curve, sample, fit, found.covariance, off_by)
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
-    gradients = fit.shares.gradients(most)
+    gradients = fit.shares.gradients(most)[:, np.isin(fit.shares.positions, reach.linked)]
     contexts = {} if encoder is None else _values(interventions, encoder, sample.x[most])
     return Forecast(
-        positions=positions,
+        positions=reach.linked,
         contexts=contexts,
         clicks=clicks[most],
         gradients=gradients,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import can_pool, curve_order, with_penalty, with_spread
-from clickharvest.estimation.sample import Sample, make_sample
+from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.curves import flatten_params, unflatten_params
+from clickharvest.model.curves import Power, flatten_params, unflatten_params
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 
@@ -70,11 +70,12 @@ def penalty_moves(model: Propensities, interventions: Interventions, *, level: f
     """
     if model.info.get("objective") != "clickshare":
         return ()
-    sample = make_sample(interventions, model.curve.positions, model.encoder)
+    reach = find_reach(interventions, model.curve.anchor)._replace(linked=model.curve.positions)
+    sample, seen = make_samples(interventions, reach, model.encoder)
     x = np.concatenate([typical_context(model), _some(sample.x)]) if model.encoder is not None else np.zeros((1, 0))
     own = model.predict_encoded(x, level=level)
     moves = []
-    for factor, flat in _refits(model, sample).items():
+    for factor, flat in _refits(model, sample, seen).items():
         params = unflatten_params(flat, model.params)
         other = replace(model, params=params, draws=None, draws_kind=None).predict_encoded(x)
         away = np.abs(np.log(other.propensity) - np.log(own.propensity))
@@ -92,21 +93,23 @@ def _some(x: Array) -> Array:
     return some
 
 
-def _refits(model: Propensities, sample: Sample) -> dict[float, Array]:
+def _refits(model: Propensities, sample: Sample, seen: Sample) -> dict[float, Array]:
     """Return the parameters by factor of the penalty."""
     curve, info = model.curve, model.info
+    whole = replace(curve, positions=seen.positions)
     pooled, penalty = info.get("pooled"), info.get("penalty")
     linear = can_pool(curve, sample)
     if isinstance(pooled, Mapping) and linear:
         spread = {name: _positive(value) for name, value in pooled.items()}
-        fits = {factor: with_spread(curve, sample, spread, factor) for factor in FACTORS}
+        fitted = (whole, seen) if can_pool(whole, seen) else (curve, sample)
+        fits = {factor: with_spread(*fitted, spread, factor) for factor in FACTORS}
     elif not (isinstance(penalty, int | float) and penalty > 0):
         return {}
     elif linear:
         fits = {factor: with_penalty(curve, sample, factor * penalty) for factor in FACTORS}
     else:
         start = np.tile(flatten_params(model.params), (len(FACTORS), 1))
-        fit = Fit(curve, ClickShare(sample), sample)
+        fit = Fit(whole, ClickShare(seen), seen) if isinstance(curve, Power) else Fit(curve, ClickShare(sample), sample)
         solved = fit.solve(start, np.ones((len(FACTORS), sample.n_clusters)), penalty * np.array(FACTORS))
         return dict(zip(FACTORS, solved.params, strict=True))
     return {factor: fit.theta[curve_order(curve, fit.shares)] for factor, fit in fits.items()}
