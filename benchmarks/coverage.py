@@ -132,6 +132,7 @@ def measure_all(name: str, kind: str, logs: list[int]) -> list[Outcome]:
 
 def measure(name: str, kind: str, log: int) -> Outcome:
     """Simulate a log of a cell, fit it, and compare its intervals with the truth."""
+    from clickharvest.errors import NotIdentifiedError
     from clickharvest.estimation import CPBM, PBM
 
     cell = CELLS[name]
@@ -141,7 +142,12 @@ def measure(name: str, kind: str, log: int) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator = CPBM(curve=cell.curve, **own) if world.contexts else PBM(**own)
-        model = estimator.fit(world.interventions).propensities_
+        clicks = int(world.interventions.clicks.sum())
+        try:
+            model = estimator.fit(world.interventions).propensities_
+        except NotIdentifiedError:
+            nothing = dict.fromkeys(("covered", "last", "together", "width", "error"))
+            return {"log": log, "supported": 0.0, **nothing, "clicks": clicks, "curve": "none", "seconds": 0.0}
     seconds = time.perf_counter() - began
     alone, together = (model.predict(world.contexts or None, simultaneous=band) for band in (False, True))
     shown = np.array(alone.positions) - 1
@@ -162,7 +168,7 @@ def measure(name: str, kind: str, log: int) -> Outcome:
         "together": mean((band | ~supported).all(axis=1)[supported.any(axis=1)]),
         "width": mean((upper - lower)[supported]),
         "error": mean(np.abs(value - target)[supported]),
-        "clicks": int(world.interventions.clicks.sum()),
+        "clicks": clicks,
         "curve": " ".join(str(part) for part in model.curve.spec.values()),
         "seconds": seconds,
     }
