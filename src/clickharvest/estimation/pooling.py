@@ -162,6 +162,11 @@ class Pooled:
         return self.shares.score(self.at)
 
     @property
+    def left(self) -> Array:
+        """What shrinkage leaves unknown, [size, size]: Λ."""
+        return self.precision
+
+    @property
     def spread(self) -> Spread | None:
         """The prior's standard deviations; None where Λ is that of a given penalty."""
         if self.prior is None:

@@ -124,7 +124,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     told_of = np.diag(fit.information) > LEAST
     first, second = (np.bincount(position, own**power, shares.n_positions) for power in (1, 2))
     return Clustered(
-        covariance=inverse @ (score + fit.precision) @ inverse,
+        covariance=inverse @ (score + fit.left) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
         variance_error=error,

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
 
 from clickharvest.estimation.click_cells import ClickCells, Shares
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.pooling import BOUNDS
 from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
@@ -80,12 +83,14 @@ class Smooth:
         at: the click shares there.
         information: H there, [size, size].
         precision: Λ = λ P'', [size, size].
+        left: what shrinkage leaves unknown, Λ or more, [size, size].
     """
 
     shares: SmoothShares
     at: Shares
     information: Array
     precision: Array
+    left: Array
 
     @property
     def score(self) -> Array:
@@ -104,5 +109,32 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     """
     shares = SmoothShares(sample, fit, flat)
     at = shares.shares()
-    precision = penalty * fit.penalty_curvature(flat) + FREE * np.eye(len(flat))
-    return Smooth(shares, at, shares.information(at), precision)
+    information, penalised = shares.information(at), fit.penalty_curvature(flat)
+    free = FREE * np.eye(len(flat))
+    precision = penalty * penalised + free
+    variance = evident_variance(information, information @ flat + shares.score(at), penalised, free)
+    left = penalty * max(1.0, penalty * variance) * penalised + free
+    return Smooth(shares, at, information, precision, left)
+
+
+def evident_variance(information: Array, linear: Array, penalised: Array, free: Array) -> float:
+    """Return the variance τ² of the penalised parameters that clicks make most evident; 0 where none is penalised.
+
+    The evidence of τ is that of `pooling`, its weak prior included, with the precision P'' / τ².
+
+    Args:
+        information: H, [size, size].
+        linear: H θ̂ + score(θ̂), [size].
+        penalised: P'', [size, size].
+        free: precision of all parameters, [size, size].
+    """
+    rank = int(np.linalg.matrix_rank(penalised, hermitian=True))
+    if not rank:
+        return 0.0
+
+    def loss(log_spread: float) -> float:
+        factor = cho_factor(information + penalised * np.exp(-2 * log_spread) + free, lower=True, check_finite=False)
+        fitted = linear @ cho_solve(factor, linear, check_finite=False) / 2 - np.log(np.diag(factor[0])).sum()
+        return float(rank * log_spread - fitted - (log_spread - np.exp(log_spread)))
+
+    return float(np.exp(2 * minimize_scalar(loss, bounds=(np.log(BOUNDS[0]), np.log(BOUNDS[1])), method="bounded").x))

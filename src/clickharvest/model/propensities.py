@@ -40,6 +40,8 @@ LEVEL = 0.95
 """Level of an interval that standard deviations are read off."""
 NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
+FAR = 2.0
+"""The same of a curve that levels off: so far that the points stand about where an interval ends."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 BLIND = ("bootstrap", "sandwich")
@@ -212,7 +214,8 @@ class Propensities:
         """Return parameter vectors [B, n] and a factor: sd_k(x) is the factor times the sd of their log p_k(x).
 
         Clustered points tell a covariance. They stand far from the estimate, where a curve that is not linear in its
-        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent.
+        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent. Where a curve
+        has levelled off its tangent would tell that nothing can move it: there points beyond them are taken.
         """
         if self.draws is None:
             raise InputError("the model has no draws: fit with intervals")
@@ -220,7 +223,8 @@ class Propensities:
         if self.draws_kind != "clustered":
             return draws, 1.0
         middle = flatten_params(self.params)
-        return middle + NEAR * (draws - middle), 1 / NEAR
+        way = FAR if self.curve.levels_off else NEAR
+        return middle + way * (draws - middle), 1 / way
 
     def log_sd(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard deviations of log p_k(x) / p_anchor(x) of encoded contexts: x [n, d] → [n, K]."""

@@ -41,6 +41,8 @@ class Curve(ABC):
     name: ClassVar[str]
     needs_order: ClassVar[bool] = False
     """Whether it goes down a list, so that it says nothing of places without order."""
+    levels_off: ClassVar[bool] = False
+    """Whether parameters may come to where examination no longer moves with them, though it would on the way back."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -22,6 +22,7 @@ class Power(Curve):
 
     name: ClassVar[str] = "power"
     needs_order: ClassVar[bool] = True
+    levels_off: ClassVar[bool] = True
     sharpness: ClassVar[float] = 10.0
 
     def init(self, random: np.random.Generator) -> Params:
