@@ -5,6 +5,10 @@ gradient of log p_k(x) (and of s(x), where contexts vary inside units). So score
 formulas of a multinomial logit, and so has the covariance of `query_effects`. The expected information
 H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike the second derivatives of a network's likelihood.
 A penalty λ P(θ) is the precision λ P'' of a normal prior.
+
+Folds choose λ, in sparse logs by luck, and where it is too large it has shrunk what is there. So the clicks are asked
+for the variance τ² of the penalised parameters, as `pooling` asks, and what shrinkage leaves unknown is λ² τ² P'',
+never less than λ P'': both are the same where λ is 1 / τ².
 """
 
 from __future__ import annotations
