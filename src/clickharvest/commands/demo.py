@@ -77,8 +77,8 @@ def demo(
         f"simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}",
     )
     step("2. Can this log tell?", f"check {log} {columns} {design}")
-    step("3. One curve for everybody: PBM", f"fit {log} {design} --intervals sandwich -o {pbm}")
-    step("4. A curve that depends on the query: CPBM", f"fit {log} {columns} {design} --intervals sandwich -o {cpbm}")
+    step("3. One curve for everybody: PBM", f"fit {log} {design} -o {pbm}")
+    step("4. A curve that depends on the query: CPBM", f"fit {log} {columns} {design} -o {cpbm}")
     console.print("── 5. The truth, which only a simulation knows", style="bold cyan")
     models = {"clicks": click_rates(read_log(log)), "PBM": load_propensities(pbm), "CPBM": load_propensities(cpbm)}
     console.print(_curves(models, pq.read_table(arxiv / "truth.parquet")))
