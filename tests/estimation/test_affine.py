@@ -147,6 +147,17 @@ def test_slopes_of_positions_with_few_clicks_are_not_drawn_to_one() -> None:
     assert np.mean(covered) > 0.9
 
 
+def test_a_single_click_is_no_proof_of_trust() -> None:
+    """A click in 6,000 displays at 4: the score there is 0, and saw no variance (p was 10⁻⁴ and 10⁻¹⁵)."""
+    for seed in (0, 2):
+        random, shown = np.random.default_rng(seed), np.tile([40, 40, 40, 20], (300, 1))
+        clicks = random.binomial(shown, random.beta(1, 3, (300, 1)) * [1, 0.5, 0.3, 0])
+        clicks[np.argmax(clicks[:, 0]), 3] = 1
+        test = AffineClicks().fit(of_counts(clicks, shown, 100)).affine_.offset_test()
+        assert test is not None
+        assert test[1] > 0.2
+
+
 def test_alike_units_are_refused() -> None:
     random = np.random.default_rng(3)
     shown = np.full((400, 3), 50)
