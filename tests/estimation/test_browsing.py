@@ -118,6 +118,16 @@ def test_states_are_not_chosen_by_their_clicks() -> None:
     assert np.mean(covered) > 0.85
 
 
+def test_the_anchor_is_a_position_like_any_other() -> None:
+    interventions = harvested(sparse_log(0))
+    first, other = (
+        np.log(Browsing(anchor=k, intervals=None).fit(interventions).propensities_.predict().propensity[0])
+        for k in (1, 2)
+    )
+    none = number_of(np.arange(1, 21), 0) - 1
+    assert_allclose((first - first[1])[none], (other - other[1])[none], atol=0.01)
+
+
 def test_states_that_happened_to_be_clicked_are_no_sign_of_browsing() -> None:
     """By those alone, clicks above would gain .036 per click where users look by position."""
     gains = [compare_within_ranks(harvested(sparse_log(seed, anew=False))).gain for seed in range(3)]
