@@ -189,11 +189,12 @@ def measure(name: str, seed: int) -> Measured:
         return {"refused": 0.0, "supported": 0.0}
     two = model.shown.index(2)
     further = fine & (at > 1)
-    moments = np.full(POSITIONS, np.nan)
-    moments[np.array(model.positions) - 1] = estimate_moments(count_units(log.interventions, model.positions), 1)[0]
+    examination = PBM(intervals=None).fit(log.interventions).predict().propensity[0]
+    linked, moments = np.isin(model.shown, model.positions), np.full(POSITIONS, np.nan)
+    counts = count_units(log.interventions, model.positions)
+    moments[np.array(model.positions) - 1] = estimate_moments(counts, 1, examination[linked])[0]
     place = np.searchsorted(model.shown, log.interventions.position)
     used = found.supported[place]
-    examination = PBM(intervals=None).fit(log.interventions).predict().propensity[0]
     truth = a[place] * log.rate + b[place]
     weight = np.where(used, log.interventions.impressions, 0.0)
     corrected = (truth - np.nan_to_num(found.offset)[place]) / np.nan_to_num(found.slope, nan=1.0)[place]

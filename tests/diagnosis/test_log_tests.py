@@ -167,6 +167,24 @@ def timed_log(*units: tuple[str, str, list[int], list[int]]) -> ClickLog:
     return read_log(pa.table(table), engine=ENGINE)
 
 
+def test_displays_of_one_day_are_in_no_order() -> None:
+    """Three days, each with a click in four displays, whichever comes first: days 2 and 3 are late, together."""
+    shown = {"query": ["q"] * 12, "doc": ["d"] * 12, "position": [1] * 12, "time": np.repeat([1, 2, 3], 4)}
+    found = drift(read_log(pa.table(shown | {"click": [0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]})))
+    common, single = (named(found, name) for name in ("common drift", "drift of single units"))
+    assert (common.value, common.p_value) == (0, 1)
+    assert single.value == 0
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_a_first_day_with_most_displays_is_early(days: int) -> None:
+    shown = {"query": ["q"] * 8, "doc": ["d"] * 8, "position": [1] * 8, "time": [1] * 5 + [days] * 3}
+    found = drift(read_log(pa.table(shown | {"click": [1, 0, 0, 0, 0, 1, 1, 0]})))
+    assert ([finding.name for finding in found] == ["drift"]) == (days == 1)
+    if days == 2:  # one click in five, of three in eight
+        assert named(found, "common drift").value == pytest.approx(1 / (3 * 5 / 8) - 1)
+
+
 def test_drift_of_single_units_by_hand() -> None:
     """Query q: (a − E)² = 1, V = 1/3, surplus 2/3. Query r: a = E = 1, surplus −1/3. So t² = 1/5 and g = 7 / 5^1.5."""
     log = timed_log(("q", "a", [1] * 4, [1, 1, 0, 0]), ("r", "b", [1] * 4, [1, 0, 0, 1]))

@@ -90,7 +90,7 @@ def test_neither_order_nor_names_matter(trusting: tuple[Interventions, AffineTru
 def test_the_score_is_the_derivative_of_the_likelihood(trusting: tuple[Interventions, AffineTruth]) -> None:
     counts = count_units(trusting[0].take(slice(0, 400)), (1, 2, 3, 4))
     mixture = Mixture(counts, 1)
-    theta = mixture.start(*estimate_moments(counts, 1))
+    theta = mixture.start(*estimate_moments(counts, 1, np.ones(4)))
     mixture._refine(theta)
     theta = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
     mixture.centre = theta  # the penalty's own derivative is 0 there
@@ -114,9 +114,48 @@ def test_moments_are_exact_where_counts_are() -> None:
     rate = np.repeat(np.linspace(0.1, 0.8, 50), 2)
     truth = np.column_stack([rate, 0.6 * rate - 0.03, 0.4 * rate + 0.02])
     counts = UnitCounts((1, 2, 3), truth * 1e6, np.full(truth.shape, 1e6), np.arange(100), 100)
-    a, b = estimate_moments(counts, 1)
+    a, b = estimate_moments(counts, 1, np.array([1, 0.5, 0.5]))
     assert np.allclose(a, [1, 0.6, 0.4], rtol=0.03)
     assert np.allclose(b, [0, -0.03, 0.02], atol=0.01)
+
+
+def test_moments_of_units_that_were_clicked_once_are_none() -> None:
+    """Nothing was clicked twice at 3: its slope is the examination of a model without trust."""
+    clicks = np.column_stack([np.tile([5.0, 50, 95], 10), np.tile([3.0, 30, 57], 10), np.tile([0.0, 1, 1], 10)])
+    counts = UnitCounts((1, 2, 3), clicks, np.full(clicks.shape, 100.0), np.arange(30), 30)
+    examination = np.array([1, 0.5, 0.02])
+    a, b = estimate_moments(counts, 1, examination)
+    assert a[1] == pytest.approx(0.6, rel=0.05)
+    assert (a[2], b[2]) == (examination[2], 0)
+
+
+def test_slopes_of_positions_with_few_clicks_are_not_drawn_to_one() -> None:
+    """Thirty positions, 560 clicks, and no trust: slopes are 1 / k. They were 1.7 times too large."""
+    errors, covered = [], []
+    for seed in range(4):
+        random, shape = np.random.default_rng(seed), (600, 30)
+        shown = np.where(np.argsort(random.random(shape)) < 3, 1 + random.poisson(20, shape), 0)
+        relevance = random.beta(1, 8, (600, 1))
+        truth = 1 / np.arange(1, 31)
+        found = AffineClicks().fit(of_counts(random.binomial(shown, relevance * truth), shown, 150)).affine_.predict()
+        told = found.supported & (np.array(found.positions) > 1)
+        truth = truth[np.array(found.positions) - 1][told]
+        errors += np.log(found.slope[told] / truth).tolist()
+        covered += ((found.slope_lower[told] < truth) & (truth < found.slope_upper[told])).tolist()
+    assert len(errors) > 10
+    assert abs(np.mean(errors)) < 0.3
+    assert np.mean(covered) > 0.9
+
+
+def test_a_single_click_is_no_proof_of_trust() -> None:
+    """A click in 6,000 displays at 4: the score there is 0, and saw no variance (p was 10⁻⁴ and 10⁻¹⁵)."""
+    for seed in (0, 2):
+        random, shown = np.random.default_rng(seed), np.tile([40, 40, 40, 20], (300, 1))
+        clicks = random.binomial(shown, random.beta(1, 3, (300, 1)) * [1, 0.5, 0.3, 0])
+        clicks[np.argmax(clicks[:, 0]), 3] = 1
+        test = AffineClicks().fit(of_counts(clicks, shown, 100)).affine_.offset_test()
+        assert test is not None
+        assert test[1] > 0.2
 
 
 def test_alike_units_are_refused() -> None:

@@ -84,6 +84,56 @@ def test_a_truth_without_a_law_is_found(interventions: Interventions) -> None:
     assert model.propensity_of([3, 9], [2, 5]) == pytest.approx(predicted.propensity[0, [5, 9]])
 
 
+def begun_anew(k: Any, last: Any) -> Any:
+    """Users look by 1 / k, and begin anew below a click, .6 of them."""
+    return np.where(last > 0, 0.6 / np.maximum(k - last, 1), 1 / k)
+
+
+def sparse_log(seed: int, *, anew: bool = True, ranks: int = 20, pages: int = 1_500, queries: int = 60) -> pa.Table:
+    """Two orders a query of results that few click: most states are met, and never clicked."""
+    random = np.random.default_rng(seed)
+    query = random.integers(queries, size=pages)
+    order = np.argsort(random.random((queries, 2, ranks)), axis=2)[query, random.integers(2, size=pages)]
+    relevance = random.beta(1, 9, (queries, ranks))
+    clicked, last = np.zeros((pages, ranks), bool), np.zeros(pages, int)
+    for k in range(1, ranks + 1):
+        clicked[:, k - 1] = random.random(pages) < begun_anew(k, last * anew) * relevance[query, order[:, k - 1]]
+        last[clicked[:, k - 1]] = k
+    return pa.table({
+        "page": np.repeat(np.arange(pages), ranks), "query": np.repeat(query, ranks), "doc": order.ravel(),
+        "position": np.tile(np.arange(1, ranks + 1), pages), "click": clicked.ravel().astype(int),
+    })  # fmt: skip
+
+
+def test_states_are_not_chosen_by_their_clicks() -> None:
+    """Of 210 states 70 happen to have clicks; laws read off these alone make numbers 1.7 times too high."""
+    errors, covered = [], []
+    for seed in range(3):
+        predicted = Browsing().fit(harvested(sparse_log(seed))).propensities_.predict()
+        told = np.flatnonzero(predicted.supported[0])[1:]
+        truth = begun_anew(*states_of(np.array(predicted.positions)[told]))
+        errors += np.log(predicted.propensity[0, told] / truth).tolist()
+        covered += ((predicted.lower[0, told] < truth) & (truth < predicted.upper[0, told])).tolist()
+    assert abs(np.mean(errors)) < 0.2
+    assert np.mean(covered) > 0.85
+
+
+def test_the_anchor_is_a_position_like_any_other() -> None:
+    interventions = harvested(sparse_log(0))
+    first, other = (
+        np.log(Browsing(anchor=k, intervals=None).fit(interventions).propensities_.predict().propensity[0])
+        for k in (1, 2)
+    )
+    none = number_of(np.arange(1, 21), 0) - 1
+    assert_allclose((first - first[1])[none], (other - other[1])[none], atol=0.01)
+
+
+def test_states_that_happened_to_be_clicked_are_no_sign_of_browsing() -> None:
+    """By those alone, clicks above would gain .036 per click where users look by position."""
+    gains = [compare_within_ranks(harvested(sparse_log(seed, anew=False))).gain for seed in range(3)]
+    assert np.mean(gains) < 0.01
+
+
 def test_without_clicks_above_it_is_the_position_based_model() -> None:
     """Every page shows one result, but for one without a click."""
     log = simulated(8_000, seed=1)

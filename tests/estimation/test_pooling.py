@@ -102,7 +102,7 @@ def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) 
 
 
 def test_precision_is_that_of_the_effects() -> None:
-    # Var W_k = τ_ω² I + τ_u² L Lᵀ for every feature; b has 1/τ_δ² across L and next to none along it.
+    # Var W_k = τ_ω² I + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, and along it all is possible.
     shares = LinearShares(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
     matrix = Precision(log_distance, shares).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
@@ -110,7 +110,8 @@ def test_precision_is_that_of_the_effects() -> None:
     assert np.linalg.inv(matrix[:, 1, :, 1]) == pytest.approx(variance, rel=1e-5)
     assert matrix[:, 0, :, 0] @ log_distance == pytest.approx(0, abs=1e-6)
     across = np.array([log_distance[1], -log_distance[0], 0, 0])
-    assert matrix[:, 0, :, 0] @ across == pytest.approx(across / 0.25, abs=1e-6)
+    spread = across @ np.linalg.solve(matrix[:, 0, :, 0], across)
+    assert spread == pytest.approx(0.25 * (across @ across + across.sum() ** 2), rel=1e-3)
     assert matrix[:, 0, :, 1] == pytest.approx(0)
 
 
@@ -147,12 +148,33 @@ def test_few_clicks_give_a_smooth_curve_many_a_free_one(k: int) -> None:
 
     def roughness(displays: float) -> float:
         sample = simulated(6, queries=60, k=k, displays=displays, log_p=0.5 * steps)
-        theta, line = pool(curve, sample).theta, curve.log_distance()
-        return float(np.std(theta - line * (line @ theta) / (line @ line)))
+        return off_line(pool(curve, sample).theta)
 
-    truth = np.std(0.5 * steps[1:] + 0.5 * curve.log_distance())
+    def off_line(log_p: Array) -> float:
+        law = np.stack([np.ones(k - 1), curve.log_distance()], axis=1)
+        return float(np.std(log_p - law @ np.linalg.lstsq(law, log_p, rcond=None)[0]))
+
+    truth = off_line(0.5 * steps[1:])
     assert roughness(1) < 0.7 * truth
     assert roughness(2_000) > 0.8 * truth
+
+
+def test_the_anchor_is_a_position_like_any_other() -> None:
+    """Fits with other anchors are the same curve; a law through the anchor would make it another one."""
+    sample = simulated(8, k=8, log_p=-np.log(np.arange(1, 9)) - 1.5 * (np.arange(8) == 0))
+    first, other = (pool(Constant(sample.positions, anchor, 0), sample).theta for anchor in (1, 5))
+    first, other = np.insert(first, 0, 0), np.insert(other, 4, 0)
+    assert first - first[4] == pytest.approx(other, abs=0.01)
+
+
+def test_a_top_that_is_off_the_law_does_not_move_all_others() -> None:
+    """Fifty positions, the first an advertisement that few look at: a law through it makes all others half as large."""
+    log_p = -np.log(np.arange(1, 51)) - np.log(10) * (np.arange(50) == 0)
+    errors = []
+    for seed in range(6):
+        sample = simulated(seed, queries=250, k=50, displays=40, log_p=log_p)
+        errors.append((pool(Constant(sample.positions, 1, 0), sample).theta - log_p[1:] + log_p[0]).mean())
+    assert abs(np.mean(errors)) < 0.55
 
 
 def test_a_penalty_gives_the_ridge_that_it_names() -> None:

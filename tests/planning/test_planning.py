@@ -52,6 +52,20 @@ def test_two_positions_need_what_the_formula_says() -> None:
     assert found.times[0, 0] == pytest.approx(4 * (1.96 / np.log(1.1)) ** 2 / 8_000, rel=0.03)
 
 
+def test_positions_that_wait_for_clicks_are_not_beyond_any_traffic() -> None:
+    """What stood at 1 and 3 was clicked at 1 alone, what stood at 3 and 4 not at all; 5 and 6 are apart."""
+    told = two_positions(800, queries=20)
+    more = {"unit": [90, 90, 91, 91, 92, 92], "query": [0] * 6, "position": [1, 3, 3, 4, 5, 6]}
+    more |= {"exposure": [9.0] * 6, "clicks": [3, 0, 0, 0, 1, 1], "impressions": [9] * 6}
+    columns = {name: np.concatenate([getattr(told, name), np.array(own)]) for name, own in more.items()}
+    found = plan_from_log(Interventions(**columns))
+    assert (found.positions, found.unlinked, found.awaited) == ((2,), (3, 4, 5, 6), (3, 4))
+    assert "at every linked position" in found.sentence
+    assert "Not linked yet, for want of clicks: 3-4." in str(found)
+    assert "Not linked, whatever the traffic: 5-6." in str(found)
+    assert found.to_dict()["awaited"] == [3, 4]
+
+
 def test_the_present_width_is_that_of_the_fit() -> None:
     interventions = simulated_interventions(150, seed=3, steepness={"desk": 1.0})
     without = replace(interventions, contexts={})

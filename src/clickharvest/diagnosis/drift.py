@@ -62,16 +62,20 @@ def drift(log: ClickLog) -> list[Finding]:
 
 
 def _halves(log: ClickLog, unit: list[str]) -> ir.Table:
-    """Return the rows with `_early`, whether they are in the first half of their unit's displays."""
+    """Return the rows with `_early`, whether they are in the first half of their unit's displays.
+
+    Displays of one time, such as a day, fall into one half: nothing tells which of them came first, and an order by
+    what they hold would be one by clicks. Those of the unit's first time are early, however many.
+    """
     t = log.table
     if log.has("user"):
         t = with_user(log, t)
     elif log.has("page"):
         t = t.mutate(_user=t.page)
-    order = [t.time, t.position, t.clicks]
-    running = t.impressions.sum().over(ibis.window(group_by=unit, order_by=order, preceding=None, following=0))
-    whole = t.impressions.sum().over(ibis.window(group_by=unit))
-    return t.mutate(_early=running * 2 <= whole)
+    until = ibis.range_window(group_by=unit, order_by=t.time, preceding=None, following=0)
+    of_unit = ibis.window(group_by=unit)
+    half = t.impressions.sum().over(until) * 2 <= t.impressions.sum().over(of_unit)
+    return t.mutate(_early=half | (t.time == t.time.min().over(of_unit)))
 
 
 def _counts(halves: ir.Table, keys: list[str]) -> ir.Table:

@@ -13,6 +13,7 @@ import numpy as np
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.click_moments import estimate_moments
 from clickharvest.estimation.devices import on_one_thread
+from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.relevance_mixture import Mixture
 from clickharvest.estimation.sample import supported_positions
@@ -93,7 +94,8 @@ class AffineClicks(Parameterised):
         _require_variation(counts)
         mixture = Mixture(counts, self.anchor)
         with self.progress("Fitting") as update:
-            found = mixture.fit(mixture.start(*estimate_moments(counts, self.anchor)), update)
+            begin = estimate_moments(counts, self.anchor, self._examination(interventions, counts.positions))
+            found = mixture.fit(mixture.start(*begin), update)
         if not found.status.good:
             warnings.warn(f"AffineClicks: the fit {found.status}", ConvergenceWarning, stacklevel=3)
         if mixture.relevance_spread(found.theta) < LEAST_SPREAD:
@@ -129,6 +131,12 @@ class AffineClicks(Parameterised):
             )
         self.affine_ = model
         return self
+
+    def _examination(self, interventions: Interventions, positions: tuple[int, ...]) -> Array:
+        """Return the propensities of some positions where nobody trusts any, [K]."""
+        found = PBM(anchor=self.anchor, intervals=None).fit(interventions).predict()
+        propensity: Array = found.propensity[0, np.isin(found.positions, positions)]
+        return propensity
 
     def _covariance(self, mixture: Mixture, theta: Array) -> tuple[Array | None, float | None]:
         if not self.intervals:

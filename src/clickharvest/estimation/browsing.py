@@ -35,7 +35,7 @@ from clickharvest.estimation.pooling import (
     start,
 )
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.sample import Sample, find_reach, make_sample
 from clickharvest.estimation.selection import fold_weights
 from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.estimation.support import find_support
@@ -163,6 +163,10 @@ class Browsing(Parameterised):
 def state_sample(interventions: Interventions, anchor: int) -> tuple[Sample, tuple[int, ...], ContextEncoder | None]:
     """Return a sample over all states of the ranks there are, the states linked to the anchor, and the encoder.
 
+    The sample has the rows of all states that clicked units tie to the anchor: that a state was met and not clicked
+    tells of others, which lean on the same laws. But where nothing below a click was clicked at all, a log that keeps
+    one click of a page is as likely a reason as users are: states below a click then tell nothing.
+
     Args:
         interventions: their positions are numbers of states.
         anchor: the rank of the anchor.
@@ -174,16 +178,19 @@ def state_sample(interventions: Interventions, anchor: int) -> tuple[Sample, tup
     ranks = int(states_of(interventions.position)[0].max())
     require_few(ranks)
     try:
-        linked = supported_positions(interventions, int(number_of(anchor, 0)))
+        linked, tied = find_reach(interventions, int(number_of(anchor, 0)))
     except NotIdentifiedError:
         raise NotIdentifiedError(
             f"no browsing state is linked to position {anchor} with no click above it: clicked units were never met "
             "both there and in another state; run clickharvest check to see what would help"
         ) from None
+    below = states_of(interventions.position)[1] > 0
+    if not interventions.clicks[below].any():
+        tied = tuple(k for k in tied if states_of(k)[1] == 0)
     encoder = ContextEncoder.fit(interventions.contexts) if interventions.contexts else None
-    sample = make_sample(interventions, linked, encoder)
+    sample = make_sample(interventions, tied, encoder)
     every = tuple(range(1, n_states(ranks) + 1))
-    return replace(sample, positions=every, position=np.array(linked)[sample.position] - 1), linked, encoder
+    return replace(sample, positions=every, position=np.array(tied)[sample.position] - 1), linked, encoder
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Pooling: positions and contexts are free, and held together by variances that the data choose.
 
-    log p_k(x) = −(a + u·x) log(k / anchor) + δ_k + ω_k·x,   δ_k ~ N(0, τ_δ²),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
+    log p_k(x) = −(a + u·x) log(k / anchor) + δ_k − δ_anchor + ω_k·x,
+    δ_k ~ N(0, τ_δ²),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
 
-a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). In the
-parameters of the curve, b_k = δ_k − a log(k / anchor) and W_k = ω_k − u log(k / anchor), this is a normal prior around
-0 with a precision matrix Λ(τ); a is free, so that one direction of b has no precision. A sparse log gives a smooth
-curve, a dense log a free one, without a penalty to choose.
+a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). The anchor
+deviates, too: the top of a page is often looked at more than any law says, and that must not move all others. In the
+parameters of the curve, b_k = δ_k − δ_anchor − a log(k / anchor) and W_k = ω_k − u log(k / anchor), this is a normal
+prior around 0 with a precision matrix Λ(τ); a is free, so that one direction of b has no precision. A sparse log gives
+a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
@@ -57,8 +59,8 @@ Spread = Mapping[str, float | None]
 class Precision:
     """The prior's precision Λ = Σ_j c_j(τ) B_j + a constant, for the blocks of `LinearShares`.
 
-    With L the vector of log(k / anchor), B_0 and B_1 are the projection across L, for b and for every feature of W, and
-    B_2 the one along L, for every feature of W; c = (1/τ_δ², 1/τ_ω², 1/(τ_ω² + τ_u² |L|²)).
+    With L the vector of log(k / anchor), B_0 is `_off_law`, for b, B_1 the projection across L and B_2 the one along L,
+    both for every feature of W; c = (1/τ_δ², 1/τ_ω², 1/(τ_ω² + τ_u² |L|²)).
 
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
@@ -84,7 +86,7 @@ class Precision:
         base[0], features[0] = 1.0, 0.0
         self.parts = np.zeros((3, shares.size, shares.size))
         own = slice(0, others * width)
-        self.parts[0, own, own] = np.kron(across, np.diag(base))
+        self.parts[0, own, own] = np.kron(_off_law(log_distance), np.diag(base))
         self.parts[1, own, own] = np.kron(across, np.diag(features))
         self.parts[2, own, own] = np.kron(along, np.diag(features))
         self.ranks = np.array([others - 1, (others - 1) * (width - 1), width - 1])
@@ -127,6 +129,27 @@ class Precision:
         )
         weak = self.weak @ (log_spread - spread)
         return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
+
+
+def _off_law(log_distance: Array) -> Array:
+    """Return τ_δ² times the precision of deviations from a power law, the anchor's among them, [K − 1, K − 1].
+
+    Relative to the anchor, log p_k is off by δ_k − δ_anchor, of covariance τ_δ² (I + 11ᵀ); along L nothing is known.
+
+    Example:
+        It does not matter which of the positions is the anchor.
+
+        >>> theta = np.log([1.0, 0.3, 0.25, 0.1])
+        >>> log_k = np.log([1, 2, 3, 4])
+        >>> def surprise(anchor):
+        ...     own, far = (np.delete(column - column[anchor], anchor) for column in (theta, log_k))
+        ...     return round(float(own @ _off_law(far) @ own), 6)
+        >>> surprise(0), surprise(3)
+        (0.140079, 0.140079)
+    """
+    inverse = np.eye(len(log_distance)) - 1 / (len(log_distance) + 1)
+    along = inverse @ log_distance
+    return np.asarray(inverse - np.outer(along, along) / (log_distance @ along))
 
 
 Prior = Precision | PlacePrior | StatePrior

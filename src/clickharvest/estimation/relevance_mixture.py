@@ -135,6 +135,9 @@ class Mixture:
         It is H⁻¹ Σ_q t_q t_qᵀ H⁻¹ · Q / (Q − p) for Q queries and p parameters that the data determine, with the scores
         s_q of queries, t_q = s_q / √(1 − w_q): a query that has a share w_q of all that is known pulls the fit its
         way, which makes its score small. It rests on 1 / Σ w_q² queries.
+
+        Scores of a position that a query or two were clicked at are 0 at the optimum, and see no variance. An error bar
+        that is less than half of the model's own, of H⁻¹, is replaced by it.
         """
         values, vectors = np.linalg.eigh(self._curvature(theta, update))
         root = (vectors / np.sqrt(np.maximum(values, PENALTY))) @ vectors.T
@@ -150,9 +153,11 @@ class Mixture:
             )
             / np.sqrt(np.maximum(1 - share, LEAST_LEFT))[:, None]
         )
-        whole = self._jacobian(theta) @ root @ by_query.T
+        turned = self._jacobian(theta) @ root
+        whole = turned @ by_query.T
         spent = min(float(told.sum()), self.n_queries / 2)
-        return whole @ whole.T * self.n_queries / (self.n_queries - spent), 1 / float(share @ share)
+        covariance = whole @ whole.T * self.n_queries / (self.n_queries - spent)
+        return _not_far_below(covariance, (turned**2).sum(axis=1)), 1 / float(share @ share)
 
     def relevance_spread(self, theta: Array) -> float:
         """Return the standard deviation of the units' click probability at the anchor, as the mixture tells it."""
@@ -268,6 +273,18 @@ class Mixture:
         log_weight = features @ (polynomials @ coefficients).T
         weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+
+def _not_far_below(covariance: Array, own: Array) -> Array:
+    """Return a covariance whose variances are `own`, [n], where they are less than a quarter of it.
+
+    Example:
+        >>> _not_far_below(np.array([[1.0, 0.1], [0.1, 0.04]]), np.array([3.0, 1.0])).tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
+    variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+    factor = np.sqrt(np.where(own > 4 * variance, own / variance, 1.0))
+    return np.asarray(covariance * np.outer(factor, factor))
 
 
 def _line(low: Array, high: Array, grid: Array) -> Array:

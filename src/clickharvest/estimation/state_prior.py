@@ -2,8 +2,8 @@
 
 With k the rank, j the last click above (0 for none) and d = k − j, the log examination of a state is
 
-    no click above   −a log k + ρ_k
-    last click at j  −a log k + ρ_k + c − s log k − t log d + β_k + δ_d + ε_{kj}
+    no click above   −a log k + ρ_k − ρ_anchor
+    last click at j  −a log k + ρ_k − ρ_anchor + c − s log k − t log d + β_k + δ_d + ε_{kj}
 
 ρ_k ~ N(0, τ_ρ²) how rank k deviates from a power law; c, s and t how a click above changes looking on, by rank and by
 distance, with weak priors; β_k ~ N(0, τ_β²), δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) how single ranks below a click,
@@ -66,10 +66,12 @@ class StatePrior:
         far = np.where(below, np.log(np.maximum(rank - last, 1)), 0.0)
         laws = np.stack([below * 1.0, below * steep, far])
         same_rank = (rank[:, None] == rank) * 1.0
+        there = (rank == anchor) * 1.0
+        relative = same_rank - there - there[:, None] + 1  # of ρ_k − ρ_anchor
         same_distance = ((rank - last)[:, None] == rank - last) & below[:, None] & below
         own = np.diag(below * 1.0)
         self.fixed = FREE * np.outer(steep, steep) + WEAK * laws.T @ laws
-        self.base = np.stack([same_rank, same_rank * np.outer(below, below), same_distance * 1.0, own])
+        self.base = np.stack([relative, same_rank * np.outer(below, below), same_distance * 1.0, own])
         self.context = np.stack([np.outer(steep, steep), np.outer(laws[0], laws[0]), same_rank + own])
         several = len(np.unique(rank[told & ~below])) > 1
         clicked = bool((told & below).any())

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.numbering import numbered
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
 from clickharvest.words import count, spell_positions
@@ -42,7 +45,9 @@ class Plan:
 
     Attributes:
         positions: the positions linked to the anchor, but for the anchor, [K].
-        unlinked: positions that were shown but that nothing links: no traffic of this kind gives them a number.
+        unlinked: positions that were shown but that nothing links: no plan is made for them.
+        awaited: those of them that have units in common with linked ones, if only by a chain: further clicks may link
+            them, and no amount of such traffic the others.
         contexts: the segments, as columns of values, [c] each; empty where there is no context: then c = 1.
         clicks: clicks on intervened units in each, [c].
         margin: present half-width, e^{z sd} − 1, [c, K].
@@ -57,6 +62,7 @@ class Plan:
 
     positions: tuple[int, ...]
     unlinked: tuple[int, ...]
+    awaited: tuple[int, ...]
     contexts: dict[str, NDArray[np.object_]]
     clicks: Array
     margin: Array
@@ -100,7 +106,7 @@ class Plan:
             return "No position is linked to the anchor: no amount of such traffic gives a number."
         worst = np.unravel_index(np.argmax(np.where(np.isfinite(self.times), self.times, MOST * 10)), self.times.shape)
         where = f"position {self.positions[worst[1]]}" + (f" where {self.segments[worst[0]]}" if self.contexts else "")
-        wanted = f"±{100 * self.width:g} % at every position"
+        wanted = f"±{100 * self.width:g} % at every {'linked ' if self.unlinked else ''}position"
         now = f"{where} has {_percent(self.margin[worst])} now"
         needed = float(self.times[worst])
         if math.isinf(needed):
@@ -136,6 +142,7 @@ class Plan:
             "days_of_log": self.days,
             "new_queries": self.new_queries,
             "unlinked": list(self.unlinked),
+            "awaited": list(self.awaited),
             "needed": rows,
         }
 
@@ -150,8 +157,9 @@ class Plan:
                 ends = float(self.range[0, i, j]), float(self.range[1, i, j])
                 told = spell_traffic(float(self.times[i, j]), self.days, ends)
                 lines.append(f"{k:>8} {own[j]:>{room}}   {told}")
-        if self.unlinked:
-            lines.append(f"\nNot linked, whatever the traffic: {spell_positions(self.unlinked)}.")
+        never = set(self.unlinked) - set(self.awaited)
+        lines += [f"\nNot linked yet, for want of clicks: {spell_positions(self.awaited)}."] if self.awaited else []
+        lines += [f"\nNot linked, whatever the traffic: {spell_positions(never)}."] if never else []
         return "\n".join(lines)
 
 
@@ -193,12 +201,13 @@ def plan_from_log(
         raise InputError(f"the log covers {days} days: expected a positive number")
     source = forecast(interventions, anchor=anchor)
     others = np.flatnonzero(np.array(source.positions) != anchor)
-    shown = {int(k) for k in np.unique(interventions.position)}
+    unlinked = {int(k) for k in np.unique(interventions.position)} - set(source.positions)
     now = source.log_sd_now[:, others]
     unknown = np.full((3, *now.shape), np.nan)
     plan = Plan(
         positions=tuple(source.positions[i] for i in others),
-        unlinked=tuple(sorted(shown - set(source.positions))),
+        unlinked=tuple(sorted(unlinked)),
+        awaited=tuple(sorted(unlinked & _in_common(interventions, anchor))),
         contexts=source.contexts,
         clicks=source.clicks,
         margin=np.expm1(z_value(level) * now),
@@ -212,6 +221,16 @@ def plan_from_log(
     )
     low, expected, high = _times(plan, others, wanted)
     return replace(plan, times=expected, range=np.stack([low, high]))
+
+
+def _in_common(interventions: Interventions, anchor: int) -> set[int]:
+    """Return the positions that a chain of units, clicked or not, joins to the anchor."""
+    shown, position = np.unique(interventions.position, return_inverse=True)
+    n_units, unit = numbered(interventions.unit)
+    joined = coo_array((np.ones(len(unit)), (position, len(shown) + unit)), shape=(len(shown) + n_units,) * 2)
+    _, part = connected_components(joined, directed=False)
+    own = part[: len(shown)]
+    return set(shown[own == own[np.searchsorted(shown, anchor)]].tolist())
 
 
 def _times(plan: Plan, others: NDArray[np.intp], wanted: float) -> Array:
