@@ -38,7 +38,7 @@ MODELS = {
     "slot": "fit log.parquet --place slot --intervals sandwich",
     "browsing": "fit log.parquet --model browsing",
     "reading": "fit log.parquet --model reading",
-    "affine": "fit log.parquet --model affine",
+    "affine": "fit many.parquet --model affine",
     "after": "fit log.parquet --outcome bought --curve constant --intervals sandwich",
 }
 """Models of kinds of their own, and how they are made."""
@@ -66,6 +66,8 @@ def make_base(folder: Path) -> None:
     log = log.append_column("slot", pa.array([("top", "left", "middle", "right", "end")[k - 1] for k in position]))
     log = log.append_column("bought", pa.array(click * (np.arange(log.num_rows) % 2)))
     pq.write_table(log, folder / "log.parquet")
+    # Slopes of so few pages are not told.
+    pq.write_table(simulate_ab_log(pages=3_000, queries=20, positions=5)[0], folder / "many.parquet")
     pq.write_table(log.drop_columns(["click"]), folder / "shown.parquet")
     pq.write_table(
         log.filter(pc.equal(log["click"], 1)).select(["page", "user", "doc", "time"]), folder / "clicks.parquet"
@@ -108,6 +110,7 @@ def make_base(folder: Path) -> None:
         ),
     ):
         run_quietly(words.split(), folder)
+    (folder / "many.parquet").unlink()
     _blend(folder)
 
 
