@@ -140,6 +140,19 @@ def test_violations_are_found(check: Check, violation: dict[str, Any], words: st
     assert sum(words in finding.sentence for finding in findings) >= 4
 
 
+def test_single_documents_tell_nothing_of_trust() -> None:
+    """One document a query: what it differs by from its query is rounding alone."""
+    unit = np.repeat(np.arange(400), 2)
+    first = np.random.default_rng(0).random(400) < 0.6
+    clicks = np.stack([first, ~first], axis=1).astype(np.int64).ravel()
+    shown = np.ones(800, dtype=np.int64)
+    interventions = Interventions(unit, unit, np.tile([1, 2], 400), shown / 3, clicks, shown, exposure_kind="design")
+    found = trust_bias(interventions)
+    assert found.status == "note"
+    assert "cannot be tested" in found.sentence
+    assert found.value is None
+
+
 def test_a_context_effect_is_no_trust_bias_and_no_intransitivity() -> None:
     findings = check_model(simulate(1, queries=300, sessions=100, steeper=0.3))
     assert {finding.name: finding.status for finding in findings} == {

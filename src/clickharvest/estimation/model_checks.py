@@ -50,6 +50,8 @@ MOST_POSITIONS = 250
 """Positions beyond which the tests take too long."""
 MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
+ALIKE = 1e-6
+"""Standard deviations of log relevance within queries below which there is none but of rounding."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -254,8 +256,11 @@ def trust_bias(
     z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
     half = sample.query[cells.rows] * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
     z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
-    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     name = "trust bias"
+    if np.abs(z).max(initial=0.0) < ALIKE:
+        sentence = "No query has clicked documents of unequal relevance to compare: trust cannot be tested."
+        return Finding(name, "note", sentence)
+    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
     if test is None:
         what = cluster_nouns(sample.clustered_by)[1]
         return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
