@@ -142,8 +142,6 @@ def test_comparisons_are_by_user() -> None:
 
 
 def test_trust_bias_sees_the_same_relevance() -> None:
-    """Relevance is the whole document's, whoever clicked: no user's clicks are taken for those of another document."""
-    divided = simulated(8, users=400, pages=50, taste=0.0)
-    found = trust_bias(divided)
-    assert found.status == "ok"
-    assert found.p_value is not None
+    """Relevance is the whole document's, whoever clicked: the one document of a query has no other to differ from."""
+    found = trust_bias(simulated(8, users=400, pages=50, taste=0.0))
+    assert (found.status, found.p_value) == ("note", None)
