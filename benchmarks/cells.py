@@ -34,6 +34,8 @@ class Cell:
         links: how many queries show the last position at all; None for all.
         step: drop of log examination from `step_at` on.
         step_at: first position after the drop; None for the middle of the page.
+        odd: how far one position stands out of its law, in log examination.
+        odd_at: that position.
         levels: levels of a categorical context.
         numbers: numeric contexts.
         bumps: standard deviation of what single levels and positions deviate by.
@@ -57,6 +59,8 @@ class Cell:
     links: int | None = None
     step: float = 0.0
     step_at: int | None = None
+    odd: float = 0.0
+    odd_at: int = 1
     levels: int = 0
     numbers: int = 0
     bumps: float = 0.0
@@ -87,6 +91,12 @@ CELLS = {
     "clicks of a page depend": Cell(100, moods=True),
     "a step in the page": Cell(300, positions=10, step=1.0),
     "a step, 20 queries": Cell(20, positions=10, step=1.0),
+    "a top that few look at": Cell(100, positions=10, odd=-2.0),
+    "a top that few look at, 50 positions": Cell(300, positions=50, odd=-2.0),
+    "a top that all look at": Cell(100, positions=10, odd=1.0),
+    "a top that all look at, 50 positions": Cell(300, positions=50, odd=1.0),
+    "an advertisement at 5": Cell(100, positions=10, odd=-2.0, odd_at=5),
+    "an advertisement at 5, 50 positions": Cell(300, positions=50, odd=-2.0, odd_at=5),
     "50 positions": Cell(300, positions=50),
     "50 positions with bumps": Cell(300, positions=50, bumps=0.2),
     "50 positions, 100 queries": Cell(100, positions=50),
@@ -195,6 +205,7 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
     steepness = np.log(np.arange(1, k + 1))
     if cell.truth in ("law", "none"):
         base = -steepness - cell.step * (np.arange(k) >= (k // 2 if cell.step_at is None else cell.step_at))
+        base[cell.odd_at - 1] += cell.odd
         if not x.shape[1] or cell.truth == "none":
             return np.tile(base + cell.bumps * random.normal(size=k) * (np.arange(k) > 0), (len(x), 1))
         effect = -np.outer(random.normal(0, INDEX if cell.levels else 0.15, x.shape[1]), steepness)

@@ -41,7 +41,7 @@ README, KEPT = HERE / "README.md", HERE / "data" / "coverage.json"
 FULL, MORE, BAR, HONEST = 200, 600, (0.93, 0.98), 0.90
 """Logs of a cell, and of one whose logs take a tenth of a second; the bars."""
 KINDS = ("clustered", "sandwich", "bootstrap")
-COMPARED = ("8 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
+COMPARED = ("8 queries", "20 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
 """Cells in which the other kinds of intervals are measured, too: refits take long."""
 REPLICATES = 200
 PART, SECONDS = 5, 5

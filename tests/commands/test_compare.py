@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"{name}.parquet"
         pq.write_table(simulate_ab_log(pages=3000, queries=60, positions=5, seed=seed)[0], path)
         interventions = harvest(read_log(path, context=["device"]))
-        cpbm = CPBM(curve="power", penalty=1.0, intervals="sandwich", replicates=200).fit(interventions)
+        cpbm = CPBM(curve="power", penalty=1.0).fit(interventions)
         cpbm.propensities_.save(folder / f"{name}.safetensors")
         pbm = PBM(intervals=None).fit(interventions)
         pbm.propensities_.save(folder / f"{name}_pbm.safetensors")

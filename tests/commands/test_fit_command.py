@@ -68,7 +68,7 @@ def test_unlinked_positions_exit_3_or_stay_without_a_number(folder: Path, capsys
     cut = table.set_column(table.column_names.index("doc"), "doc", doc)
     pq.write_table(cut, folder / "cut.parquet")
     model, out = folder / "cut.safetensors", folder / "cut_propensities.parquet"
-    assert run("fit", folder / "cut.parquet", "--intervals", "sandwich", "-o", model) == 0
+    assert run("fit", folder / "cut.parquet", "-o", model) == 0
     assert run("propensities", model, "-o", out) == 0
     rows = pq.read_table(out).to_pylist()
     assert [row["supported"] for row in rows] == [True] * 5 + [False] * 5

@@ -146,17 +146,17 @@ def test_few_clicks_give_a_smooth_curve_many_a_free_one(k: int) -> None:
     steps = -np.log(np.arange(1, k + 1)) - 0.8 * (np.arange(k) % 3 == 1)
     curve = Constant(tuple(range(1, k + 1)), 1, 0)
 
-    def roughness(displays: float) -> float:
-        sample = simulated(6, queries=60, k=k, displays=displays, log_p=0.5 * steps)
+    def roughness(displays: float, seed: int = 6) -> float:
+        sample = simulated(seed, queries=60, k=k, displays=displays, log_p=0.5 * steps)
         return off_line(pool(curve, sample).theta)
 
     def off_line(log_p: Array) -> float:
         law = np.stack([np.ones(k - 1), curve.log_distance()], axis=1)
         return float(np.std(log_p - law @ np.linalg.lstsq(law, log_p, rcond=None)[0]))
 
-    truth = off_line(0.5 * steps[1:])
-    assert roughness(1) < 0.7 * truth
-    assert roughness(2_000) > 0.8 * truth
+    # A hundred positions have half a click each: on their own they would be off by one and more.
+    assert np.mean([roughness(1, seed) for seed in range(6, 10)]) < 0.2
+    assert roughness(2_000) > 0.8 * off_line(0.5 * steps[1:])
 
 
 def test_the_anchor_is_a_position_like_any_other() -> None:
@@ -168,7 +168,7 @@ def test_the_anchor_is_a_position_like_any_other() -> None:
 
 
 def test_a_top_that_is_off_the_law_does_not_move_all_others() -> None:
-    """Fifty positions, the first an advertisement that few look at: a law through it makes all others half as large."""
+    """Fifty positions, the first an advertisement that few look at: a law through it makes all others a third."""
     log_p = -np.log(np.arange(1, 51)) - np.log(10) * (np.arange(50) == 0)
     errors = []
     for seed in range(6):

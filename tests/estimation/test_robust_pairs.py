@@ -145,7 +145,7 @@ class TestEstimator:
         assert error(named) > 3
 
     def test_intervals_are_there(self) -> None:
-        interventions = simulated_interventions(200, seed=1, steepness=STEEP)
+        interventions = simulated_interventions(400, seed=1, steepness=STEEP)
         model = CPBM(objective="allpairs", replicates=20).fit(interventions)
         prediction = model.predict({"device": list(STEEP)})
         assert model.propensities_.draws_kind == "bootstrap"

@@ -58,7 +58,7 @@ def test_a_penalty_counts_for_more_where_it_shrinks_what_is_there(penalty: float
 
 
 def test_intervals_of_a_heavy_penalty_reach_the_truth() -> None:
-    """Thirty logs whose slopes are held at next to nothing: nine in ten intervals still hold them."""
+    """Thirty logs whose slopes are held at next to nothing: most intervals still hold them."""
     inside = []
     for seed in range(30):
         model = CPBM(curve="power", penalty=300.0).fit(log_of_slopes(seed)).propensities_

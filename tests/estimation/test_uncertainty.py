@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from clickharvest.estimation import CPBM
 from clickharvest.estimation.uncertainty import (
     EXACT,
     SKETCHED,
@@ -15,7 +16,7 @@ from clickharvest.estimation.uncertainty import (
     sandwich,
     sigma_points,
 )
-from samples import share_fit, simulated_sample
+from samples import share_fit, simulated_interventions, simulated_sample
 
 
 def test_inverse_root_of_a_full_matrix() -> None:
@@ -130,3 +131,15 @@ def test_an_uneven_number_of_draws_starts_with_one_half_of_the_pairs() -> None:
     noise = np.random.default_rng(2).normal(size=(3, 1))
     assert np.abs(draws - 1.0) == pytest.approx(2 * np.abs(np.concatenate([noise, noise])[:5]))
     assert draws[0] - 1 == pytest.approx(-(draws[3] - 1))
+
+
+@pytest.mark.parametrize("kind", ["sandwich", "bootstrap"])
+@pytest.mark.parametrize(("penalty", "held"), [(0.01, True), (3_000.0, False)])
+def test_intervals_that_do_not_count_shrinkage_are_withheld_where_there_is_much(
+    kind: Literal["sandwich", "bootstrap"], penalty: float, held: bool
+) -> None:
+    interventions = simulated_interventions(400, seed=2, steepness={"desk": 0.5, "phone": 1.5})
+    model = CPBM(curve="linear", penalty=penalty, intervals=kind, replicates=60).fit(interventions)
+    found = model.predict({"device": ["desk", "phone"]})
+    assert (found.supported[:, 1:] == held).all()
+    assert (np.isfinite(found.upper[:, 1:]) == held).all()

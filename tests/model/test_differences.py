@@ -60,9 +60,7 @@ def test_drift_is_told_and_chance_is_not(later: float, told: str) -> None:
 def test_models_of_one_truth_are_seldom_told_apart() -> None:
     """Twelve pairs at 95 %: three or more would have a probability of .02."""
     fits = [
-        PBM(intervals="sandwich")
-        .fit(simulated_interventions(60, seed=s, steepness={"a": 1.0}, positions=2))
-        .propensities_
+        PBM().fit(simulated_interventions(60, seed=s, steepness={"a": 1.0}, positions=2)).propensities_
         for s in range(24)
     ]
     assert sum(find_differences(*fits[i : i + 2]).differs.any() for i in range(0, 24, 2)) < 3

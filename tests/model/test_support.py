@@ -148,7 +148,7 @@ def free_model(sd: float, queries: float, kind: Any = "clustered") -> Propensiti
     b = np.log([0.5, 0.3])
     draws = b + sd * np.array([[-1, 0], [1, 0], [0, -0.01], [0, 0.01]])
     curve = make_curve("constant", (1, 2, 3), 1, 0)
-    return Propensities(curve, {"b": b}, None, (1, 2, 3), draws, kind, support=Support((), (None, queries, 40.0)))
+    return Propensities(curve, {"b": b}, None, (1, 2, 3), draws, kind, support=Support((), (None, queries, 60.0)))
 
 
 def test_the_summary_says_cannot_tell_instead_of_absurd_numbers() -> None:
@@ -173,8 +173,18 @@ def test_intervals_that_are_blind_to_single_queries_are_not_given_for_few(kind: 
     found = free_model(0.1, 2.4, kind).predict()
     assert found.supported.tolist() == [[True, False, True]]
     assert np.isnan(found.upper[0, 1])
-    assert found.notes()[0, 1] == f"rests on too few queries for {kind} intervals"
-    assert free_model(0.1, 5.0, kind).predict().supported.all()
+    assert found.notes()[0, 1] == f"rests on fewer than 50 queries, too few for {kind} intervals"
+    assert free_model(0.1, 50.0, kind).predict().supported.all()
+
+
+def test_intervals_that_are_blind_to_shrinkage_are_not_given_where_it_counts() -> None:
+    blind = free_model(0.1, 80.0, "sandwich")
+    found = replace(blind, info={"shrunk": [0.0, 0.1, 0.4]}).predict()
+    assert found.supported.tolist() == [[True, True, False]]
+    assert found.notes()[0, 2] == "the penalty shrinks more than sandwich intervals count"
+    assert replace(blind, draws_kind="clustered", info={"shrunk": [0.0, 0.1, 0.4]}).predict().supported.all()
+    for damaged in ("much", ["much"] * 3, None):
+        assert replace(blind, info={"shrunk": damaged}).predict().supported.all()
 
 
 def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() -> None:
@@ -222,5 +232,5 @@ def test_commands_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run("show", model, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["typical_context"][1]["cannot_tell"] is True
-    assert told["support"]["queries"] == [None, 9.0, 40.0]
+    assert told["support"]["queries"] == [None, 9.0, 60.0]
     assert told["cautions"][0].startswith("Cannot tell at position 2")

@@ -202,10 +202,11 @@ class Estimator(Parameterised):
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(learner, flat, penalty)
-            return "sandwich", normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed), {}
+            draws = normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
+            return "sandwich", draws, shrunk(choice, sample, flat, draws)
         with self.progress("Bootstrap") as update:
             draws = bootstrap(learner, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
-        return "bootstrap", draws, {}
+        return "bootstrap", draws, shrunk(choice, sample, flat, draws)
 
     def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
         """Return the curves that are fitted as `pooling` does: not where intervals are asked for that know no prior."""
@@ -226,6 +227,29 @@ class Estimator(Parameterised):
         """Return whether intervals are `clustered`, and curves pooled where they can be."""
         wanted = self.intervals not in ("bootstrap", "sandwich") and self.optimiser == "lbfgs"
         return wanted and objective is ClickShare and size <= LARGEST
+
+
+def shrunk(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict[str, list[float]]:
+    """Return what shrinkage leaves unknown of log p, by the variance of its draws: for every position, `shrunk`.
+
+    Nothing where there is no penalty, and where the objective is not ClickShare, of which alone it is known.
+
+    Args:
+        choice: what was fitted.
+        sample: the sample at the curve's positions.
+        flat: the fitted parameters, [n].
+        draws: their draws, [B, n].
+    """
+    if not choice.penalty or type(choice.fit.objective) is not ClickShare:
+        return {}
+    near = smooth(choice.fit, sample, flat, choice.penalty)
+    root = np.linalg.solve(near.information + near.precision, near.left)
+    unknown = np.linalg.solve(near.information + near.precision, root.T)
+    slopes = near.shares.gradients(some_contexts(sample))
+    left, counted = (
+        np.einsum("ckp,pq,ckq->k", slopes, matrix, slopes) for matrix in (unknown, np.cov(draws, rowvar=False))
+    )
+    return {"shrunk": np.divide(left, counted, out=np.zeros_like(left), where=counted > 0).tolist()}
 
 
 def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array) -> tuple[Array, dict[str, Any]]:

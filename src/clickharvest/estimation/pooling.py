@@ -1,13 +1,14 @@
 """Pooling: positions and contexts are free, and held together by variances that the data choose.
 
     log p_k(x) = −(a + u·x) log(k / anchor) + δ_k − δ_anchor + ω_k·x,
-    δ_k ~ N(0, τ_δ²),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
+    δ_k ~ Cauchy(0, τ_δ),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
 
 a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). The anchor
-deviates, too: the top of a page is often looked at more than any law says, and that must not move all others. In the
+deviates, too: the top of a page is often looked at more than any law says, and that must not move all others. A single
+position may not follow the law at all: Cauchy's tails are those of `odd_positions`, normal with weights w_k. In the
 parameters of the curve, b_k = δ_k − δ_anchor − a log(k / anchor) and W_k = ω_k − u log(k / anchor), this is a normal
-prior around 0 with a precision matrix Λ(τ); a is free, so that one direction of b has no precision. A sparse log gives
-a smooth curve, a dense log a free one, without a penalty to choose.
+prior around 0 with a precision matrix Λ(τ, w); a is free, so that one direction of b has no precision. A sparse log
+gives a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
@@ -22,6 +23,7 @@ Places that are no list have parents instead of a power law, see `place_prior`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +33,7 @@ from scipy.optimize import minimize
 
 from clickharvest.estimation.click_cells import Shares
 from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.odd_positions import off_law, weigh_positions
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.place_prior import FREE, SHARED, PlacePrior
 from clickharvest.estimation.sample import Sample
@@ -59,7 +62,7 @@ Spread = Mapping[str, float | None]
 class Precision:
     """The prior's precision Λ = Σ_j c_j(τ) B_j + a constant, for the blocks of `LinearShares`.
 
-    With L the vector of log(k / anchor), B_0 is `_off_law`, for b, B_1 the projection across L and B_2 the one along L,
+    With L the vector of log(k / anchor), B_0 is `off_law`, for b, B_1 the projection across L and B_2 the one along L,
     both for every feature of W; c = (1/τ_δ², 1/τ_ω², 1/(τ_ω² + τ_u² |L|²)).
 
     Args:
@@ -72,6 +75,8 @@ class Precision:
         of_positions: which of them are of b, not of W.
         learned: whether there is anything to learn each from.
         weak: weight of the weak prior of each.
+        weights: w of the positions, the anchor's last, [K].
+        in_doubt: variances of deviations that may be odd, [K].
     """
 
     names = ("position", "steepness", "context")
@@ -80,20 +85,56 @@ class Precision:
     def __init__(self, log_distance: Array, shares: LinearShares) -> None:
         others, width = len(log_distance), shares.width
         self.length = float(log_distance @ log_distance)
+        self.log_k = np.append(log_distance, 0.0)
+        self.own = np.arange(others) * width
+        self.weights, self.in_doubt = np.ones(others + 1), np.zeros(others + 1)
         along = np.outer(log_distance, log_distance) / self.length
-        across = np.eye(others) - along
-        base, features = np.zeros(width), np.ones(width)
-        base[0], features[0] = 1.0, 0.0
-        self.parts = np.zeros((3, shares.size, shares.size))
-        own = slice(0, others * width)
-        self.parts[0, own, own] = np.kron(_off_law(log_distance), np.diag(base))
-        self.parts[1, own, own] = np.kron(across, np.diag(features))
-        self.parts[2, own, own] = np.kron(along, np.diag(features))
+        features: Array = np.diag(np.append(0.0, np.ones(width - 1)))
+        self.parts = [
+            self._of_bases(shares.size),
+            *(
+                _padded(np.asarray(np.kron(one, features), dtype=np.float64), shares.size)
+                for one in (np.eye(others) - along, along)
+            ),
+        ]
         self.ranks = np.array([others - 1, (others - 1) * (width - 1), width - 1])
         self.rest = np.full(shares.size, SHARED)
-        self.rest[own] = FREE
+        self.rest[: others * width] = FREE
         self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
         self.weak = np.where(self.learned, 1.0, 0.0)
+
+    def _of_bases(self, size: int) -> Array:
+        """Return B_0, [size, size]."""
+        part = np.zeros((size, size))
+        part[np.ix_(self.own, self.own)] = off_law(self.log_k, self.weights)[:-1, :-1]
+        return part
+
+    def loosened(self, spread: Array, information: Array, linear: Array) -> Precision:
+        """Return the prior with the weights that follow from τ, all but b integrated out (`odd_positions`).
+
+        Args:
+            spread: τ, [3].
+            information: H, [size, size].
+            linear: y = H θ̂ + score(θ̂), [size].
+        """
+        if not self.learned[0]:
+            return self
+        own, rest, variance = self.own, np.setdiff1d(np.arange(len(linear)), self.own), spread[0] ** 2
+        whole = information + self.matrix(spread) - self.parts[0] / variance
+        shift = np.linalg.solve(whole[np.ix_(rest, rest)], whole[np.ix_(rest, own)])
+        of_bases = whole[np.ix_(own, own)] - whole[np.ix_(own, rest)] @ shift
+        other = copy(self)
+        other.weights, other.in_doubt = weigh_positions(
+            self.log_k, self.weights, variance, of_bases, linear[own] - linear[rest] @ shift
+        )
+        other.parts = [other._of_bases(len(linear)), *self.parts[1:]]
+        return other
+
+    def doubts(self) -> Array:
+        """Return the covariance of the parameters that odd positions leave in doubt, [size, size]."""
+        whole = np.zeros_like(self.parts[0])
+        whole[np.ix_(self.own, self.own)] = np.diag(self.in_doubt[:-1]) + self.in_doubt[-1]
+        return whole
 
     def factors(self, spread: Array) -> Array:
         """Return c of the standard deviations (τ_δ, τ_u, τ_ω)."""
@@ -102,8 +143,8 @@ class Precision:
 
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size]."""
-        whole: Array = np.tensordot(self.factors(spread), self.parts, 1) + np.diag(self.rest)
-        return whole
+        terms = (factor * part for factor, part in zip(self.factors(spread), self.parts, strict=True))
+        return np.asarray(sum(terms, np.diag(self.rest)))
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
         """Return the log evidence of log τ up to a constant, and its gradient, [3].
@@ -131,25 +172,9 @@ class Precision:
         return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
 
 
-def _off_law(log_distance: Array) -> Array:
-    """Return τ_δ² times the precision of deviations from a power law, the anchor's among them, [K − 1, K − 1].
-
-    Relative to the anchor, log p_k is off by δ_k − δ_anchor, of covariance τ_δ² (I + 11ᵀ); along L nothing is known.
-
-    Example:
-        It does not matter which of the positions is the anchor.
-
-        >>> theta = np.log([1.0, 0.3, 0.25, 0.1])
-        >>> log_k = np.log([1, 2, 3, 4])
-        >>> def surprise(anchor):
-        ...     own, far = (np.delete(column - column[anchor], anchor) for column in (theta, log_k))
-        ...     return round(float(own @ _off_law(far) @ own), 6)
-        >>> surprise(0), surprise(3)
-        (0.140079, 0.140079)
-    """
-    inverse = np.eye(len(log_distance)) - 1 / (len(log_distance) + 1)
-    along = inverse @ log_distance
-    return np.asarray(inverse - np.outer(along, along) / (log_distance @ along))
+def _padded(part: Array, size: int) -> Array:
+    """Return a matrix of the first parameters as one of all, [size, size]."""
+    return np.pad(part, (0, size - len(part)))
 
 
 Prior = Precision | PlacePrior | StatePrior
@@ -186,8 +211,11 @@ class Pooled:
 
     @property
     def left(self) -> Array:
-        """What shrinkage leaves unknown, [size, size]: Λ."""
-        return self.precision
+        """What shrinkage leaves unknown, [size, size]: Λ, and (H + Λ) D (H + Λ) where D is in doubt."""
+        if not isinstance(self.prior, Precision):
+            return self.precision
+        curvature = self.information + self.precision
+        return np.asarray(self.precision + curvature @ self.prior.doubts() @ curvature)
 
     @property
     def spread(self) -> Spread | None:
@@ -277,7 +305,7 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
     prior = make_prior(curve, sample, shares)
     tau = np.array([spread.get(name) or BOUNDS[0] for name in prior.names])
     begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
-    return replace(begun, prior=prior, log_spread=np.log(tau))
+    return settle(replace(begun, prior=prior, log_spread=np.log(tau)), tighter=factor)
 
 
 def curve_order(curve: Curve, shares: LinearShares) -> Integers:
@@ -316,18 +344,28 @@ def start(log_p: Array, shares: LinearShares, precision: Array) -> Pooled:
     return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, np.empty(0), Status.converged))
 
 
-def settle(found: Pooled, rounds: int = ROUNDS) -> Pooled:
-    """Return the fit whose variances have most evidence: quadratics in turns until they settle."""
-    prior = found.prior
-    if prior is None or not prior.learned.any():
+def settle(found: Pooled, rounds: int = ROUNDS, *, tighter: float | None = None) -> Pooled:
+    """Return the fit whose variances have most evidence: quadratics in turns until they settle.
+
+    Args:
+        found: a fit, its prior, and variances to start from.
+        rounds: most quadratics.
+        tighter: keeps these variances, and multiplies Λ with this.
+    """
+    if found.prior is None or not found.prior.learned.any():
         return found
     for _ in range(rounds):
-        linear = found.information @ found.theta + found.score
-        log_spread = most_evident(prior, found.log_spread, found.information, linear)
+        prior, log_spread, linear = found.prior, found.log_spread, found.information @ found.theta + found.score
+        if tighter is None:
+            log_spread = most_evident(prior, log_spread, found.information, linear)
         moved = np.abs(log_spread - found.log_spread).max()
+        if isinstance(prior, Precision):
+            before = prior.weights
+            prior = prior.loosened(np.exp(log_spread) / np.sqrt(tighter or 1.0), found.information, linear)
+            moved = max(moved, np.abs(prior.weights - before).max())
         known = found.status is Status.converged
-        found = replace(found, precision=prior.matrix(np.exp(log_spread)), log_spread=log_spread)
-        found = _newton(found, known=known)
+        precision = (tighter or 1.0) * prior.matrix(np.exp(log_spread))
+        found = _newton(replace(found, precision=precision, prior=prior, log_spread=log_spread), known=known)
         if moved < SETTLED:
             break
     return found

@@ -9,7 +9,7 @@ neither JAX nor an engine is installed. What a file holds and how damage shows i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
@@ -26,7 +26,7 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
 from clickharvest.model.summary import describe_model, summarise, typical_context
-from clickharvest.model.support import Doubt, Mask, Support, rests_on_few, supported_by
+from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
 from clickharvest.words import clean_text, first_line
 
@@ -45,7 +45,12 @@ FAR = 2.0
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 BLIND = ("bootstrap", "sandwich")
-"""Intervals that see no variance in what a single query tells: where few queries tell all, they are far too narrow."""
+"""Intervals that count on many queries, and see neither what a single query tells nor what a penalty shrinks."""
+MANY = 50
+"""Effective queries of a position from which they hold."""
+SHRUNK = 0.15
+"""What shrinkage leaves unknown, by the variance that they count, up to which 93 % of them cover the truth: without it
+intervals are narrower by its half."""
 LARGEST = 1e6
 """Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
 more is damage, or a forgery."""
@@ -180,10 +185,20 @@ class Propensities:
             found = (Doubt(f"nothing links this {what} to {anchor}", unlinked[None]),)
         if self.support is None:
             return found
-        few = np.array([rests_on_few(queries) for queries in self._queries()])
-        if few.any() and self.draws_kind in BLIND:
-            found += (Doubt(f"rests on too few queries for {self.draws_kind} intervals", few[None]),)
+        if self.draws_kind in BLIND:
+            found += tuple(self._blind_spots())
         return found + self.support.doubts(self.encoder, x, self.shown, lacking)
+
+    def _blind_spots(self) -> Iterator[Doubt]:
+        """Yield where intervals that count on many queries, and on no shrinkage, have neither."""
+        few = np.array([queries is not None and queries < MANY for queries in self._queries()])
+        if few.any():
+            yield Doubt(f"rests on fewer than {MANY} queries, too few for {self.draws_kind} intervals", few[None])
+        told = self.info.get("shrunk")
+        shrunk = dict(zip(self.curve.positions, told if isinstance(told, list) else (), strict=False))
+        much = np.array([isinstance(by := shrunk.get(k), int | float) and by > SHRUNK for k in self.shown])
+        if much.any():
+            yield Doubt(f"the penalty shrinks more than {self.draws_kind} intervals count", much[None])
 
     def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:
         if not 0 < level < 1:

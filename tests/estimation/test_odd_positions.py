@@ -1,0 +1,121 @@
+"""Odd positions: weights by hand, known odd positions found, and what is in doubt counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from clickharvest.estimation.odd_positions import off_law, weigh_positions, with_heavy_tails
+from clickharvest.estimation.pooling import Precision, pool, with_spread
+from clickharvest.estimation.sample import Sample
+from clickharvest.model.curves import Constant, Linear
+
+Array = NDArray[np.float64]
+
+
+def log_with(log_p: Array, seed: int, *, queries: int = 100, displays: float = 15, x: Array | None = None) -> Sample:
+    """Return four documents a query, each at three random positions."""
+    random = np.random.default_rng(seed)
+    k, units = len(log_p), 4 * queries
+    position = random.permuted(np.tile(np.arange(k), (units, 1)), axis=1)[:, :3].ravel()
+    unit = np.repeat(np.arange(units), 3)
+    shown = 1 + random.poisson(displays, len(unit))
+    rate = 0.3 * random.uniform(0.2, 1, units)[unit] * np.exp(log_p[position])
+    clicks = random.binomial(shown, np.minimum(rate, 1))
+    contexts = np.zeros((1, 0)) if x is None else x
+    context = np.zeros(len(unit), dtype=int) if x is None else unit // 4
+    return Sample(
+        tuple(range(1, k + 1)),
+        contexts,
+        unit,
+        context,
+        position,
+        shown.astype(float),
+        clicks,
+        shown,
+        unit // 4,
+        queries,
+    )
+
+
+def law(k: int, odd: int, by: float) -> Array:
+    """Return log examination of a power law, one position off by so much."""
+    return np.asarray(-np.log(np.arange(1, k + 1)) + by * (np.arange(1, k + 1) == odd))
+
+
+def test_a_deviation_that_is_known_has_the_weight_of_cauchys_law() -> None:
+    """E[w | δ] = (ν + 1) / (ν + δ²/τ²) with ν = 1, by hand; 1 at most."""
+    off, variance, known = np.array([0.5, 2.0, 5.0]), 0.25, 1e-7
+    around = np.full(3, 1 / (1 / known + 1 / variance))
+    weights, heavy = with_heavy_tails(off * around / known, around, np.ones(3), variance)
+    assert weights == pytest.approx(np.minimum(1, 2 / (1 + off**2 / variance)), rel=1e-3)
+    assert heavy == pytest.approx(off, rel=1e-3)
+
+
+def test_a_position_of_which_nothing_is_known_is_like_all_others() -> None:
+    weights, heavy = with_heavy_tails(np.zeros(1), np.array([0.25]), np.ones(1), 0.25)
+    assert weights == pytest.approx([1.0], abs=0.01)
+    assert heavy == pytest.approx([0.0])
+
+
+def test_positions_on_a_law_have_all_weight_and_no_doubt() -> None:
+    log_k = np.append(np.log(np.arange(2, 9)), 0.0)
+    information = 1e4 * np.eye(7)
+    weights, in_doubt = weigh_positions(log_k, np.ones(8), 0.04, information, information @ (-1.3 * log_k[:-1]))
+    assert weights == pytest.approx(np.ones(8))
+    assert in_doubt == pytest.approx(np.zeros(8), abs=1e-9)
+    assert off_law(log_k, np.ones(8)) @ (-1.3 * log_k + 0.7) == pytest.approx(np.zeros(8), abs=1e-9)
+
+
+@pytest.mark.parametrize("odd", [1, 4])
+@pytest.mark.parametrize("anchor", [1, 6])
+def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> None:
+    log_p = law(12, odd, -2.0)
+    sample = log_with(log_p, 0, queries=1_000, displays=30)
+    found = pool(Constant(sample.positions, anchor, 0), sample)
+    assert isinstance(found.prior, Precision)
+    weights = np.insert(found.prior.weights[:-1], anchor - 1, found.prior.weights[-1])
+    assert weights[odd - 1] < 0.2
+    assert np.delete(weights, odd - 1).min() > 0.4
+    truth = np.delete(log_p - log_p[anchor - 1], anchor - 1)
+    assert np.abs(found.theta - truth).max() < 0.3
+
+
+def test_normal_deviations_would_miss_an_advertisement_of_few_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten logs: position 5 is examined a seventh as much as its law says, and normal deviations take it back."""
+    log_p = law(10, 5, -2.0)
+
+    def off() -> float:
+        found = [pool(Constant(s.positions, 1, 0), s).theta[3] for s in (log_with(log_p, seed) for seed in range(10))]
+        return float(np.mean(np.array(found) - log_p[4]))
+
+    heavy = off()
+    monkeypatch.setattr(Precision, "loosened", lambda self, *_: self)
+    assert 0 < heavy < 0.6 * off()
+
+
+def test_what_may_be_odd_is_counted() -> None:
+    """Few clicks, ten logs: the odd position has more variance than its prior leaves, and none has less."""
+    added = []
+    for seed in range(10):
+        sample = log_with(law(10, 5, -2.0), seed, queries=60)
+        found = pool(Constant(sample.positions, 1, 0), sample)
+        inverse = np.linalg.inv(found.information + found.precision)
+        added.append(np.diag(inverse @ (found.left - found.precision) @ inverse))
+    assert np.min(added) >= -1e-12
+    mean = np.mean(added, axis=0)
+    assert mean[3] > 3 * np.delete(mean, 3).max()
+
+
+@pytest.mark.parametrize("features", [0, 2])
+def test_given_the_variances_that_were_found_the_fit_is_the_same(features: int) -> None:
+    x = np.random.default_rng(0).normal(size=(100, features)) if features else None
+    sample = log_with(law(10, 1, -2.0), 4, x=x)
+    curve = Linear(sample.positions, 1, features) if features else Constant(sample.positions, 1, 0)
+    found = pool(curve, sample)
+    assert found.spread is not None
+    again = with_spread(curve, sample, found.spread)
+    assert again.theta == pytest.approx(found.theta, abs=0.02)
+    tighter = with_spread(curve, sample, found.spread, 100.0)
+    assert np.abs(tighter.theta - found.theta).max() > 0.1
