@@ -187,9 +187,9 @@ def figures(own: list[Outcome], name: str) -> Array:
 def table(kept: dict[Key, list[Outcome]]) -> tuple[list[str], list[str]]:
     """Return the lines of the table, and a sentence for every bar that is missed."""
     lines = [
-        "| cell | intervals | logs | clicks | covered | last position | all positions at once | median width "
-        "| mean abs. error | bar | curves chosen |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|",
+        "| cell | intervals | logs | clicks | supported | covered | last position | all positions at once "
+        "| median width | mean abs. error | bar | curves chosen |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|",
     ]
     missed = []
     for (name, kind), own in sorted(
@@ -200,15 +200,16 @@ def table(kept: dict[Key, list[Outcome]]) -> tuple[list[str], list[str]]:
         chosen = Counter(one["curve"] for one in own) if cell.curve == "auto" else Counter()
         curves = ", ".join(f"{curve} × {count}" for curve, count in chosen.most_common())
         if support == 0:
-            lines.append(f"| {name} | {kind} | {len(own)} | {clicks:,.0f} | not supported | | | | | | {curves} |")
+            lines.append(f"| {name} | {kind} | {len(own)} | {clicks:,.0f} | 0.0% | | | | | | | {curves} |")
             continue
-        covered, together = (figures(own, figure) for figure in ("covered", "together"))
+        covered, last, together = (figures(own, figure) for figure in ("covered", "last", "together"))
         verdict = judge(cell, float(covered.mean()), float(together.mean()))
-        lines.append(
-            f"| {name} | {kind} | {len(own)} | {clicks:,.0f} | {spell(covered)} | {figures(own, 'last').mean():.1%} "
-            f"| {spell(together)} | {np.median(figures(own, 'width')):.2f} | {figures(own, 'error').mean():.3f} "
-            f"| {verdict} | {curves} |"
-        )
+        cells = [
+            name, kind, str(len(own)), f"{clicks:,.0f}", f"{support:.1%}", spell(covered),
+            f"{last.mean():.1%}" if last.size else "", spell(together), f"{np.median(figures(own, 'width')):.2f}",
+            f"{figures(own, 'error').mean():.3f}", verdict, curves,
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
         if verdict.startswith("misses") and kind == "clustered":
             missed.append(
                 f"- FAIL: {name}: covered {spell(covered)}, all positions at once {spell(together)}: {verdict}"

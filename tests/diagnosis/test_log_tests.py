@@ -12,13 +12,14 @@ import pytest
 from scipy import stats
 from scipy.special import betaincc, chdtrc, ndtr
 
-from clickharvest import PBM, harvest
+from clickharvest import PBM, diagnose, harvest
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail
 from clickharvest.diagnosis.repetition import repetition
+from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -586,3 +587,9 @@ def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -
         assert finding.status == "note", finding
         assert "No sign" not in finding.sentence
         assert "as meant (" not in finding.sentence
+
+
+@pytest.mark.parametrize("traffic", [{"a": -1}, {"a": float("nan")}, {"a": "much"}, {"a": 0, "b": 0}, {}])
+def test_traffic_that_is_no_share_is_refused(traffic: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="traffic"):
+        diagnose(pages_log({("a", "x"): 30, ("b", "x"): 10}), traffic=traffic)

@@ -76,10 +76,15 @@ def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> N
     found = pool(Constant(sample.positions, anchor, 0), sample)
     assert isinstance(found.prior, Precision)
     weights = np.insert(found.prior.weights[:-1], anchor - 1, found.prior.weights[-1])
-    assert weights[odd - 1] < 0.2
+    assert found.odd == (odd,)
     assert np.delete(weights, odd - 1).min() > 0.4
     truth = np.delete(log_p - log_p[anchor - 1], anchor - 1)
     assert np.abs(found.theta - truth).max() < 0.3
+
+
+def test_positions_of_a_law_are_seldom_called_odd() -> None:
+    samples = [log_with(law(20, 1, 0.0), seed, displays=5) for seed in range(30)]
+    assert sum(bool(pool(Constant(sample.positions, 1, 0), sample).odd) for sample in samples) <= 2
 
 
 def test_normal_deviations_would_miss_an_advertisement_of_few_clicks(monkeypatch: pytest.MonkeyPatch) -> None:

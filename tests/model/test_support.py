@@ -197,6 +197,16 @@ def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() ->
     assert len(tell_cautions(a_model(support=None), a_model(support=None).predict_encoded(np.zeros((1, 6))))) == 1
 
 
+def test_positions_that_are_odd_are_told() -> None:
+    model = free_model(0.1, 60.0)
+    (told,) = tell_cautions(replace(model, info={"odd": [2, 9]}), model.predict())
+    assert told.startswith("Position 2 does not follow the curve of the others")
+    (both,) = tell_cautions(replace(model, info={"odd": [2, 3]}), model.predict())
+    assert both.startswith("Positions 2-3 do not follow")
+    for damaged in ("2", [["2"]], None, {}):
+        assert tell_cautions(replace(model, info={"odd": damaged}), model.predict()) == []
+
+
 def test_numbers_to_doubt_are_counted_once() -> None:
     found = a_model().predict({"device": ["phone", "desk", "tv"], "age": [40, 40, 900], "pays": [True] * 3})
     assert found.count_doubts() == {

@@ -23,6 +23,8 @@ from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, 
 from clickharvest.diagnosis.laws import chi_square_tail, hotelling_tail
 from clickharvest.diagnosis.overlap import level_of
 from clickharvest.diagnosis.users import with_user
+from clickharvest.errors import InputError
+from clickharvest.parameters import require_number
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -67,6 +69,20 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
             )
         findings.append(Finding(name, status, sentence, distance, p_value))
     return findings
+
+
+def require_shares(traffic: Mapping[str, float]) -> None:
+    """Raise `InputError` unless the traffic that rankers were meant to get are shares of something.
+
+    Example:
+        >>> require_shares({"a": 0, "b": 0})
+        Traceback (most recent call last):
+        clickharvest.errors.InputError: traffic gives no ranker a share: expected such as {'a': 90, 'b': 10}
+    """
+    for ranker, share in traffic.items():
+        require_number(f"the traffic of ranker {ranker}", share, 0.0)
+    if not any(share > 0 for share in traffic.values()):
+        raise InputError("traffic gives no ranker a share: expected such as {'a': 90, 'b': 10}")
 
 
 def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Finding]:

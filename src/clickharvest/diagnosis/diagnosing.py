@@ -14,7 +14,7 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.diagnosis.arms import clicks_by_ranker
-from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
+from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
@@ -149,6 +149,8 @@ def diagnose(
     """
     if not isinstance(source, Interventions):
         require_log(source)
+    if traffic is not None:
+        require_shares(traffic)
     places = source.places
     anchor = find_anchor(anchor, places)
     if isinstance(source, Interventions):

@@ -119,7 +119,7 @@ class Estimator(Parameterised):
         told: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
-            told = told if pooled.spread is None else {"pooled": dict(pooled.spread)}
+            told = told if pooled.spread is None else {"pooled": dict(pooled.spread), "odd": list(pooled.odd)}
         elif choice.found is not None:
             flat, status = choice.found, Status.converged
         else:

@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 LOG_W = np.linspace(-14.0, 4.0, 145)
 """Logarithms of the weights that are looked at."""
+ODD = 0.2
+"""Weight of a position that is odd: a deviation of 3 τ that is known has it."""
 TURNS, SETTLED = 100, 2e-3
 """Most turns in which weights follow from each other, and the change below which there are no more."""
 

@@ -12,7 +12,7 @@ gives a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
-    ½ yᵀ(H + Λ)⁻¹y + ½ log|Λ| − ½ log|H + Λ| + Σ (log τ − τ),   y = H θ̂ + score(θ̂),
+    ½ yᵀ(H + Λ)⁻¹y + ½ log|Λ| − ½ log|H + Λ| + ½ Σ (log τ − τ),   y = H θ̂ + score(θ̂),
 
 in which the likelihood is replaced by its quadratic at θ̂, found again until τ settles. The last term, a weak prior,
 keeps a variance from collapsing to 0 where too little is there to learn it from. Nothing is held out.
@@ -33,7 +33,7 @@ from scipy.optimize import minimize
 
 from clickharvest.estimation.click_cells import Shares
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.odd_positions import off_law, weigh_positions
+from clickharvest.estimation.odd_positions import ODD, off_law, weigh_positions
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.place_prior import FREE, SHARED, PlacePrior
 from clickharvest.estimation.sample import Sample
@@ -47,6 +47,8 @@ BOUNDS = (1e-3, 10.0)
 """Least and largest standard deviation of an effect on log examination."""
 START = 0.3
 """Standard deviation to start from: effects of a third."""
+WEAK = 0.5
+"""Weight of the weak prior of a standard deviation: with 1, exact laws have intervals that are too wide."""
 SETTLED = 0.02
 """Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
 ROUNDS, AGAIN, STEPS = 12, 2, 60
@@ -101,7 +103,7 @@ class Precision:
         self.rest = np.full(shares.size, SHARED)
         self.rest[: others * width] = FREE
         self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
-        self.weak = np.where(self.learned, 1.0, 0.0)
+        self.weak = np.where(self.learned, WEAK, 0.0)
 
     def _of_bases(self, size: int) -> Array:
         """Return B_0, [size, size]."""
@@ -208,6 +210,14 @@ class Pooled:
     def score(self) -> Array:
         """The gradient of the log likelihood, [size]: what the prior holds in balance."""
         return self.shares.score(self.at)
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """The positions that do not follow the law of the others."""
+        if not isinstance(self.prior, Precision):
+            return ()
+        weights = np.insert(self.prior.weights[:-1], self.shares.anchored, self.prior.weights[-1])
+        return tuple(k for k, weight in zip(self.shares.positions, weights, strict=True) if weight <= ODD)
 
     @property
     def left(self) -> Array:

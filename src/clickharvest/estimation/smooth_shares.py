@@ -124,7 +124,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
 def evident_variance(information: Array, linear: Array, penalised: Array, free: Array) -> float:
     """Return the variance τ² of the penalised parameters that clicks make most evident; 0 where none is penalised.
 
-    The evidence of τ is that of `pooling`, its weak prior included, with the precision P'' / τ².
+    The evidence of τ is that of `pooling`, with the precision P'' / τ² and the weak prior log τ − τ.
 
     Args:
         information: H, [size, size].

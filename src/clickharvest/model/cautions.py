@@ -45,8 +45,8 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
         >>> from clickharvest.model.propensities import Propensities
         >>> model = Propensities(
         ...     make_curve("constant", (1, 2, 3), anchor=1, n_features=0), {"b": np.log([0.5, 0.3])}, None,
-        ...     shown=(1, 2, 3, 4), draws=np.array([[-0.8, -9], [-0.6, 9]]), draws_kind="bootstrap",
-        ...     support=Support((), (None, 2.0, 30.0)))
+        ...     shown=(1, 2, 3, 4), draws=np.array([[-0.8, -9], [-0.6, 9]]), draws_kind="clustered",
+        ...     support=Support((), (None, 2.0, 60.0)))
         >>> for sentence in tell_cautions(model, model.predict()):
         ...     print(sentence)
         No estimate at position 4: nothing links it to position 1.
@@ -54,7 +54,14 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
 longer log or from a swap experiment that moves results there.
         Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
     """
-    told = (after_click(model), gaps(model), undecided(prediction), few_queries(model), unlinked_values(model))
+    told = (
+        after_click(model),
+        gaps(model),
+        undecided(prediction),
+        few_queries(model),
+        unlinked_values(model),
+        odd_positions(model),
+    )
     return [sentence for sentence in told if sentence]
 
 
@@ -121,6 +128,19 @@ def few_queries(model: _Model) -> str:
     return (
         f"{which[0].upper()}{which[1:]} {verb} on {spelt}: with fewer than {FEW}, what these have in common looks like "
         f"the {'position' if model.places is None else 'place'}."
+    )
+
+
+def odd_positions(model: _Model) -> str:
+    """Return a sentence on the positions that do not follow the curve of the others; nothing without such."""
+    found = model.info.get("odd")
+    odd = [k for k in model.curve.positions if k in found] if isinstance(found, list) else []
+    if not odd:
+        return ""
+    which, several = name_places(odd, model.places), len(odd) > 1
+    return (
+        f"{which[0].upper()}{which[1:]} {'do' if several else 'does'} not follow the curve of the others: is something "
+        "else shown there, such as an advertisement?"
     )
 
 

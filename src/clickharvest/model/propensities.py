@@ -48,9 +48,9 @@ BLIND = ("bootstrap", "sandwich")
 """Intervals that count on many queries, and see neither what a single query tells nor what a penalty shrinks."""
 MANY = 50
 """Effective queries of a position from which they hold."""
-SHRUNK = 0.15
-"""What shrinkage leaves unknown, by the variance that they count, up to which 93 % of them cover the truth: without it
-intervals are narrower by its half."""
+SHRUNK = 0.1
+"""What shrinkage leaves unknown, by the variance that they count, up to which they hold: without it intervals are 5 %
+narrower."""
 LARGEST = 1e6
 """Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
 more is damage, or a forgery."""

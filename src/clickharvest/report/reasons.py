@@ -86,7 +86,7 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         # has not heard.
         return None if finding.status == "ok" or model.unsupported else Reason(
             "with care",
-            f"The log shows positions that nothing compares with {name_place(model.curve.anchor, model.places)}: the "
+            f"The log shows positions that no clicks compare with {name_place(model.curve.anchor, model.places)}: the "
             f"model knows {name_places(model.curve.positions, model.places)} alone.",
             "Use it there alone, or swap ranks at random on part of the traffic.",
         )  # fmt: skip
