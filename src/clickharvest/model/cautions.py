@@ -60,7 +60,7 @@ longer log or from a swap experiment that moves results there.
         undecided(prediction),
         few_queries(model),
         unlinked_values(model),
-        odd_positions(model),
+        off_the_curve(model),
     )
     return [sentence for sentence in told if sentence]
 
@@ -131,10 +131,15 @@ def few_queries(model: _Model) -> str:
     )
 
 
-def odd_positions(model: _Model) -> str:
-    """Return a sentence on the positions that do not follow the curve of the others; nothing without such."""
+def odd_positions(model: _Model) -> list[int]:
+    """Return the positions that do not follow the curve of the others."""
     found = model.info.get("odd")
-    odd = [k for k in model.curve.positions if k in found] if isinstance(found, list) else []
+    return [k for k in model.curve.positions if k in found] if isinstance(found, list) else []
+
+
+def off_the_curve(model: _Model) -> str:
+    """Return a sentence on the positions that do not follow the curve of the others; nothing without such."""
+    odd = odd_positions(model)
     if not odd:
         return ""
     which, several = name_places(odd, model.places), len(odd) > 1

@@ -94,6 +94,8 @@ KNOWN: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(("penalty", "log_likelihood", "seed"), (_is_number, "a number")),
     **dict.fromkeys(("effective_queries", "anchor_rate"), (_is_size, "a number from 0")),
     "pooled": (_are_numbers, "numbers by name"),
+    "odd": (_is_list(_is_count), "a list of positions"),
+    "shrunk": (_is_list(_is_number), "a list of numbers"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
     "checks": (_is_list(_is_finding), "a list of findings"),
 }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.cautions import odd_positions
 from clickharvest.model.curves import flatten_params
 from clickharvest.model.prediction import TELLS_NOTHING
 from clickharvest.model.propensities import Propensities
@@ -58,7 +59,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "span": SPAN,
         "wide": TELLS_NOTHING,
         "doubts": _doubts(model),
-        "few": _few(model),
+        "beside": _beside(model),
     }
 
 
@@ -70,12 +71,11 @@ def _doubts(model: Propensities) -> list[dict[str, Any]]:
     return [{"why": doubt.why, "at": shown[doubt.where[0]].tolist()} for doubt in doubts]
 
 
-def _few(model: Propensities) -> dict[str, str]:
-    """Return what stands beside the intervals of positions that rest on few queries."""
-    if model.support is None:
-        return {}
-    told = zip(model.curve.positions, model.support.queries, strict=True)
-    return {str(k): spell_queries(n) for k, n in told if n is not None and rests_on_few(n)}
+def _beside(model: Propensities) -> dict[str, str]:
+    """Return what stands beside the intervals of positions that are odd, or rest on few queries."""
+    odd = {str(k): "does not follow the curve of the others" for k in odd_positions(model)}
+    queries = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
+    return odd | {str(k): spell_queries(n) for k, n in queries if n is not None and rests_on_few(n)}
 
 
 def _pack_draws(draws: NDArray[np.float64], kind: str | None) -> dict[str, Any] | None:

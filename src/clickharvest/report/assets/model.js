@@ -14,7 +14,7 @@ class Model {
     this.shown = packed.shown;
     this.z = packed.z;
     this.span = packed.span;
-    this.few = packed.few;
+    this.beside = packed.beside;
     this.wide = packed.wide;
     this.doubts = packed.doubts;
     this.features = packed.features;
@@ -47,7 +47,7 @@ class Model {
       const lower = margin === null ? null : Math.exp(logP[i] - margin),
         upper = margin === null ? null : Math.exp(logP[i] + margin);
       const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
-      const note = wide ? this.wide : (this.few[k] ?? null);
+      const note = wide ? this.wide : (this.beside[k] ?? null);
       return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
     });
   }
