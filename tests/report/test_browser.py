@@ -267,7 +267,9 @@ def test_what_is_not_supported_has_no_number_in_the_page(browser: Browser, tmp_p
     assert page.complaints() == []
     page.close()
     page = show(browser, tmp_path, replace(model, draws_kind="bootstrap"))
-    assert "Position 4: not supported: rests on too few queries for bootstrap intervals." in page.run(notes)
+    assert "Position 4: not supported: rests on fewer than 50 queries, too few for bootstrap intervals." in page.run(
+        notes
+    )
     assert page.run("document.querySelector('#fig-curves .bad').textContent") == "3 ✗"
     page.close()
 

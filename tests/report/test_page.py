@@ -88,7 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Evide
         return seen[-1]
 
     pq.write_table(simulate_ab_log(pages=6_000, seed=2)[0].rename_columns(NAMES), folder / "my log.parquet")
-    options = ("--context", "device", "--curve", "power", "--penalty", 1, "--intervals", "sandwich")
+    options = ("--context", "device", "--curve", "power", "--penalty", 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run("fit", "my log.parquet", *ROLES, *options, "-o", "model.safetensors") == 0

@@ -160,7 +160,7 @@ def gather_evidence(
         checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor))
     with progress("Fitting a PBM to compare with"):
         plain = model.encoder is None
-        pbm = None if plain else PBM(anchor=anchor, intervals="sandwich").fit(interventions).propensities_
+        pbm = None if plain else PBM(anchor=anchor).fit(interventions).propensities_
     with progress("Varying the penalty"):
         moves = penalty_moves(model, interventions) if same else ()
     with progress("Planning"):

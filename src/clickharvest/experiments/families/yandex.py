@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,8 @@ PEERS = ("CTR", "1/k", "PivotOne", "AdjacentChain", "EM")
 MODELS = (OURS, *PEERS, "PBM AllPairs")
 WAYS = ("A → B", "B → A")
 LEVEL = 0.95
+WIDE = NormalDist().inv_cdf((1 + LEVEL) / 2)
+"""Half of a band, in standard deviations."""
 
 Curves = dict[str, NDArray[np.float64]]
 
@@ -114,15 +117,21 @@ def score(curves: Curves, interventions: Interventions) -> dict[str, float]:
 
 
 def draw_bands(rows: pa.Table, interventions: Interventions, replicates: int, seed: int) -> dict[str, Any]:
-    """Return pointwise 95 % bands by query: the estimators' own, or that of logs with their queries resampled."""
+    """Return pointwise 95 % bands of all estimators, by resampling queries.
+
+    Queries are few, too few for a model to call such intervals supported: what is asked for are its draws.
+    """
     from clickharvest import PBM
     from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
 
     bands: dict[str, Any] = {}
     for name, objective in ((OURS, "clickshare"), ("PBM AllPairs", "allpairs")):
         model = PBM(objective=objective, intervals="bootstrap", replicates=replicates, seed=seed)
-        found = model.fit(interventions).predict(level=LEVEL)
-        bands[name] = _plain({"lower": found.lower[0], "upper": found.upper[0]})
+        found = model.fit(interventions).propensities_
+        half = np.full(len(found.shown), np.nan)
+        half[np.isin(found.shown, found.curve.positions)] = WIDE * found.log_sd(np.zeros((1, 0)))[0]
+        middle = np.log(found.predict().propensity[0])
+        bands[name] = _plain({"lower": np.exp(middle - half), "upper": np.exp(middle + half)})
     query, cells = count_by_query(rows)
     names, code = np.unique(query, return_inverse=True)
     own = np.searchsorted(names, interventions.query)
