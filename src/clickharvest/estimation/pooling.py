@@ -12,7 +12,7 @@ gives a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
-    ½ yᵀ(H + Λ)⁻¹y + ½ log|Λ| − ½ log|H + Λ| + ½ Σ (log τ − τ),   y = H θ̂ + score(θ̂),
+    ½ yᵀ(H + Λ)⁻¹y + ½ log|Λ| − ½ log|H + Λ| + Σ g (log τ − τ),   y = H θ̂ + score(θ̂),
 
 in which the likelihood is replaced by its quadratic at θ̂, found again until τ settles. The last term, a weak prior,
 keeps a variance from collapsing to 0 where too little is there to learn it from. Nothing is held out.
@@ -47,8 +47,8 @@ BOUNDS = (1e-3, 10.0)
 """Least and largest standard deviation of an effect on log examination."""
 START = 0.3
 """Standard deviation to start from: effects of a third."""
-WEAK = 0.5
-"""Weight of the weak prior of a standard deviation: with 1, exact laws have intervals that are too wide."""
+WEAK = (1.0, 2 / 3, 2 / 3)
+"""Weights g of the weak priors of τ_δ, τ_u and τ_ω."""
 SETTLED = 0.02
 """Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
 ROUNDS, AGAIN, STEPS = 12, 2, 60
