@@ -34,7 +34,7 @@ class Cell:
         links: how many queries show the last position at all; None for all.
         step: drop of log examination from `step_at` on.
         step_at: first position after the drop; None for the middle of the page.
-        odd: how far one position stands out of its law, in log examination.
+        odd: how far one position stands out of its law, in log examination; of levels, in the first of them alone.
         odd_at: that position.
         levels: levels of a categorical context.
         numbers: numeric contexts.
@@ -108,6 +108,8 @@ CELLS = {
     "10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2),
     "20 levels with bumps": replace(CATEGORIES, levels=20, bumps=0.2),
     "10 levels, 50 queries": replace(CATEGORIES, queries=50, levels=10),
+    "10 levels, one with an advertisement at 3": replace(CATEGORIES, levels=10, odd=-2.0, odd_at=3),
+    "2 levels, one with an advertisement at 3": replace(CATEGORIES, displays=15.0, levels=2, odd=-2.0, odd_at=3),
     "6 numeric contexts": replace(CATEGORIES, numbers=6, bumps=0.1),
     "contexts vary inside units": replace(CATEGORIES, levels=3, inside=True),
     "an unseen level": replace(CATEGORIES, levels=10, asked="unseen level"),
@@ -205,11 +207,13 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
     steepness = np.log(np.arange(1, k + 1))
     if cell.truth in ("law", "none"):
         base = -steepness - cell.step * (np.arange(k) >= (k // 2 if cell.step_at is None else cell.step_at))
-        base[cell.odd_at - 1] += cell.odd
+        base[cell.odd_at - 1] += 0.0 if cell.levels else cell.odd
         if not x.shape[1] or cell.truth == "none":
             return np.tile(base + cell.bumps * random.normal(size=k) * (np.arange(k) > 0), (len(x), 1))
         effect = -np.outer(random.normal(0, INDEX if cell.levels else 0.15, x.shape[1]), steepness)
         effect += cell.bumps * random.normal(size=effect.shape) * (np.arange(k) > 0)
+        if cell.levels:
+            effect[0, cell.odd_at - 1] += cell.odd
         return base + x @ effect
     if cell.truth == "interaction":
         return -np.outer(np.maximum(1 + INDEX * x[:, 0] * x[:, 1], 0), steepness)
