@@ -75,12 +75,14 @@ def parse_options() -> argparse.Namespace:
 
 
 def cells_of(text: str) -> list[str]:
-    """Return the cells whose names begin as one of those given, divided by semicolons: commas are part of names."""
-    begins = tuple(text.split(";"))
-    for begin in begins:
-        if not any(name.startswith(begin) for name in CELLS):
-            raise argparse.ArgumentTypeError(f"no cell {begin!r}: expected some of {'; '.join(CELLS)}")
-    return [name for name in CELLS if name.startswith(begins)]
+    """Return the cells of these names, or that begin so, divided by semicolons: commas are part of names."""
+    found: set[str] = set()
+    for one in text.split(";"):
+        some = {one} & set(CELLS) or {name for name in CELLS if name.startswith(one)}
+        if not some:
+            raise argparse.ArgumentTypeError(f"no cell {one!r}: expected some of {'; '.join(CELLS)}")
+        found |= some
+    return [name for name in CELLS if name in found]
 
 
 def run(wanted: list[Key], kept: dict[Key, list[Outcome]], options: argparse.Namespace) -> None:

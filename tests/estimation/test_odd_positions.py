@@ -15,13 +15,13 @@ Array = NDArray[np.float64]
 
 
 def log_with(log_p: Array, seed: int, *, queries: int = 100, displays: float = 15, x: Array | None = None) -> Sample:
-    """Return four documents a query, each at three random positions."""
+    """Return four documents a query, each at three random positions; log examination is [K], or [queries, K]."""
     random = np.random.default_rng(seed)
-    k, units = len(log_p), 4 * queries
+    k, units = log_p.shape[-1], 4 * queries
     position = random.permuted(np.tile(np.arange(k), (units, 1)), axis=1)[:, :3].ravel()
     unit = np.repeat(np.arange(units), 3)
     shown = 1 + random.poisson(displays, len(unit))
-    rate = 0.3 * random.uniform(0.2, 1, units)[unit] * np.exp(log_p[position])
+    rate = 0.3 * random.uniform(0.2, 1, units)[unit] * np.exp(np.broadcast_to(log_p, (queries, k))[unit // 4, position])
     clicks = random.binomial(shown, np.minimum(rate, 1))
     contexts = np.zeros((1, 0)) if x is None else x
     context = np.zeros(len(unit), dtype=int) if x is None else unit // 4
@@ -48,23 +48,37 @@ def test_a_deviation_that_is_known_has_the_weight_of_cauchys_law() -> None:
     """E[w | δ] = (ν + 1) / (ν + δ²/τ²) with ν = 1, by hand; 1 at most."""
     off, variance, known = np.array([0.5, 2.0, 5.0]), 0.25, 1e-7
     around = np.full(3, 1 / (1 / known + 1 / variance))
-    weights, heavy = with_heavy_tails(off * around / known, around, np.ones(3), variance)
+    weights, off_by = with_heavy_tails(off * around / known, around, np.ones(3), np.array([variance]))
     assert weights == pytest.approx(np.minimum(1, 2 / (1 + off**2 / variance)), rel=1e-3)
-    assert heavy == pytest.approx(off, rel=1e-3)
+    assert off_by == pytest.approx(np.zeros(3), abs=1e-6)
 
 
 def test_a_position_of_which_nothing_is_known_is_like_all_others() -> None:
-    weights, heavy = with_heavy_tails(np.zeros(1), np.array([0.25]), np.ones(1), 0.25)
+    weights, off_by = with_heavy_tails(np.zeros(1), np.array([0.25]), np.ones(1), np.array([0.25]))
     assert weights == pytest.approx([1.0], abs=0.01)
-    assert heavy == pytest.approx([0.0])
+    assert off_by == pytest.approx([0.0])
+
+
+def test_what_shrinkage_by_other_weights_would_say_is_counted_by_hand() -> None:
+    """One click's worth of information: deviations shrunk by w are centre · τ² / (τ² + w v), averaged over p(w)."""
+    centre, known, variance = 1.5, 0.5, 0.25
+    around = 1 / (1 / known + 1 / variance)
+    mean = centre * around / known
+    w = np.exp(np.linspace(-30, 6, 200_001))
+    likely = w**0.5 * np.exp(-w / 2 - centre**2 / (known + variance / w) / 2) / np.sqrt(known + variance / w)
+    off = centre * variance / (variance + w * known) - mean
+    _, off_by = with_heavy_tails(np.array([mean]), np.array([around]), np.ones(1), np.array([variance]))
+    assert off_by == pytest.approx([likely @ off**2 / likely.sum()], rel=1e-3)
 
 
 def test_positions_on_a_law_have_all_weight_and_no_doubt() -> None:
     log_k = np.append(np.log(np.arange(2, 9)), 0.0)
     information = 1e4 * np.eye(7)
-    weights, in_doubt = weigh_positions(log_k, np.ones(8), 0.04, information, information @ (-1.3 * log_k[:-1]))
-    assert weights == pytest.approx(np.ones(8))
-    assert in_doubt == pytest.approx(np.zeros(8), abs=1e-9)
+    weights, in_doubt = weigh_positions(
+        log_k, np.ones((1, 8)), np.array([0.04]), np.zeros(1), information[None], -1.3 * log_k[None, :-1] @ information
+    )
+    assert weights == pytest.approx(np.ones((1, 8)))
+    assert in_doubt == pytest.approx(np.zeros((1, 8)), abs=1e-9)
     assert off_law(log_k, np.ones(8)) @ (-1.3 * log_k + 0.7) == pytest.approx(np.zeros(8), abs=1e-9)
 
 
@@ -75,7 +89,7 @@ def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> N
     sample = log_with(log_p, 0, queries=1_000, displays=30)
     found = pool(Constant(sample.positions, anchor, 0), sample)
     assert isinstance(found.prior, Precision)
-    weights = np.insert(found.prior.weights[:-1], anchor - 1, found.prior.weights[-1])
+    weights = np.insert(found.prior.weights[0, :-1], anchor - 1, found.prior.weights[0, -1])
     assert found.odd == (odd,)
     assert np.delete(weights, odd - 1).min() > 0.4
     truth = np.delete(log_p - log_p[anchor - 1], anchor - 1)
@@ -111,6 +125,28 @@ def test_what_may_be_odd_is_counted() -> None:
     assert np.min(added) >= -1e-12
     mean = np.mean(added, axis=0)
     assert mean[3] > 3 * np.delete(mean, 3).max()
+
+
+@pytest.mark.parametrize("odd", [1, 4])
+@pytest.mark.parametrize("anchor", [1, 6])
+def test_a_position_that_one_level_alone_passes_over_is_found_and_moves_nothing_else(odd: int, anchor: int) -> None:
+    """Three levels; the first has an advertisement at a position, the others have none."""
+    level = np.arange(900) % 3
+    log_p = np.stack([law(10, odd, -2.0), law(10, odd, 0.0), law(10, odd, 0.0)])
+    sample = log_with(log_p[level], 1, queries=900, displays=30, x=np.eye(3)[level])
+    found = pool(Linear(sample.positions, anchor, 3), sample)
+    assert found.odd == ()
+    assert found.odd_in == {0: (odd,)}
+    theta = found.theta.reshape(9, 4)
+    fitted = np.insert(theta[:, :1] + theta[:, 1:], anchor - 1, 0, axis=0).T
+    assert np.abs(fitted - log_p + log_p[:, [anchor - 1]]).max() < 0.35
+
+
+def test_levels_that_differ_in_steepness_alone_are_not_called_odd() -> None:
+    level = np.arange(300) % 3
+    log_p = np.outer([0.5, 1.0, 1.5], law(10, 1, 0.0))
+    samples = [log_with(log_p[level], seed, queries=300, x=np.eye(3)[level]) for seed in range(10)]
+    assert not any(pool(Linear(sample.positions, 1, 3), sample).odd_in for sample in samples)
 
 
 @pytest.mark.parametrize("features", [0, 2])

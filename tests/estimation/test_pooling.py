@@ -102,11 +102,11 @@ def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) 
 
 
 def test_precision_is_that_of_the_effects() -> None:
-    # Var W_k = τ_ω² I + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, and along it all is possible.
+    # Var W_k = τ_ω² (I + 11ᵀ) + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, along it all is possible.
     shares = LinearShares(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
     matrix = Precision(log_distance, shares).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
-    variance = 0.04 * np.eye(4) + 0.09 * np.outer(log_distance, log_distance)
+    variance = 0.04 * (np.eye(4) + 1) + 0.09 * np.outer(log_distance, log_distance)
     assert np.linalg.inv(matrix[:, 1, :, 1]) == pytest.approx(variance, rel=1e-5)
     assert matrix[:, 0, :, 0] @ log_distance == pytest.approx(0, abs=1e-6)
     across = np.array([log_distance[1], -log_distance[0], 0, 0])

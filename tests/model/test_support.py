@@ -207,6 +207,24 @@ def test_positions_that_are_odd_are_told() -> None:
         assert tell_cautions(replace(model, info={"odd": damaged}), model.predict()) == []
 
 
+def test_positions_that_are_odd_in_some_contexts_are_told() -> None:
+    """By the kind of a context: a level, a yes, a number, a value that is missing; damaged files say nothing."""
+    model = replace(a_model(), support=None)
+
+    def told(odd_in: object, odd: object = None) -> list[str]:
+        other = replace(model, info={"odd_in": odd_in, "odd": odd})
+        return [one for one in tell_cautions(other, other.predict_encoded(np.zeros((1, 6)))) if "the curve of" in one]
+
+    (one,) = told({"device=phone": [2], "device=tv": [3], "pays": [9]})
+    assert one.startswith("Position 2 where device = phone does not follow the curve of the others")
+    (all_kinds,) = told({"pays": [1, 3], "age": [2], "device is missing": [3]}, [2])
+    assert all_kinds.startswith(
+        "Position 2; position 3 where device is missing; position 2 as age changes; positions 1, 3 where pays = yes do "
+    )
+    for damaged in ("2", [["2"]], {"pays": 2}, {"pays": [[2]]}, {"pays": "2"}):
+        assert told(damaged) == []
+
+
 def test_numbers_to_doubt_are_counted_once() -> None:
     found = a_model().predict({"device": ["phone", "desk", "tv"], "age": [40, 40, 900], "pays": [True] * 3})
     assert found.count_doubts() == {

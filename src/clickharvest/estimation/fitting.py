@@ -119,7 +119,10 @@ class Estimator(Parameterised):
         told: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
-            told = told if pooled.spread is None else {"pooled": dict(pooled.spread), "odd": list(pooled.odd)}
+            if pooled.spread is not None:
+                names = () if encoder is None else encoder.feature_names
+                in_contexts = {names[i]: list(at) for i, at in pooled.odd_in.items()}
+                told = {"pooled": dict(pooled.spread), "odd": list(pooled.odd), "odd_in": in_contexts}
         elif choice.found is not None:
             flat, status = choice.found, Status.converged
         else:

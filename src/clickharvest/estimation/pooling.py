@@ -1,14 +1,14 @@
 """Pooling: positions and contexts are free, and held together by variances that the data choose.
 
-    log p_k(x) = −(a + u·x) log(k / anchor) + δ_k − δ_anchor + ω_k·x,
-    δ_k ~ Cauchy(0, τ_δ),  u_i ~ N(0, τ_u²),  ω_ki ~ N(0, τ_ω²):
+    log p_k(x) = −(a + u·x) log(k / anchor) + δ_k − δ_anchor + (ω_k − ω_anchor)·x,
+    δ_k ~ Cauchy(0, τ_δ),  u_i ~ N(0, τ_u²),  ω_ki ~ Cauchy(0, τ_ω):
 
 a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). The anchor
 deviates, too: the top of a page is often looked at more than any law says, and that must not move all others. A single
-position may not follow the law at all: Cauchy's tails are those of `odd_positions`, normal with weights w_k. In the
-parameters of the curve, b_k = δ_k − δ_anchor − a log(k / anchor) and W_k = ω_k − u log(k / anchor), this is a normal
-prior around 0 with a precision matrix Λ(τ, w); a is free, so that one direction of b has no precision. A sparse log
-gives a smooth curve, a dense log a free one, without a penalty to choose.
+position may not follow the law at all, or not on phones: Cauchy's tails are those of `odd_positions`, normal with
+weights w. In the parameters of the curve, b_k = δ_k − δ_anchor − a log(k / anchor) and W_k = ω_k − ω_anchor −
+u log(k / anchor), this is a normal prior around 0 with a precision matrix Λ(τ, w); a is free, so that one direction of
+b has no precision. A sparse log gives a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
@@ -33,7 +33,7 @@ from scipy.optimize import minimize
 
 from clickharvest.estimation.click_cells import Shares
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.odd_positions import ODD, off_law, weigh_positions
+from clickharvest.estimation.odd_positions import ODD, ODD_IN, off_law, weigh_positions
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.place_prior import FREE, SHARED, PlacePrior
 from clickharvest.estimation.sample import Sample
@@ -47,7 +47,7 @@ BOUNDS = (1e-3, 10.0)
 """Least and largest standard deviation of an effect on log examination."""
 START = 0.3
 """Standard deviation to start from: effects of a third."""
-WEAK = (1.0, 2 / 3, 2 / 3)
+WEAK = (1.0, 1 / 3, 1 / 3)
 """Weights g of the weak priors of τ_δ, τ_u and τ_ω."""
 SETTLED = 0.02
 """Once no variance changes by more than this, on the log scale, the quadratic is good enough."""
@@ -62,10 +62,7 @@ Spread = Mapping[str, float | None]
 
 
 class Precision:
-    """The prior's precision Λ = Σ_j c_j(τ) B_j + a constant, for the blocks of `LinearShares`.
-
-    With L the vector of log(k / anchor), B_0 is `off_law`, for b, B_1 the projection across L and B_2 the one along L,
-    both for every feature of W; c = (1/τ_δ², 1/τ_ω², 1/(τ_ω² + τ_u² |L|²)).
+    """The prior's precision Λ for the blocks of `LinearShares`: `off_law` over τ², of b and of every feature of W.
 
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
@@ -77,42 +74,26 @@ class Precision:
         of_positions: which of them are of b, not of W.
         learned: whether there is anything to learn each from.
         weak: weight of the weak prior of each.
-        weights: w of the positions, the anchor's last, [K].
-        in_doubt: variances of deviations that may be odd, [K].
+        weights: w of b and of every feature at the positions, the anchor's last, [width, K].
+        in_doubt: variances of deviations that may be odd, [width, K].
+        rank: directions that Λ holds.
     """
 
     names = ("position", "steepness", "context")
     of_positions = np.array([True, False, False])
 
     def __init__(self, log_distance: Array, shares: LinearShares) -> None:
-        others, width = len(log_distance), shares.width
-        self.length = float(log_distance @ log_distance)
+        self.others, self.width, self.size = len(log_distance), shares.width, shares.size
         self.log_k = np.append(log_distance, 0.0)
-        self.own = np.arange(others) * width
-        self.weights, self.in_doubt = np.ones(others + 1), np.zeros(others + 1)
-        along = np.outer(log_distance, log_distance) / self.length
-        features: Array = np.diag(np.append(0.0, np.ones(width - 1)))
-        self.parts = [
-            self._of_bases(shares.size),
-            *(
-                _padded(np.asarray(np.kron(one, features), dtype=np.float64), shares.size)
-                for one in (np.eye(others) - along, along)
-            ),
-        ]
-        self.ranks = np.array([others - 1, (others - 1) * (width - 1), width - 1])
-        self.rest = np.full(shares.size, SHARED)
-        self.rest[: others * width] = FREE
-        self.learned = np.array([others > 1, width > 1, others > 1 and width > 1])
+        self.weights = np.ones((self.width, self.others + 1))
+        self.in_doubt = np.zeros_like(self.weights)
+        self.rank = self.others * self.width - 1
+        several, varies = self.others > 1, self.width > 1
+        self.learned = np.array([several, varies, several and varies])
         self.weak = np.where(self.learned, WEAK, 0.0)
 
-    def _of_bases(self, size: int) -> Array:
-        """Return B_0, [size, size]."""
-        part = np.zeros((size, size))
-        part[np.ix_(self.own, self.own)] = off_law(self.log_k, self.weights)[:-1, :-1]
-        return part
-
     def loosened(self, spread: Array, information: Array, linear: Array) -> Precision:
-        """Return the prior with the weights that follow from τ, all but b integrated out (`odd_positions`).
+        """Return the prior with the weights that follow from τ: of each curve, all others integrated out.
 
         Args:
             spread: τ, [3].
@@ -121,35 +102,58 @@ class Precision:
         """
         if not self.learned[0]:
             return self
-        own, rest, variance = self.own, np.setdiff1d(np.arange(len(linear)), self.own), spread[0] ** 2
-        whole = information + self.matrix(spread) - self.parts[0] / variance
-        shift = np.linalg.solve(whole[np.ix_(rest, rest)], whole[np.ix_(rest, own)])
-        of_bases = whole[np.ix_(own, own)] - whole[np.ix_(own, rest)] @ shift
+        covariance = np.asarray(np.linalg.inv(information + self.matrix(spread)), dtype=np.float64)
+        narrow = np.linalg.inv(self._own(covariance))
+        theta = (covariance @ linear)[: self.others * self.width].reshape(self.others, self.width).T
         other = copy(self)
         other.weights, other.in_doubt = weigh_positions(
-            self.log_k, self.weights, variance, of_bases, linear[own] - linear[rest] @ shift
+            self.log_k,
+            self.weights,
+            *self._scales(spread),
+            narrow - self._held(spread),
+            np.einsum("cij,cj->ci", narrow, theta),
         )
-        other.parts = [other._of_bases(len(linear)), *self.parts[1:]]
         return other
 
     def doubts(self) -> Array:
         """Return the covariance of the parameters that odd positions leave in doubt, [size, size]."""
-        whole = np.zeros_like(self.parts[0])
-        whole[np.ix_(self.own, self.own)] = np.diag(self.in_doubt[:-1]) + self.in_doubt[-1]
-        return whole
-
-    def factors(self, spread: Array) -> Array:
-        """Return c of the standard deviations (τ_δ, τ_u, τ_ω)."""
-        position, steepness, context = spread**2
-        return 1 / np.array([position, context, context + steepness * self.length])
+        own = self.in_doubt[:, :-1, None] * np.eye(self.others) + self.in_doubt[:, -1:, None]
+        return self._whole(own, np.zeros(self.size))
 
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size]."""
-        terms = (factor * part for factor, part in zip(self.factors(spread), self.parts, strict=True))
-        return np.asarray(sum(terms, np.diag(self.rest)))
+        rest = np.full(self.size, SHARED)
+        rest[: self.others * self.width] = FREE
+        return self._whole(self._held(spread), rest)
+
+    def _scales(self, spread: Array) -> tuple[Array, Array]:
+        """Return τ² and the hold of `off_law` of b and of every feature, [width] each."""
+        position, steepness, context = spread**2
+        of_feature = np.arange(self.width) > 0
+        return np.where(of_feature, context, position), np.where(of_feature, context / steepness, 0.0)
+
+    def _held(self, spread: Array) -> Array:
+        """Return Λ of b and of every feature, [width, K − 1, K − 1]."""
+        variance, hold = self._scales(spread)
+        return off_law(self.log_k, self.weights, hold)[:, :-1, :-1] / variance[:, None, None]
+
+    def _own(self, matrix: Array) -> Array:
+        """Return a view on the parts of a matrix [size, size] of b and of every feature, [width, K − 1, K − 1]."""
+        n = self.others * self.width
+        found: Array = np.einsum("icjc->cij", matrix[:n, :n].reshape(self.others, self.width, self.others, self.width))
+        return found
+
+    def _whole(self, own: Array, rest: Array) -> Array:
+        """Return the matrix [size, size] of these parts [width, K − 1, K − 1], and a diagonal [size]."""
+        whole = np.diag(rest)
+        self._own(whole)[:] += own
+        return whole
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
         """Return the log evidence of log τ up to a constant, and its gradient, [3].
+
+        With S = (H + Λ)⁻¹ + θθᵀ, its slope along log τ_δ, and along log τ_u and log τ_ω together, is tr ΛS less Λ's
+        rank, of b and of W; along log τ_u alone it is τ_u² LᵀΛ(S − Λ⁻¹)ΛL, L = log(k / anchor), for every feature.
 
         Args:
             log_spread: log τ, [3].
@@ -157,26 +161,20 @@ class Precision:
             linear: y = H θ̂ + score(θ̂), [size].
         """
         spread = np.exp(log_spread)
-        c = self.factors(spread)
+        held = self._held(spread)
         factor = cho_factor(information + self.matrix(spread), lower=True, check_finite=False)
         inverse = cho_solve(factor, np.eye(len(linear)), check_finite=False)
         theta = inverse @ linear
-        value = linear @ theta / 2 + self.ranks @ np.log(c) / 2 - np.log(np.diag(factor[0])).sum()
-        by_factor = np.array(
-            [rank / c_j - theta @ part @ theta - np.vdot(inverse, part)
-             for rank, c_j, part in zip(self.ranks, c, self.parts, strict=True)]
-        ) / 2  # fmt: skip
-        # dc / d log τ: c_0 follows τ_δ alone, c_1 τ_ω alone, c_2 both τ_u and τ_ω.
-        shrink = -2 * np.array(
-            [[c[0], 0, 0], [0, 0, c[1]], [0, c[2] ** 2 * spread[1] ** 2 * self.length, c[2] ** 2 * spread[2] ** 2]]
-        )
+        log_det = np.linalg.slogdet(held[1:])[1].sum() - 2 * (self.others - 1) * log_spread[0]
+        value = linear @ theta / 2 + log_det / 2 - np.log(np.diag(factor[0])).sum()
+        around = self._own(inverse + np.outer(theta, theta))
+        together = np.einsum("cij,cij->c", held, around) - self.others
+        along = held[1:] @ self.log_k[:-1]
+        left = np.einsum("ci,cij,cj->", along, around[1:], along) - (along @ self.log_k[:-1]).sum()
+        steepness = spread[1] ** 2 * left
+        gradient = np.array([together[0] + 1, steepness, together[1:].sum() - steepness])
         weak = self.weak @ (log_spread - spread)
-        return float(value + weak), by_factor @ shrink + self.weak * (1 - spread)
-
-
-def _padded(part: Array, size: int) -> Array:
-    """Return a matrix of the first parameters as one of all, [size, size]."""
-    return np.pad(part, (0, size - len(part)))
+        return float(value + weak), gradient + self.weak * (1 - spread)
 
 
 Prior = Precision | PlacePrior | StatePrior
@@ -214,10 +212,20 @@ class Pooled:
     @property
     def odd(self) -> tuple[int, ...]:
         """The positions that do not follow the law of the others."""
+        return self._lighter(0, ODD)
+
+    @property
+    def odd_in(self) -> dict[int, tuple[int, ...]]:
+        """The positions at which a feature does not do what it does at the others, by its number."""
+        found = {i: self._lighter(i + 1, ODD_IN) for i in range(self.shares.width - 1)}
+        return {i: at for i, at in found.items() if at}
+
+    def _lighter(self, curve: int, bound: float) -> tuple[int, ...]:
+        """Return the positions whose weight in b, or in a feature counted from 1, is a bound or less."""
         if not isinstance(self.prior, Precision):
             return ()
-        weights = np.insert(self.prior.weights[:-1], self.shares.anchored, self.prior.weights[-1])
-        return tuple(k for k, weight in zip(self.shares.positions, weights, strict=True) if weight <= ODD)
+        weights = np.insert(self.prior.weights[curve, :-1], self.shares.anchored, self.prior.weights[curve, -1])
+        return tuple(k for k, weight in zip(self.shares.positions, weights, strict=True) if weight <= bound)
 
     @property
     def left(self) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from clickharvest.errors import InputError
-from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
@@ -137,16 +137,40 @@ def odd_positions(model: _Model) -> list[int]:
     return [k for k in model.curve.positions if k in found] if isinstance(found, list) else []
 
 
+def odd_in_contexts(model: _Model) -> dict[int, list[int]]:
+    """Return the positions at which a feature does not do what it does at the others, by the number of the feature."""
+    found = model.info.get("odd_in")
+    if model.encoder is None or not isinstance(found, Mapping):
+        return {}
+    named = {i: found[name] for i, name in enumerate(model.encoder.feature_names) if isinstance(found.get(name), list)}
+    return {i: at for i, some in named.items() if (at := [k for k in model.curve.positions if k in some])}
+
+
 def off_the_curve(model: _Model) -> str:
     """Return a sentence on the positions that do not follow the curve of the others; nothing without such."""
-    odd = odd_positions(model)
-    if not odd:
+    where = [("", odd_positions(model))] if odd_positions(model) else []
+    if model.encoder is not None:
+        when = [_when(part, feature) for part in model.encoder.parts for feature in part.features]
+        where += [(when[i], at) for i, at in odd_in_contexts(model).items()]
+    if not where:
         return ""
-    which, several = name_places(odd, model.places), len(odd) > 1
+    told = "; ".join(name_places(at, model.places) + context for context, at in where[:MOST_VALUES])
+    more = f"; and {len(where) - MOST_VALUES} more" if len(where) > MOST_VALUES else ""
+    several = len(where) > 1 or len(where[0][1]) > 1
     return (
-        f"{which[0].upper()}{which[1:]} {'do' if several else 'does'} not follow the curve of the others: is something "
-        "else shown there, such as an advertisement?"
+        f"{told[0].upper()}{told[1:]}{more} {'do' if several else 'does'} not follow the curve of the others: is "
+        "something else shown there, such as an advertisement?"
     )
+
+
+def _when(part: ContextColumn, feature: str) -> str:
+    """Return in which contexts a feature of a column is not 0, in words."""
+    name, level = clean_text(part.name, 16), feature[len(part.name) + 1 :]
+    if level == "is missing":
+        return f" where {name} is missing"
+    if part.kind == "categorical":
+        return f" where {name} = {clean_text(level, 16)}"
+    return f" where {name} = yes" if part.kind == "boolean" else f" as {name} changes"
 
 
 def unlinked_values(model: _Model) -> str:

@@ -85,6 +85,10 @@ def _are_numbers(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(map(_is_number, value.values())))
 
 
+def _are_lists_of_positions(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_list(_is_count), value.values()))
+
+
 Fits = Callable[[Any], bool]
 KNOWN: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(
@@ -95,6 +99,7 @@ KNOWN: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(("effective_queries", "anchor_rate"), (_is_size, "a number from 0")),
     "pooled": (_are_numbers, "numbers by name"),
     "odd": (_is_list(_is_count), "a list of positions"),
+    "odd_in": (_are_lists_of_positions, "lists of positions by the name of a feature"),
     "shrunk": (_is_list(_is_number), "a list of numbers"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
     "checks": (_is_list(_is_finding), "a list of findings"),

@@ -136,7 +136,7 @@ class Forecast:
             information=np.maximum(values, 0.0),
             precision=np.maximum(1 - values, 0.0),
             linear=vectors.T @ (fit.information @ fit.theta + fit.score),
-            rank=int(np.sum(prior.ranks)) if isinstance(prior, Precision) and learned.any() else 0,
+            rank=prior.rank if isinstance(prior, Precision) and learned.any() else 0,
             spread=np.exp(fit.log_spread[learned]),
             pairs=turned(by_position - single),
             single=turned(single),

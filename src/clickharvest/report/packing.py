@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.cautions import odd_positions
+from clickharvest.model.cautions import odd_in_contexts, odd_positions
 from clickharvest.model.curves import flatten_params
 from clickharvest.model.prediction import TELLS_NOTHING
 from clickharvest.model.propensities import Propensities
@@ -71,11 +71,14 @@ def _doubts(model: Propensities) -> list[dict[str, Any]]:
     return [{"why": doubt.why, "at": shown[doubt.where[0]].tolist()} for doubt in doubts]
 
 
-def _beside(model: Propensities) -> dict[str, str]:
-    """Return what stands beside the intervals of positions that are odd, or rest on few queries."""
-    odd = {str(k): "does not follow the curve of the others" for k in odd_positions(model)}
+def _beside(model: Propensities) -> list[dict[str, Any]]:
+    """Return what stands beside the intervals of positions that rest on few queries, or are odd: at all, or where a
+    feature is not 0. What stands first is shown."""
     queries = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
-    return odd | {str(k): spell_queries(n) for k, n in queries if n is not None and rests_on_few(n)}
+    few = [(k, None, spell_queries(n)) for k, n in queries if n is not None and rests_on_few(n)]
+    where = [(None, odd_positions(model)), *odd_in_contexts(model).items()]
+    odd = [(k, feature, "does not follow the curve of the others") for feature, at in where for k in at]
+    return [{"at": int(k), "feature": feature, "note": note} for k, feature, note in few + odd]
 
 
 def _pack_draws(draws: NDArray[np.float64], kind: str | None) -> dict[str, Any] | None:

@@ -47,7 +47,8 @@ class Model {
       const lower = margin === null ? null : Math.exp(logP[i] - margin),
         upper = margin === null ? null : Math.exp(logP[i] + margin);
       const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
-      const note = wide ? this.wide : (this.beside[k] ?? null);
+      const beside = this.beside.find((each) => each.at === k && (each.feature === null || x[each.feature] !== 0));
+      const note = wide ? this.wide : (beside?.note ?? null);
       return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
     });
   }
