@@ -444,3 +444,18 @@ def test_places_are_drawn_as_a_grid_or_as_points(columns: tuple[str, ...], brows
     assert "position" not in page.run("document.getElementById('curves').innerText")
     assert page.complaints() == []
     page.close()
+
+
+def test_what_is_odd_is_told_beside_the_interval_in_the_contexts_that_have_it(browser: Browser, tmp_path: Path) -> None:
+    """Position 2 is odd on desks, 4 in all contexts; that 4 rests on few queries is told first."""
+    odd = {"odd": [4], "odd_in": {"device=desk": [2], "device=tv": [1]}}
+    model = replace(supported_model(), info=odd)
+    page = show(browser, tmp_path, model)
+    for device, expected in (("desk", "does not follow the curve of the others"), ("phone", "")):
+        choose(page, "device", device)
+        choose(page, "age", 0.5)
+        rows = {row["position"]: row["note"] for row in read_csv(page, "curves") if row["curve"] == "your context"}
+        assert rows["2"] == expected
+        assert rows["4"] == "rests on 2 queries"
+    assert page.complaints() == []
+    page.close()
