@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-DOCS, INDEX = 4, 0.35
-"""Documents of a query, and the standard deviation of w·x where the truth depends on it alone."""
+DOCS, EFFECT = 4, 0.35
+"""Documents of a query, and the standard deviation of what contexts add to the steepness."""
 MOODS = np.array([0.1, 1.9])
 """What users of one page multiply all their clicks by, where clicks of a page depend on each other."""
 
@@ -38,6 +38,7 @@ class Cell:
         odd_at: that position.
         levels: levels of a categorical context.
         numbers: numeric contexts.
+        effect: standard deviation of what contexts add to the steepness, where the truth depends on w·x or on a level.
         bumps: standard deviation of what single levels and positions deviate by.
         truth: examination: a power law with steps and bumps ("law"), one of `clickharvest.simulate`, a product of two
             contexts ("interaction"), or nothing that depends on the contexts ("none").
@@ -63,6 +64,7 @@ class Cell:
     odd_at: int = 1
     levels: int = 0
     numbers: int = 0
+    effect: float = EFFECT
     bumps: float = 0.0
     truth: Literal["law", "power", "fold", "bump", "interaction", "none"] = "law"
     moods: bool = False
@@ -127,6 +129,8 @@ CELLS = {
     "auto: power, 50 positions, few displays": replace(CHOSEN, positions=50, displays=4.0),
     "auto: power, 2,000 queries": MANY,
     "auto: a step at the end, no effect of context": replace(CHOSEN, truth="none", step=1.0, step_at=7),
+    "auto: an effect of context that is hardly seen": replace(CHOSEN, effect=0.1),
+    "auto: an effect of context that is seen in some logs": replace(CHOSEN, effect=0.2),
     **{f"auto: {truth}": replace(CHOSEN, truth=truth, bar="honest") for truth in ("fold", "bump", "interaction")},
     **{
         f"auto: {truth}, 2,000 queries": replace(MANY, truth=truth, bar="honest")
@@ -215,15 +219,15 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
         base[cell.odd_at - 1] += 0.0 if cell.levels else cell.odd
         if not x.shape[1] or cell.truth == "none":
             return np.tile(base + cell.bumps * random.normal(size=k) * (np.arange(k) > 0), (len(x), 1))
-        effect = -np.outer(random.normal(0, INDEX if cell.levels else 0.15, x.shape[1]), steepness)
+        effect = -np.outer(random.normal(0, cell.effect if cell.levels else 0.15, x.shape[1]), steepness)
         effect += cell.bumps * random.normal(size=effect.shape) * (np.arange(k) > 0)
         if cell.levels:
             effect[0, cell.odd_at - 1] += cell.odd
         return base + x @ effect
     if cell.truth == "interaction":
-        return -np.outer(np.maximum(1 + INDEX * x[:, 0] * x[:, 1], 0), steepness)
+        return -np.outer(np.maximum(1 + cell.effect * x[:, 0] * x[:, 1], 0), steepness)
     w = random.normal(size=x.shape[1])
-    return np.log(getattr(known, cell.truth)(x @ w * INDEX / np.linalg.norm(w), k))
+    return np.log(getattr(known, cell.truth)(x @ w * cell.effect / np.linalg.norm(w), k))
 
 
 def positions_shown(cell: Cell, random: np.random.Generator) -> NDArray[np.bool_]:

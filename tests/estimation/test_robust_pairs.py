@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.estimation import CPBM, PBM, AllPairs, Fit, FreeAllPairs, Sample, SquaresAllPairs
 from clickharvest.estimation.pair_scoring import PairRows, log_sigmoid, relevance_features
 from clickharvest.estimation.robust_pairs import Judged, choose
 from clickharvest.model.curves import MLP
+from clickharvest.report.verdict import judge
 from clickharvest.simulate import simulate_protocol
 from samples import simulated_interventions, simulated_sample
 
@@ -144,12 +145,23 @@ class TestEstimator:
         named = CPBM(objective="allpairs", curve="mlp", width=0, penalty=0.0, starts=1, intervals=None)
         assert error(named) > 3
 
-    def test_intervals_are_there(self) -> None:
+    def test_there_are_no_intervals_as_the_data_chose(self) -> None:
         interventions = simulated_interventions(400, seed=1, steepness=STEEP)
-        model = CPBM(objective="allpairs", replicates=20).fit(interventions)
+        with pytest.warns(HarvestWarning, match="folds chose the curve or its penalty"):
+            model = CPBM(objective="allpairs").fit(interventions)
+        assert model.propensities_.draws_kind is None
+        assert not model.predict({"device": list(STEEP)}).supported[:, 1:].any()
+        assert "Fit again with clustered intervals" in str(judge(model.propensities_))
+
+    def test_a_bootstrap_that_is_asked_for_is_not_supported(self) -> None:
+        interventions = simulated_interventions(400, seed=1, steepness=STEEP)
+        model = CPBM(objective="allpairs", intervals="bootstrap", replicates=20).fit(interventions)
         prediction = model.predict({"device": list(STEEP)})
         assert model.propensities_.draws_kind == "bootstrap"
-        assert (prediction.lower[:, 1:] < prediction.upper[:, 1:]).all()
+        assert "Fit again with clustered intervals" in str(judge(model.propensities_))
+        assert np.isfinite(prediction.propensity).all()
+        assert prediction.supported.tolist() == [[True, False, False, False]] * 2
+        assert np.isnan(prediction.lower[:, 1:]).all()
         with pytest.raises(InputError, match="clustered intervals are for the objective clickshare"):
             CPBM(objective="allpairs", intervals="clustered").fit(interventions)
 

@@ -7,7 +7,7 @@ import pytest
 
 from clickharvest.estimation import CPBM, ClickShare, Fit
 from clickharvest.estimation.sample import find_reach, make_samples
-from clickharvest.estimation.smooth_shares import FREE, evident_variance, smooth
+from clickharvest.estimation.smooth_shares import FREE, expected_variance, smooth
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import flatten_params, make_curve
@@ -29,18 +29,18 @@ def log_of_slopes(seed: int, *, queries: int = 150, slopes: tuple[float, ...] = 
     )  # fmt: skip
 
 
-def test_the_variance_of_one_parameter_is_that_of_most_evidence() -> None:
+@pytest.mark.parametrize(("h", "estimate"), [(50.0, 0.4), (4.0, 0.1)])
+def test_the_variance_of_one_parameter_is_averaged_by_its_evidence(h: float, estimate: float) -> None:
     """By hand: y² / (2 (h + 1/τ²)) − ½ log(h + 1/τ²) − log τ, and the weak prior log τ − τ."""
-    h, estimate = 50.0, 0.4
     tau = np.exp(np.linspace(np.log(1e-3), np.log(10.0), 200_001))
     total = h + tau**-2.0 + FREE
     evidence = (h * estimate) ** 2 / (2 * total) - np.log(total) / 2 - np.log(tau) + np.log(tau) - tau
-    found = evident_variance(np.array([[h]]), np.array([h * estimate]), np.eye(1), FREE * np.eye(1))
-    assert found == pytest.approx(tau[evidence.argmax()] ** 2, rel=1e-3)
+    found = expected_variance(np.array([[h]]), np.array([h * estimate]), np.eye(1), FREE * np.eye(1))
+    assert found == pytest.approx(np.average(tau**2, weights=np.exp(evidence)), rel=1e-3)
 
 
 def test_nothing_penalised_has_no_variance() -> None:
-    assert evident_variance(np.eye(2), np.ones(2), np.zeros((2, 2)), FREE * np.eye(2)) == 0.0
+    assert expected_variance(np.eye(2), np.ones(2), np.zeros((2, 2)), FREE * np.eye(2)) == 0.0
 
 
 @pytest.mark.parametrize(("penalty", "times"), [(0.01, 1.0), (3_000.0, 100.0)])

@@ -187,6 +187,19 @@ def test_intervals_that_are_blind_to_shrinkage_are_not_given_where_it_counts() -
         assert replace(blind, info={"shrunk": damaged}).predict().supported.all()
 
 
+@pytest.mark.parametrize("kind", ["bootstrap", "sandwich"])
+def test_intervals_that_do_not_count_a_choice_are_not_given_where_folds_made_one(kind: str) -> None:
+    chosen = replace(free_model(0.1, 80.0, kind), info={"by_folds": True})
+    found = chosen.predict()
+    assert found.supported.tolist() == [[True, False, False]]
+    assert found.notes()[0, 1] == f"folds chose curve or penalty, which {kind} intervals do not count"
+    assert replace(chosen, draws_kind="clustered").predict().supported.all()
+    assert replace(chosen, info={"by_folds": False}).predict().supported.all()
+    bare = replace(chosen, draws=None, draws_kind=None)
+    assert bare.predict().supported.tolist() == [[True, False, False]]
+    assert replace(bare, info={}).predict().supported.all()
+
+
 def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() -> None:
     text = " ".join(str(a_model()).split())
     assert "(- not supported):" in text

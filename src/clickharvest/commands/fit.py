@@ -136,7 +136,8 @@ class FitOptions:
         IntervalName,
         typer.Option(
             "--intervals",
-            help="Error bars, by query; auto is clustered with --objective clickshare, and bootstrap elsewhere.",
+            help="Error bars, by query; auto is clustered with --objective clickshare. Elsewhere it is bootstrap, and "
+            "none where folds chose curve or penalty.",
             rich_help_panel=MODEL,
         ),
     ] = IntervalName.auto

@@ -131,8 +131,8 @@ class CPBM(Estimator):
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
         intervals: `"clustered"` (`query_effects`, with ClickShare), which counts what the curve may miss of the
-            contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, and
-            bootstrap otherwise.
+            contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
+            bootstrap, and none where folds chose curve or penalty, which a bootstrap does not count.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -234,8 +234,8 @@ class CPBM(Estimator):
         if found.fit is None:
             constant = Constant(curve.positions, curve.anchor, curve.n_features)
             objective = kind(sample, weighting=self.weighting)
-            return Choice(Fit(constant, objective, sample), 0.0, told=found.told)
-        return Choice(found.fit, found.penalty, found=found.flat, told=found.told)
+            return Choice(Fit(constant, objective, sample), 0.0, told=found.told, by_folds=True)
+        return Choice(found.fit, found.penalty, found=found.flat, told=found.told, by_folds=True)
 
     def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
         if self.optimiser == "lbfgs":
@@ -309,6 +309,7 @@ class CPBM(Estimator):
             objective.about,
             near=None if curve in pooled else best.flats[0],
             learner=learners.get(curve),
+            by_folds=len(judged) > 1,
         )
 
     def _shape(self) -> dict[str, int]:

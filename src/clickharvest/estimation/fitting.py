@@ -53,7 +53,7 @@ class Choice:
 
     A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
     that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
-    is fitted instead: it sees more positions.
+    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`.
     """
 
     fit: Fit
@@ -64,6 +64,7 @@ class Choice:
     found: Array | None = None
     near: Array | None = None
     learner: Fit | None = None
+    by_folds: bool = False
 
 
 class Estimator(Parameterised):
@@ -202,14 +203,22 @@ class Estimator(Parameterised):
             with self.progress("Error bars"):
                 covariance, about = clustered_by_query(choice, sample, seen, flat)
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
+        if self.intervals == "auto" and choice.by_folds:
+            sentence = (
+                "folds chose the curve or its penalty, and a bootstrap does not count that: there are no error bars. "
+                "Fit with the objective clickshare and the optimiser lbfgs, whose error bars do, or name curve and "
+                "penalty"
+            )
+            warnings.warn(sentence, HarvestWarning, stacklevel=5)
+            return None, None, uncounted(choice, sample, flat, np.empty((0, 0)))
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(learner, flat, penalty)
             draws = normal_draws(flat, covariance, replicates=self.replicates, seed=self.seed)
-            return "sandwich", draws, shrunk(choice, sample, flat, draws)
+            return "sandwich", draws, uncounted(choice, sample, flat, draws)
         with self.progress("Bootstrap") as update:
             draws = bootstrap(learner, flat, penalty, replicates=self.replicates, seed=self.seed, update=update)
-        return "bootstrap", draws, shrunk(choice, sample, flat, draws)
+        return "bootstrap", draws, uncounted(choice, sample, flat, draws)
 
     def _poolable(self, curves: Iterable[Curve], objective: Objective, sample: Sample) -> list[Curve]:
         """Return the curves that are fitted as `pooling` does: not where intervals are asked for that know no prior."""
@@ -232,10 +241,11 @@ class Estimator(Parameterised):
         return wanted and objective is ClickShare and size <= LARGEST
 
 
-def shrunk(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict[str, list[float]]:
-    """Return what shrinkage leaves unknown of log p, by the variance of its draws: for every position, `shrunk`.
+def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict[str, Any]:
+    """Return what draws do not count: that folds chose (`by_folds`), or what a given penalty has shrunk (`shrunk`).
 
-    Nothing where there is no penalty, and where the objective is not ClickShare, of which alone it is known.
+    The latter is what shrinkage leaves unknown of log p, by the variance of the draws, for every position. Nothing
+    where there is no penalty, and where the objective is not ClickShare, of which alone it is known.
 
     Args:
         choice: what was fitted.
@@ -243,6 +253,8 @@ def shrunk(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict[st
         flat: the fitted parameters, [n].
         draws: their draws, [B, n].
     """
+    if choice.by_folds:
+        return {"by_folds": True}
     if not choice.penalty or type(choice.fit.objective) is not ClickShare:
         return {}
     near = smooth(choice.fit, sample, flat, choice.penalty)

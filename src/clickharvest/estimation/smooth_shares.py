@@ -7,8 +7,9 @@ H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike t
 A penalty λ P(θ) is the precision λ P'' of a normal prior.
 
 Folds choose λ, in sparse logs by luck, and where it is too large it has shrunk what is there. So the clicks are asked
-for the variance τ² of the penalised parameters, as `pooling` asks, and what shrinkage leaves unknown is λ² τ² P'',
-never less than λ P'': both are the same where λ is 1 / τ².
+for the variance τ² of the penalised parameters, as `pooling` asks, and what shrinkage leaves unknown is λ² E[τ²] P'',
+never less than λ P'': both are the same where λ is 1 / τ². The mean is over all τ, by their evidence: where clicks are
+few the most evident one is often next to nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 
 from clickharvest.estimation.click_cells import ClickCells, Shares
 from clickharvest.estimation.loss import Fit
@@ -31,6 +32,8 @@ Integers = NDArray[np.int64]
 FREE = 1e-2
 """Precision of parameters that no penalty holds. Directions that the data leave free, such as the common level of all
 outputs of a network, would otherwise have no end."""
+LOG_SPREAD = np.log(np.geomspace(*BOUNDS, 100))
+"""Logarithms of the standard deviations τ that are averaged over."""
 
 
 class SmoothShares(ClickCells):
@@ -116,15 +119,16 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     information, penalised = shares.information(at), fit.penalty_curvature(flat)
     free = FREE * np.eye(len(flat))
     precision = penalty * penalised + free
-    variance = evident_variance(information, information @ flat + shares.score(at), penalised, free)
+    variance = expected_variance(information, information @ flat + shares.score(at), penalised, free)
     left = penalty * max(1.0, penalty * variance) * penalised + free
     return Smooth(shares, at, information, precision, left)
 
 
-def evident_variance(information: Array, linear: Array, penalised: Array, free: Array) -> float:
-    """Return the variance τ² of the penalised parameters that clicks make most evident; 0 where none is penalised.
+def expected_variance(information: Array, linear: Array, penalised: Array, free: Array) -> float:
+    """Return E[τ²], the variance of the penalised parameters that clicks let expect; 0 where none is penalised.
 
-    The evidence of τ is that of `pooling`, with the precision P'' / τ² and the weak prior log τ − τ.
+    The evidence of τ is that of `pooling`, with the precision P'' / τ² and the weak prior log τ − τ; log τ is even
+    otherwise.
 
     Args:
         information: H, [size, size].
@@ -136,9 +140,9 @@ def evident_variance(information: Array, linear: Array, penalised: Array, free: 
     if not rank:
         return 0.0
 
-    def loss(log_spread: float) -> float:
+    def evidence(log_spread: float) -> float:
         factor = cho_factor(information + penalised * np.exp(-2 * log_spread) + free, lower=True, check_finite=False)
         fitted = linear @ cho_solve(factor, linear, check_finite=False) / 2 - np.log(np.diag(factor[0])).sum()
-        return float(rank * log_spread - fitted - (log_spread - np.exp(log_spread)))
+        return float(fitted - rank * log_spread + log_spread - np.exp(log_spread))
 
-    return float(np.exp(2 * minimize_scalar(loss, bounds=(np.log(BOUNDS[0]), np.log(BOUNDS[1])), method="bounded").x))
+    return float(softmax([evidence(one) for one in LOG_SPREAD]) @ np.exp(2 * LOG_SPREAD))

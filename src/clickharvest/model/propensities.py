@@ -44,10 +44,9 @@ FAR = 2.0
 """The same of a curve that levels off: so far that the points stand about where an interval ends."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
-BLIND = ("bootstrap", "sandwich")
-"""Intervals that count on many queries, and see neither what a single query tells nor what a penalty shrinks."""
 MANY = 50
-"""Effective queries of a position from which they hold."""
+"""Effective queries of a position from which bootstrap and sandwich hold: they see neither what a single query tells,
+nor what a penalty shrinks, nor that folds have chosen it."""
 SHRUNK = 0.1
 """What shrinkage leaves unknown, by the variance that they count, up to which they hold: without it intervals are 5 %
 narrower."""
@@ -185,20 +184,25 @@ class Propensities:
             found = (Doubt(f"nothing links this {what} to {anchor}", unlinked[None]),)
         if self.support is None:
             return found
-        if self.draws_kind in BLIND:
-            found += tuple(self._blind_spots())
+        if self.draws_kind != "clustered":
+            found += tuple(self._blind_spots(self.draws_kind or "bootstrap"))
         return found + self.support.doubts(self.encoder, x, self.shown, lacking)
 
-    def _blind_spots(self) -> Iterator[Doubt]:
-        """Yield where intervals that count on many queries, and on no shrinkage, have neither."""
+    def _blind_spots(self, kind: str) -> Iterator[Doubt]:
+        """Yield where intervals of a kind that counts on many queries, no choice and no shrinkage do not hold."""
+        if self.info.get("by_folds") is True:
+            others = np.array(self.shown) != self.curve.anchor
+            yield Doubt(f"folds chose curve or penalty, which {kind} intervals do not count", others[None])
+        if self.draws is None:
+            return
         few = np.array([queries is not None and queries < MANY for queries in self._queries()])
         if few.any():
-            yield Doubt(f"rests on fewer than {MANY} queries, too few for {self.draws_kind} intervals", few[None])
+            yield Doubt(f"rests on fewer than {MANY} queries, too few for {kind} intervals", few[None])
         told = self.info.get("shrunk")
         shrunk = dict(zip(self.curve.positions, told if isinstance(told, list) else (), strict=False))
         much = np.array([isinstance(by := shrunk.get(k), int | float) and by > SHRUNK for k in self.shown])
         if much.any():
-            yield Doubt(f"the penalty shrinks more than {self.draws_kind} intervals count", much[None])
+            yield Doubt(f"the penalty shrinks more than {kind} intervals count", much[None])
 
     def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:
         if not 0 < level < 1:

@@ -63,6 +63,10 @@ def _is_size(value: Any) -> bool:
     return value is None or (type(value) in (int, float) and 0 <= value < 2**63)
 
 
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_candidate(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
@@ -100,6 +104,7 @@ KNOWN: dict[str, tuple[Fits, str]] = {
     "pooled": (_are_numbers, "numbers by name"),
     "odd": (_is_list(_is_count), "a list of positions"),
     "odd_in": (_are_lists_of_positions, "lists of positions by the name of a feature"),
+    "by_folds": (_is_flag, "true or false"),
     "shrunk": (_is_list(_is_number), "a list of numbers"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
     "checks": (_is_list(_is_finding), "a list of findings"),

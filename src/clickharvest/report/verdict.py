@@ -39,6 +39,10 @@ FAILED = ("ran out of iterations", "failed")
 """How the status of a fit begins whose parameters cannot be used."""
 
 
+CLUSTERED = "Fit again with clustered intervals (--objective clickshare --intervals auto), which count that."
+"""What to do where intervals of another kind do not hold."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether one may act on a model's numbers.
@@ -155,6 +159,12 @@ def _of_fit(model: Propensities) -> Iterator[Reason]:
             "All clicks are of one query, so nothing tells how far another query would be from it.",
             "Collect clicks of at least five queries, better of fifty.",
         )
+    elif model.info.get("by_folds"):
+        yield Reason(
+            "cannot tell",
+            "Folds chose the curve or its penalty, and no error bars of this objective count how far off that may be.",
+            CLUSTERED,
+        )
     else:
         yield Reason(
             "cannot tell",
@@ -199,7 +209,7 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
         yield Reason(
             word,
             f"At {_named(where)} the number for a typical query is not supported ({note}).",
-            f"{use}, and {_swap(model, where[0])}.",
+            CLUSTERED if f"{model.draws_kind} intervals" in note else f"{use}, and {_swap(model, where[0])}.",
         )
     if held["rough"]:
         widest = max(own.factor for own in found if own.state == "rough")
