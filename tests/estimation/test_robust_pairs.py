@@ -174,6 +174,14 @@ class TestEstimator:
         assert model.propensities_.info["relevance"] == relevance
         assert "relevance_held_out" not in model.propensities_.info
 
+    @pytest.mark.parametrize(("relevance", "chosen"), [("auto", True), ("constant", None)])
+    def test_a_relevance_that_the_data_chose_is_a_choice(self, relevance: str, chosen: bool | None) -> None:
+        interventions = simulated_interventions(100, seed=1, steepness=STEEP)
+        model = CPBM(
+            objective="allpairs", curve="linear", penalty=1.0, relevance=relevance, intervals="bootstrap", replicates=3
+        ).fit(interventions)
+        assert model.propensities_.info.get("by_folds") is chosen
+
     def test_one_query_cannot_be_kept_aside(self) -> None:
         interventions = simulated_interventions(1, seed=1, steepness=STEEP, shown=400)
         with pytest.raises(InputError, match="all clicks are of one query: name curve, relevance and penalty"):

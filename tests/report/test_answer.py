@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,12 @@ def test_the_answer_has_the_interval_of_the_level(model: Propensities, level: fl
     assert interval(model, level) in headlines(model, level)[0].exact
     assert lead(model, [], level).endswith(f"with {100 * level:g} % intervals:")
     assert interval(model, 0.5) != interval(model, 0.8) != interval(model, 0.95)
+
+
+def test_an_answer_without_numbers_says_so(model: Propensities) -> None:
+    chosen = replace(model, info={"by_folds": True}, support=Support((), (None, 80.0, 80.0)))
+    assert not headlines(chosen)
+    assert lead(chosen, []).endswith("intervals: nothing here can tell.")
 
 
 def test_the_level_of_the_command_line_reaches_the_answer(model: Propensities, run: Command, tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ class CPBM(Estimator):
             examination = flat[None, : _curve_size(choice.fit, flat)]
             scores[name] = float(Fit(choice.fit.curve, judge, sample).held_out(examination, aside[None])[0])
         best = choices[max(scores, key=scores.__getitem__)]
-        return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}})
+        return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}}, by_folds=True)
 
     def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample, seen: Sample) -> Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}

@@ -70,13 +70,14 @@ def _headline(own: Standing, where: str) -> Headline:
 
 
 def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) -> str:
-    """Return what the headline numbers are, in words that end in a colon."""
+    """Return what the headline numbers are, in words that end in a colon, or that there are none."""
     where = f", for a typical query ({typical_query(columns)})" if columns else ""
     known = "" if model.draws is None else f", with {100 * level:g} % intervals"
     anchor = name_place(model.curve.anchor, model.places)
     outcome = outcome_of(model)
     what = "a result is to be looked at" if outcome is None else f"a click is to lead to {outcome}"
-    return f"How likely {what}, compared with one at {anchor}{where}{known}:"
+    told = any(own.propensity is not None for own in standings(model, level=level)[0])
+    return f"How likely {what}, compared with one at {anchor}{where}{known}:{'' if told else ' nothing here can tell.'}"
 
 
 def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:

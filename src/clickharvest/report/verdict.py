@@ -39,7 +39,7 @@ FAILED = ("ran out of iterations", "failed")
 """How the status of a fit begins whose parameters cannot be used."""
 
 
-CLUSTERED = "Fit again with clustered intervals (--objective clickshare --intervals auto), which count that."
+CLUSTERED = "Fit again with clustered intervals (--objective clickshare --intervals auto), which are made for that."
 """What to do where intervals of another kind do not hold."""
 
 
@@ -162,7 +162,7 @@ def _of_fit(model: Propensities) -> Iterator[Reason]:
     elif model.info.get("by_folds"):
         yield Reason(
             "cannot tell",
-            "Folds chose the curve or its penalty, and no error bars of this objective count how far off that may be.",
+            "This log chose the curve, and no error bars of this objective count how far off the choice may be.",
             CLUSTERED,
         )
     else:
