@@ -85,6 +85,18 @@ def test_an_interaction_makes_intervals_wide_and_its_absence_does_not(kind: type
     assert widths[0.5][1] > 3 * widths[0.5][0]
 
 
+def test_chance_alone_is_no_misfit_of_a_curve_without_context() -> None:
+    """Its variances gain a little evidence in most logs; as much is lost on others, so that it does not count."""
+    counted = 0
+    for seed in range(8):
+        sample = simulated(10 + seed)
+        fit = pool(curve := Constant(sample.positions, 1, 2), sample)
+        square = misfit(curve, sample, fit, clustered_covariance(fit))
+        assert square is not None
+        counted += bool(square.any())
+    assert counted <= 3
+
+
 def test_without_contexts_nothing_is_missed() -> None:
     sample = replace(simulated(3), x=np.zeros((1, 0)), context=np.zeros_like(simulated(3).context))
     curve = Constant(sample.positions, 1, 0)

@@ -37,8 +37,6 @@ MOST_CONTEXTS = 60
 """Contexts that are looked at, each one value away from the typical one."""
 FAILED = ("ran out of iterations", "failed")
 """How the status of a fit begins whose parameters cannot be used."""
-
-
 CLUSTERED = "Fit again with clustered intervals (--objective clickshare --intervals auto), which are made for that."
 """What to do where intervals of another kind do not hold."""
 
