@@ -27,8 +27,9 @@ from clickharvest.logs.formats import FORMATS
 from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, Curve, Params, make_curve
+from clickharvest.model.loading import load_propensities
 from clickharvest.model.onnx import export_onnx
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.trace import ALONG, BINARY, UNARY, trace_curve
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log

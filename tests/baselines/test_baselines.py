@@ -27,7 +27,8 @@ from clickharvest.harvesting.interventions import ExposureKind, Interventions, U
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 
 TRUTH = np.array([1, 2, 3, 4, 5]) ** -0.8
 

@@ -13,7 +13,7 @@ from clickharvest import click_models
 from clickharvest.click_models import CLICK_MODELS, ClickModel, load_model
 from clickharvest.errors import InputError
 from clickharvest.model import Propensities, load_propensities, make_curve
-from clickharvest.model.storage import write_file
+from clickharvest.model.storage import FORMAT, write_file
 from clickharvest.simulate import simulate_ab_log
 from command_line import run
 
@@ -87,5 +87,5 @@ def test_examination_files_are_what_they_were(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.log([0.5])}, None, shown=(1, 2)).save(path)
     text = path.read_bytes()
-    assert b'\\"format\\": 2' in text
+    assert f'\\"format\\": {FORMAT}'.encode() in text
     assert b'\\"model\\"' not in text

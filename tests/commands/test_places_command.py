@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.model.propensities import load_propensities
+from clickharvest.model.loading import load_propensities
 from command_line import run
 
 PLACES = ("--place", "row,column", "--page", "view")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.commands.inputs import is_among
-from clickharvest.model.propensities import load_propensities
+from clickharvest.model.loading import load_propensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command

@@ -13,7 +13,8 @@ from clickharvest.estimation import Fit
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.propensities import load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.simulate.examination import fold
 
 ETA = {"desktop": 0.6, "mobile": 1.3}
 
@@ -60,7 +61,34 @@ def test_auto_finds_the_truth_and_says_how(interventions: Interventions) -> None
     assert {row["curve"].get("rank") for row in table} == {None, 1}
 
 
-@pytest.mark.parametrize("curve", ["power", "linear", "lowrank", "mlp", "position", "recurrent"])
+def test_auto_takes_an_index_where_positions_bend_along_one_number() -> None:
+    """A page with a fold: where it comes, one number of three tells. Straight lines in these cannot follow."""
+    random = np.random.default_rng(0)
+    units, positions = 6_000, 8
+    x = random.normal(size=(units, 3))
+    truth = fold(x @ np.array([0.4, -0.2, 0.1]), positions)
+    pair = np.sort([random.choice(positions, 2, replace=False) for _ in range(units)], axis=1)
+    clicks = random.poisson(20 * np.take_along_axis(truth, pair, 1) * random.beta(1, 2, (units, 1)))
+    rows = Interventions(
+        unit=np.repeat(np.arange(units), 2),
+        query=np.repeat(np.arange(units) % 300, 2),
+        position=pair.ravel() + 1,
+        exposure=np.full(2 * units, 20.0),
+        clicks=clicks.ravel(),
+        impressions=np.full(2 * units, 20),
+        contexts={name: np.repeat(x[:, j], 2) for j, name in enumerate("abc")},
+    )
+    contexts = {name: x[:500, j] for j, name in enumerate("abc")}
+
+    def error(curve: str) -> float:
+        found = CPBM(curve=curve, intervals=None).fit(rows)
+        assert curve != "auto" or found.propensities_.curve.name == "index"
+        return float(np.abs(found.predict(contexts).propensity / truth[:500] - 1).mean())
+
+    assert error("auto") < error("linear") / 2
+
+
+@pytest.mark.parametrize("curve", ["power", "linear", "lowrank", "index", "mlp", "position", "recurrent"])
 def test_every_curve_comes_near_the_truth(interventions: Interventions, curve: str) -> None:
     assert error(CPBM(curve=curve, penalty=1.0, intervals=None).fit(interventions)) < 0.1
 

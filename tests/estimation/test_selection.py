@@ -75,17 +75,26 @@ def test_the_log_likelihood_of_every_query_by_hand() -> None:
     assert fit.by_query(flat) == pytest.approx(np.array(expected))
 
 
-def test_penalties_halfway_to_the_neighbours_of_the_best_are_tried_too(judged: list[Candidate]) -> None:
+def test_penalties_are_tried_from_the_middle_up_and_down(judged: list[Candidate]) -> None:
     linear = [c for c in judged if c.curve["name"] == "linear"]
-    coarse = {c.penalty: c.score for c in linear if c.penalty in selection.PENALTIES}
-    tried = [selection.PENALTIES.index(penalty) for penalty in coarse]
-    assert 2 in tried  # the middle, and from there on in both directions
+    tried = [i for i, penalty in enumerate(selection.PENALTIES) if any(c.penalty == penalty for c in linear)]
+    assert 2 in tried
     assert tried == list(range(min(tried), max(tried) + 1))
-    whole = {c.penalty: c.score for c in linear if c.penalty in coarse and c.folds is None}
-    best = max(whole, key=whole.__getitem__)
-    finer = [c.penalty for c in linear if c.penalty not in coarse]
-    assert finer == pytest.approx([best / np.sqrt(10), best * np.sqrt(10)])
     assert [c.penalty for c in linear] == sorted(c.penalty for c in linear)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["power", "linear"])
+def test_all_folds_have_seen_both_neighbours_of_the_best_penalty(name: str, seed: int) -> None:
+    """Half a decade below and above, whatever the first fold made of them; none far beyond the list."""
+    found = [one.candidate for one in cross_validate(fit_of, [curve_of(name)], folds=3, seed=seed)]
+    whole = [c.penalty for c in found if c.folds is None]
+    (best,) = (c.penalty for c in found if c.chosen)
+    assert best is not None
+    assert best == max(found, key=lambda c: (c.folds is None, c.score)).penalty
+    for near in (best / np.sqrt(10), best * np.sqrt(10)):
+        assert np.isclose(near, whole).any() or not 0.03 < near < 4_000
+    assert len({round(np.log10(c.penalty), 6) for c in found}) == len(found)
 
 
 def test_the_best_score_is_chosen_and_a_curve_without_context_has_no_penalty(judged: list[Candidate]) -> None:

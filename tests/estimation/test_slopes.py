@@ -23,6 +23,7 @@ CURVES: dict[str, dict[str, int]] = {
     "power": {},
     "linear": {},
     "lowrank": {"rank": 2},
+    "index": {"knots": 2},
     "mlp": {"width": 3},
     "recurrent": {"width": 2},
     "position": {"width": 2},
@@ -201,7 +202,7 @@ def test_starts_from_lines_are_nearly_these_lines() -> None:
     base, slopes = np.array([-0.7, -1.1, -1.6]), np.outer([0.2, 0.1], [-0.5, -0.9, -1.2])
     x = random.normal(size=(50, 2))
     expected = base + x @ slopes
-    for name, far in (("lowrank", 1e-12), ("mlp", 0.15)):
+    for name, far in (("lowrank", 1e-12), ("index", 1e-12), ("mlp", 0.15)):
         curve = curve_of(name)
         flat = start_from_lines(curve, base, slopes, 0)
         assert flat is not None

@@ -103,7 +103,9 @@ class TestReach:
     def test_estimates_depend_on_all_of_estimation_that_makes_them(self, files: dict[str, set[str]]) -> None:
         needed = {f"estimation/{name}" for name in ("estimators", "loss", "optimise", "sample", "selection")}
         needed |= {f"estimation/objectives/{name}" for name in ("base", "clickshare", "allpairs")}
-        needed |= {f"model/curves/{name}" for name in ("base", "constant", "power", "linear", "lowrank", "mlp")}
+        needed |= {
+            f"model/curves/{name}" for name in ("base", "constant", "power", "linear", "lowrank", "index", "mlp")
+        }
         needed |= {"model/contexts", "model/prediction", "harvesting/interventions"}
         for name in ("semi_synthetic", "learning", "yandex"):
             assert needed <= files[name]

@@ -18,6 +18,7 @@ from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, log
 GAPS = (1, 2, 5, 9)
 SHAPES: dict[str, dict[str, int]] = {
     "lowrank": {"rank": 2},
+    "index": {"knots": 3},
     "mlp": {"width": 3},
     "recurrent": {"width": 3},
     "position": {"width": 3},
@@ -63,7 +64,7 @@ def constant_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
 
 
 def power_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
-    eta = math.log(1 + math.exp(10 * (p["a"][0] + dot(p["w"][:, 0], x)))) / 10
+    eta = math.log(1 + math.exp(20 * (p["a"][0] + dot(p["w"][:, 0], x)))) / 20
     return math.log((k / curve.anchor) ** -eta)
 
 
@@ -78,6 +79,19 @@ def lowrank_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
         return 0.0
     i = others.index(k)
     return p["b"][i] + dot(p["u"][:, 0], x) * p["V"][0, i] + dot(p["u"][:, 1], x) * p["V"][1, i]
+
+
+def index_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
+    others = [j for j in curve.positions if j != curve.anchor]
+    if k == curve.anchor:
+        return 0.0
+    i, t = others.index(k), dot(p["u"][:, 0], x)
+
+    def bend(t: float, knot: float) -> float:
+        return math.log(1 + math.exp(2 * (t - knot))) / 2
+
+    bends = [bend(t, knot) - bend(0.0, knot) for knot in (-1.6, 0.0, 1.6)]
+    return p["b"][i] + p["V"][0, i] * t + dot(p["V"][1:, i], bends)
 
 
 def mlp_formula(p: Params, x: Any, k: int, curve: Curve) -> float:
@@ -105,6 +119,7 @@ FORMULAS = {
     "power": power_formula,
     "linear": linear_formula,
     "lowrank": lowrank_formula,
+    "index": index_formula,
     "mlp": mlp_formula,
     "recurrent": recurrent_formula,
     "position": position_formula,
@@ -114,6 +129,7 @@ PENALISED = {
     "power": "w",
     "linear": "W",
     "lowrank": "u V",
+    "index": "u V",
     "mlp": "A v",
     "recurrent": "A B v",
     "position": "A phi v",

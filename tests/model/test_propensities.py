@@ -25,7 +25,8 @@ from clickharvest.model import propensities as module
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.fingerprint import data_fingerprint
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.positions.places import Places
 
@@ -293,7 +294,7 @@ class Blocked:
         if name.split(".")[0] in {"jax", "ibis", "duckdb", "pandas", "pyarrow", "scipy", "sklearn", "optax", "onnx"}:
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
-from clickharvest.model.propensities import load_propensities
+from clickharvest.model.loading import load_propensities
 model = load_propensities(sys.argv[1])
 print(model.predict({"device": ["desk"], "age": [40], "pays": [True]}).upper.tolist())
 """

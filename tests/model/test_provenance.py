@@ -20,7 +20,8 @@ from clickharvest import CPBM, PBM, __version__, harvest, read_log
 from clickharvest.baselines import click_rates, pivot_one
 from clickharvest.errors import InputError
 from clickharvest.model.curves import make_curve
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance, record_provenance
 from clickharvest.model.summary import describe_model, origin
 from clickharvest.progress import silent

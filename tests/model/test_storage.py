@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 from clickharvest.errors import InputError, OlderFileWarning
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import FORMAT, digest
 from places import ROOT
@@ -190,6 +191,24 @@ def test_a_file_of_the_first_format_loads_with_a_note(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         again = load_propensities(tmp_path / "new.safetensors")
     assert contents(again) == contents(model)
+
+
+def test_a_power_law_of_an_older_format_is_said_to_differ(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    for name, params in (("power", {"a": np.array([1.0]), "w": np.zeros((0, 1))}), ("constant", {"b": np.zeros(1)})):
+        Propensities(make_curve(name, (1, 2), 1, 0), params, None, shown=(1, 2)).save(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            load_propensities(path)
+        header = json.loads(saved_text(path)) | {"format": 3}
+        del header["sha256"]
+        tensors = load_file(path)
+        header["sha256"] = digest(header, tensors)
+        save_file(tensors, path, metadata={"clickharvest": json.dumps(header)})
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            load_propensities(path)
+        assert [str(one.message).split(": ", 1)[1][:6] for one in warned] == ["nearly"] * (name == "power")
 
 
 @pytest.mark.filterwarnings("ignore:.*older file")

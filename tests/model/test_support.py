@@ -16,7 +16,8 @@ from clickharvest.errors import InputError
 from clickharvest.model.cautions import tell_cautions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.model.support import ColumnSupport, Support, cannot_tell
 from command_line import run

@@ -28,7 +28,8 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
-from clickharvest.model.propensities import Propensities, load_propensities
+from clickharvest.model.loading import load_propensities
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.evidence import CLIPS, Evidence, clipping_table, gather_evidence

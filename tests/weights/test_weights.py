@@ -268,7 +268,7 @@ def judged_model(curve: str, seed: int = 0) -> tuple[pa.Table, Propensities]:
     return table, Propensities(made, params, encoder, shown, support=support)
 
 
-@pytest.mark.parametrize("curve", ["constant", "power", "linear", "lowrank", "mlp"])
+@pytest.mark.parametrize("curve", ["constant", "power", "linear", "lowrank", "index", "mlp"])
 def test_following_lines_gives_what_a_cell_for_every_number_gives(
     duckdb_engine: DuckDBEngine, curve: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

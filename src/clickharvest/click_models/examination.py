@@ -89,7 +89,7 @@ class Examination(ClickModel):
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:
         """Return the propensities of a file."""
-        from clickharvest.model.propensities import from_file
+        from clickharvest.model.loading import from_file
 
         return from_file(header, tensors)
 

@@ -83,7 +83,7 @@ def compare(
       clickharvest compare last_month.safetensors this_month.safetensors
     """
     keep_to_one_thread()
-    from clickharvest.model.propensities import load_propensities
+    from clickharvest.model.loading import load_propensities
 
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}
     _require_alike(loaded, scored=bool(log.source))

@@ -52,7 +52,7 @@ def demo(
     from clickharvest.baselines import click_rates
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.reading import read_log
-    from clickharvest.model.propensities import load_propensities
+    from clickharvest.model.loading import load_propensities
     from clickharvest.rank.rankers import load_ranker
 
     require("rax", "rank", "the demo, which trains and judges a ranker,")

@@ -59,8 +59,8 @@ def propensities(
     """
     from clickharvest.click_models.loading import load_model
     from clickharvest.model.cautions import few_queries, gaps
+    from clickharvest.model.loading import load_propensities
     from clickharvest.model.prediction import TELLS_NOTHING
-    from clickharvest.model.propensities import load_propensities
     from clickharvest.model.support import WOULD_HELP
 
     fitted = load_model(model)

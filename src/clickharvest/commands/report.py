@@ -82,7 +82,7 @@ def report(
     from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.cautions import outcome_of
-    from clickharvest.model.propensities import load_propensities
+    from clickharvest.model.loading import load_propensities
     from clickharvest.model.reading import ReadingPropensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge

@@ -121,7 +121,8 @@ def weigh(
     from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.commands.terminal import screen
     from clickharvest.logs.sources import file_format
-    from clickharvest.model.propensities import Propensities, load_propensities
+    from clickharvest.model.loading import load_propensities
+    from clickharvest.model.propensities import Propensities
     from clickharvest.weights.weighing import SAME, weigh_to_parquet
 
     if output is None:

@@ -35,6 +35,7 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "linear"},
     {"name": "lowrank", "rank": 1},
     {"name": "lowrank", "rank": 2},
+    {"name": "index"},
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries, see `_telling`."""
@@ -326,10 +327,12 @@ def _curve_size(fit: Fit, flat: Array) -> int:
 
 
 def _telling(shapes: Sequence[dict[str, Any]], sample: Sample) -> list[dict[str, Any]]:
-    """Return the curves without those of a rank that says no more than the one below.
+    """Return the curves without those that say no more than one before.
 
-    Contexts that differ in r directions, or r positions beside the anchor, have r shapes: two devices have one.
+    Contexts that differ in r directions, or r positions beside the anchor, have r shapes: two devices have one. Two
+    points of an index are on a line.
     """
     spread = sample.x - sample.x.mean(axis=0)
     most = min(np.linalg.matrix_rank(spread.T @ spread, hermitian=True), len(sample.positions) - 1)
-    return [shape for shape in shapes if shape.get("rank", 1) <= max(1, most)]
+    telling = [shape for shape in shapes if shape.get("rank", 1) <= max(1, most)]
+    return [shape for shape in telling if shape["name"] != "index" or len(sample.x) > 2]

@@ -205,12 +205,11 @@ class Estimator(Parameterised):
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "auto" and choice.by_folds:
             sentence = (
-                "folds chose the curve or its penalty, and a bootstrap does not count that: there are no error bars. "
-                "Fit with the objective clickshare and the optimiser lbfgs, whose error bars do, or name curve and "
-                "penalty"
+                "the clicks chose curve, penalty or relevance, and a bootstrap does not count that: there are no error "
+                "bars. Fit with the objective clickshare and the optimiser lbfgs, whose error bars do, or name them all"
             )
             warnings.warn(sentence, HarvestWarning, stacklevel=5)
-            return None, None, uncounted(choice, sample, flat, np.empty((0, 0)))
+            return None, None, {"by_folds": True}
         if self.intervals == "sandwich":
             with self.progress("Error bars"):
                 covariance = sandwich(learner, flat, penalty)

@@ -162,8 +162,10 @@ class _Race:
     """The penalties of one curve, judged fold by fold, as long as one of them may still be taken.
 
     On the first fold penalties are tried from the middle of the list, up and down, until the score gets worse: there is
-    one best. A fit of the first fold starts from that of the nearest penalty, those of other folds from that of the
-    first. The first fit of all does not go on to its end where rivals have already left it far behind.
+    one best. Once all folds have seen these, penalties halfway between are tried, and further ones, until all folds
+    have seen both neighbours of the best. A fit of the first fold starts from that of the nearest penalty, those of
+    other folds from that of the first. The first fit of all does not go on to its end where rivals have already left it
+    far behind.
 
     Args:
         fit: curve and objective.
@@ -196,14 +198,20 @@ class _Race:
             update(fold / (folds + 1))
             left = self._hopeful(left, fold)
             self._judge_all(left, fold)
-        found = {penalty: self._judged(penalty) for penalty in self.of_folds}
-        if refine and left:
-            best = max(left, key=lambda penalty: found[penalty].candidate.score)
-            between = (best / np.sqrt(10), best * np.sqrt(10))
+        while refine and left:
+            best = max(left, key=lambda penalty: self._judged(penalty).candidate.score)
+            near = [self._as_tried(one) for one in (best / np.sqrt(10), best * np.sqrt(10))]
+            new = [one for one in near if one not in left and penalties[0] / 4 < one < penalties[-1] * 4]
+            if not new:
+                break
             for fold in range(folds):
-                self._judge_all(between, fold)
-            found |= {penalty: self._judged(penalty) for penalty in between}
-        return [found[penalty] for penalty in sorted(found)]
+                self._judge_all([one for one in new if len(self.of_folds.get(one, ())) == fold], fold)
+            left += new
+        return [self._judged(penalty) for penalty in sorted(self.of_folds)]
+
+    def _as_tried(self, penalty: float) -> float:
+        """Return a penalty as it was tried, to the last digit, if it was."""
+        return next((one for one in self.of_folds if np.isclose(one, penalty)), penalty)
 
     def _climb(self, penalties: Sequence[float]) -> None:
         """Judge penalties on the first fold until both neighbours of the best are worse."""

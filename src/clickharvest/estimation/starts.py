@@ -1,8 +1,8 @@
 """Where curves of several shapes start: from the straight lines of a pooled fit, instead of anywhere.
 
 `linear` has one optimum. Its slopes W [d, K − 1], cut to their largest singular values, are the shapes of a low-rank
-curve; and a network that is nearly linear in its contexts, with outputs far from saturation, can begin as that curve,
-its other hidden units small and random.
+curve, the largest of them the index of a curve that has one, not bent yet; and a network that is nearly linear in its
+contexts, with outputs far from saturation, can begin as that curve, its other hidden units small and random.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.curves import MLP, Curve, LowRank, flatten_params
+from clickharvest.model.curves import MLP, Curve, LowRank, SingleIndex, flatten_params
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,10 @@ def start_from_lines(curve: Curve, base: Array, slopes: Array, seed: int) -> Arr
     if isinstance(curve, LowRank):
         into, out = _shapes(slopes, curve.rank)
         return flatten_params(params | {"b": base, "u": into, "V": out})
+    if isinstance(curve, SingleIndex):
+        left, values, right = np.linalg.svd(slopes, full_matrices=False)
+        lines = np.concatenate([values[:1, None] * right[:1], np.zeros_like(params["V"][1:])])
+        return flatten_params(params | {"b": base, "u": left[:, :1], "V": lines})
     if isinstance(curve, MLP) and curve.width:
         rank = min(2, curve.width)
         into, out = _shapes(slopes, rank)

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.affine import AffineModel, affine_from_file
-from clickharvest.model.propensities import Propensities, from_file
+from clickharvest.model.loading import from_file
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info
 from clickharvest.model.storage import write_file

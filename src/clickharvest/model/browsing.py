@@ -19,8 +19,9 @@ from clickharvest.errors import InputError
 from clickharvest.model.browsing_summary import summarise_browsing
 from clickharvest.model.contexts import Table
 from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
+from clickharvest.model.loading import from_file
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.propensities import Propensities, from_file
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import typical_context

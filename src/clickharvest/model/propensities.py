@@ -20,15 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextEncoder, Table
-from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, make_curve, unflatten_params
+from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import check_info, check_numbers
-from clickharvest.model.storage import WITHOUT_DIGEST, read_file, write_file
-from clickharvest.model.summary import describe_model, summarise, typical_context
+from clickharvest.model.storage import write_file
+from clickharvest.model.summary import describe_model, summarise
 from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
-from clickharvest.words import clean_text, first_line
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
@@ -76,6 +74,7 @@ class Propensities:
     Example:
         Three draws of log p_2 / p_1, whose standard deviation is 0.1; nothing links position 3.
 
+        >>> from clickharvest.model.curves import make_curve
         >>> model = Propensities(
         ...     make_curve("constant", (1, 2), anchor=1, n_features=0), {"b": np.log([0.5])}, None, shown=(1, 2, 3),
         ...     draws=np.log(0.5) + np.array([[-0.1], [0.0], [0.1]]), draws_kind="bootstrap")
@@ -278,7 +277,7 @@ class Propensities:
         write_file(Path(path), *self.to_file())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what a file holds, as `from_file` reads it: a header, which is JSON, and tensors.
+        """Return what a file holds, as `loading.from_file` reads it: a header, which is JSON, and tensors.
 
         Tensors: `params/NAME`, float64, and `draws`, float32, where there are any.
         """
@@ -301,70 +300,6 @@ class Propensities:
         if self.places is not None:
             header["places"] = self.places.to_dict()
         return header, tensors
-
-
-def load_propensities(path: str | Path) -> Propensities:
-    """Read what `Propensities.save` wrote.
-
-    Files of older formats load too, with an `OlderFileWarning`.
-
-    Raises:
-        InputError: the file is not such a model, is damaged, or was written by a later version.
-    """
-    header, tensors = read_file(Path(path))
-    if (kind := header.get("model")) is not None:
-        raise InputError(
-            f"{path} holds a click model of the kind {clean_text(str(kind), 40)!r}, which is no examination "
-            "propensities: use it with show, weigh or report, or fit with --model examination"
-        )
-    try:
-        return from_file(header, tensors)
-    except InputError as error:
-        raise InputError(f"{path} cannot be used: {error}") from error
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
-
-
-def from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
-    """Return the propensities of a file's header and tensors, checked; whatever it raises, the file is not sound."""
-    loaded = _from_header(header, tensors)
-    check_info(loaded.info)
-    with np.errstate(all="ignore"):
-        log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
-    check_numbers(log_p, loaded.draws)
-    return loaded
-
-
-def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
-    shape = dict(header["curve"])
-    name = shape.pop("name")
-    if not isinstance(name, str):
-        raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
-    _check_types(tensors)
-    encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
-    origin = None if header["format"] == WITHOUT_DIGEST else header["provenance"]
-    support = header.get("support")
-    return Propensities(
-        make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
-        {name.removeprefix("params/"): value for name, value in tensors.items() if name != "draws"},
-        encoder,
-        tuple(header["shown"]),
-        tensors.get("draws"),
-        header["draws_kind"],
-        header["info"],
-        None if origin is None else Provenance.from_dict(origin),
-        None if support is None else Support.from_dict(support),
-        Places.from_dict(header["places"]) if "places" in header else None,
-    )
-
-
-def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
-    for name, array in tensors.items():
-        if name != "draws" and not name.startswith("params/"):
-            raise InputError(f"it has a tensor {clean_text(name)!r}; expected params/… and draws")
-        expected = np.dtype(np.float32 if name == "draws" else np.float64)
-        if array.dtype != expected:
-            raise InputError(f"its tensor {clean_text(name)!r} holds {array.dtype}; expected {expected}")
 
 
 def _distinct_rows(x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.browsing import BrowsingPropensities
-from clickharvest.model.propensities import Propensities, from_file
+from clickharvest.model.loading import from_file
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import spell_fitted, typical_context, wrap

@@ -27,10 +27,10 @@ from clickharvest.errors import InputError, OlderFileWarning
 from clickharvest.files import atomic_path
 from clickharvest.words import first_line
 
-FORMAT = 3
+FORMAT = 4
 """Latest version of the file format; a file of a later one is refused."""
-EXAMINATION = 2
-"""The format of files that name no click model: those of examination propensities, which older versions read too."""
+BLUNT = 3
+"""The last format of power laws that came to rest at a steepness of 0 half as sharply."""
 WITHOUT_DIGEST = 1
 """The format before files had a digest and told where they come from."""
 KEY = "clickharvest"
@@ -46,12 +46,12 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
         >>> path = Path(tempfile.mkdtemp()) / "model.safetensors"
         >>> write_file(path, {"anchor": 1}, {"b": np.zeros(2)})
         >>> read_file(path)
-        ({'format': 2, 'anchor': 1}, {'b': array([0., 0.])})
+        ({'format': 4, 'anchor': 1}, {'b': array([0., 0.])})
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    whole = {"format": FORMAT if "model" in header else EXAMINATION} | dict(header)
+    whole = {"format": FORMAT} | dict(header)
     text = json.dumps(whole | {"sha256": digest(whole, tensors)})
     with atomic_path(path) as partial:
         try:
@@ -116,3 +116,7 @@ def _check_whole(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
         warnings.warn(f"{path} is an older file (format {found}): {lacks}; fit again", OlderFileWarning, stacklevel=4)
     elif told != digest(header, tensors):
         raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
+    curve = header.get("curve")
+    if found <= BLUNT and isinstance(curve, dict) and curve.get("name") == "power":
+        now = "nearly flat power laws come to rest at 0 more sharply now, and propensities there differ by some percent"
+        warnings.warn(f"{path} is an older file (format {found}): {now}; fit again", OlderFileWarning, stacklevel=4)

@@ -5,6 +5,7 @@ from .base import half_squares as half_squares
 from .base import make_curve as make_curve
 from .base import unflatten_params as unflatten_params
 from .constant import Constant as Constant
+from .index import SingleIndex as SingleIndex
 from .layers import hidden_layer as hidden_layer
 from .layers import layers_penalty as layers_penalty
 from .layers import log_sigmoid as log_sigmoid

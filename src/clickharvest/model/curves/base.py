@@ -110,11 +110,12 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """Return a curve by name.
 
     Args:
-        name: one of `CURVES`: `constant, power, linear, lowrank, mlp, recurrent, position`, or your own.
+        name: one of `CURVES`: `constant, power, linear, lowrank, index, mlp, recurrent, position`, or your own.
         positions: the positions it speaks of.
         anchor: the position others are relative to.
         n_features: number of context features.
-        shape: the curve's own fields: `rank` of `lowrank`, `width` of the networks (`mlp` may have 0).
+        shape: the curve's own fields: `rank` of `lowrank`, `knots` of `index`, `width` of the networks (`mlp` may have
+            0).
 
     Example:
         >>> curve = make_curve("power", (1, 2, 4), 1, 1)

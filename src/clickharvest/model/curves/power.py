@@ -14,7 +14,7 @@ from clickharvest.model.curves.base import Curve, Params, half_squares
 class Power(Curve):
     """A power law whose steepness depends on the context: p_k(x) = (k / anchor)^{−η(x)}, η(x) ≥ 0.
 
-    η(x) = softplus(s · (a + w·x)) / s with s = 10: the straight line a + w·x, bent so that it stays positive.
+    η(x) = softplus(s · (a + w·x)) / s with s = 20: the straight line a + w·x, bent so that it stays positive.
 
     Parameters: `a`, the steepness of an average context (0: everything is examined alike; 1: position k gets 1/k);
     `w` [d], how much a unit of each feature adds to it.
@@ -23,7 +23,7 @@ class Power(Curve):
     name: ClassVar[str] = "power"
     needs_order: ClassVar[bool] = True
     levels_off: ClassVar[bool] = True
-    sharpness: ClassVar[float] = 10.0
+    sharpness: ClassVar[float] = 20.0
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from p_k = anchor / k in every context."""

@@ -1,0 +1,86 @@
+"""Loading: examination propensities from a file, checked before anybody uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import make_curve
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import Provenance
+from clickharvest.model.soundness import check_info, check_numbers
+from clickharvest.model.storage import WITHOUT_DIGEST, read_file
+from clickharvest.model.summary import typical_context
+from clickharvest.model.support import Support
+from clickharvest.positions.places import Places
+from clickharvest.words import clean_text, first_line
+
+
+def load_propensities(path: str | Path) -> Propensities:
+    """Read what `Propensities.save` wrote.
+
+    Files of older formats load too, with an `OlderFileWarning`.
+
+    Raises:
+        InputError: the file is not such a model, is damaged, or was written by a later version.
+    """
+    header, tensors = read_file(Path(path))
+    if (kind := header.get("model")) is not None:
+        raise InputError(
+            f"{path} holds a click model of the kind {clean_text(str(kind), 40)!r}, which is no examination "
+            "propensities: use it with show, weigh or report, or fit with --model examination"
+        )
+    try:
+        return from_file(header, tensors)
+    except InputError as error:
+        raise InputError(f"{path} cannot be used: {error}") from error
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
+
+
+def from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
+    """Return the propensities of a file's header and tensors, checked; whatever it raises, the file is not sound."""
+    loaded = _from_header(header, tensors)
+    check_info(loaded.info)
+    with np.errstate(all="ignore"):
+        log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
+    check_numbers(log_p, loaded.draws)
+    return loaded
+
+
+def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
+    shape = dict(header["curve"])
+    name = shape.pop("name")
+    if not isinstance(name, str):
+        raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
+    _check_types(tensors)
+    encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
+    origin = None if header["format"] == WITHOUT_DIGEST else header["provenance"]
+    support = header.get("support")
+    return Propensities(
+        make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
+        {name.removeprefix("params/"): value for name, value in tensors.items() if name != "draws"},
+        encoder,
+        tuple(header["shown"]),
+        tensors.get("draws"),
+        header["draws_kind"],
+        header["info"],
+        None if origin is None else Provenance.from_dict(origin),
+        None if support is None else Support.from_dict(support),
+        Places.from_dict(header["places"]) if "places" in header else None,
+    )
+
+
+def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
+    for name, array in tensors.items():
+        if name != "draws" and not name.startswith("params/"):
+            raise InputError(f"it has a tensor {clean_text(name)!r}; expected params/… and draws")
+        expected = np.dtype(np.float32 if name == "draws" else np.float64)
+        if array.dtype != expected:
+            raise InputError(f"its tensor {clean_text(name)!r} holds {array.dtype}; expected {expected}")
