@@ -147,7 +147,7 @@ class TestEstimator:
 
     def test_there_are_no_intervals_as_the_data_chose(self) -> None:
         interventions = simulated_interventions(400, seed=1, steepness=STEEP)
-        with pytest.warns(HarvestWarning, match="folds chose the curve or its penalty"):
+        with pytest.warns(HarvestWarning, match="the clicks chose curve, penalty or relevance"):
             model = CPBM(objective="allpairs").fit(interventions)
         assert model.propensities_.draws_kind is None
         assert not model.predict({"device": list(STEEP)}).supported[:, 1:].any()
