@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,11 +53,11 @@ def test_the_level_of_the_command_line_reaches_the_answer(model: Propensities, r
     assert interval(model, 0.95) not in text
 
 
-def complex_queries(support: Support | None = None) -> Propensities:
-    """A model in which complex queries, 28 % of all, are read less far down."""
+def complex_queries(support: Support | None = None, less: Sequence[float] = (0.8, 0.5)) -> Propensities:
+    """A model in which complex queries, 28 % of all, are read less far down, by these factors."""
     encoder = ContextEncoder.fit({"complex": [True] * 28 + [False] * 72})
     curve = make_curve("linear", (1, 2, 5), 1, 1)
-    params = {"b": np.log([0.6, 0.3]), "W": np.log([[0.8, 0.5]])}
+    params = {"b": np.log([0.6, 0.3]), "W": np.log([less])}
     return Propensities(curve, params, encoder, (1, 2, 5), support=support)
 
 
@@ -80,11 +81,23 @@ def test_a_curve_that_ignores_the_context_does_not_say_that_it_hardly_matters() 
 
 
 def test_what_is_not_supported_is_not_told() -> None:
-    model = complex_queries(Support((ColumnSupport(((1, 2), (1, 2, 5))),), (None, 40.0, 40.0)))
+    for of_others, expected in (
+        ((1, 2), ": queries that are not complex are read further down than complex queries; position 2 is "),
+        ((1,), ", but the log cannot tell by how much."),
+    ):
+        model = complex_queries(Support((ColumnSupport((of_others, (1, 2, 5))),), (None, 40.0, 40.0)))
+        columns = column_values(model)
+        told = movement(model, columns, rank_columns(model, columns, None))
+        assert told.startswith(f"It depends on complex{expected}")
+        assert [headline.where for headline in headlines(model)] == ["position 2"] * (len(of_others) - 1)
+
+
+def test_how_much_context_moves_is_told_where_it_moves_most() -> None:
+    """Below a fold, where it comes early or late, everybody looks alike."""
+    model = complex_queries(less=(0.5, 0.9))
     columns = column_values(model)
     told = movement(model, columns, rank_columns(model, columns, None))
-    assert told == "It depends on complex, but the log cannot tell by how much."
-    assert [headline.where for headline in headlines(model)] == ["position 2"]
+    assert "position 2 is looked at 0.60 times as often as position 1 there, against 0.30 times" in told
 
 
 def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from clickharvest.report.charts import shorten
 from clickharvest.report.importance import Importance
 from clickharvest.report.phrases import likely, queries, spell, typical_query
 from clickharvest.report.standing import Standing, State, standings
-from clickharvest.report.values import ColumnValues
+from clickharvest.report.values import Choice, ColumnValues
 
 NOTICEABLE = 0.05
 """Mean |Δ log p| from which a column is said to move the curve."""
@@ -81,7 +82,7 @@ def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) 
 
 
 def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:
-    """Return a sentence on what moves examination.
+    """Return a sentence on what moves examination, and by how much where it moves most.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
@@ -100,19 +101,20 @@ def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Impo
     choices = [choice for choice in column.choices if choice.share > 0]
     x = np.repeat(typical_context(model), len(choices), axis=0)
     x[:, column.features] = [choice.features for choice in choices]
-    known = [
-        [(own.position, choice, own.propensity or 0.0) for own in row if own.state in TELLING]
-        for choice, row in zip(choices, standings(model, x, level=level), strict=True)
-    ]
-    last = max((own[0] for row in known for own in row), default=None)
-    found = [own for row in known for own in row if own[0] == last]
+    known: dict[int, list[tuple[float, Choice]]] = {}
+    for choice, row in zip(choices, standings(model, x, level=level), strict=True):
+        for own in row:
+            if own.state in TELLING and own.propensity:
+                known.setdefault(own.position, []).append((own.propensity, choice))
+    range_of = {k: (min(found, key=itemgetter(0)), max(found, key=itemgetter(0))) for k, found in known.items()}
     most = f"{'Most depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}"
-    if len(found) < 2:
+    if all(low is high for low, high in range_of.values()):
         return f"{most}, but the log cannot tell by how much."
-    high, low = max(found, key=lambda own: own[2]), min(found, key=lambda own: own[2])
-    there, anchor = (name_place(k, model.places) for k in (last or 0, model.curve.anchor))
+    at = max(range_of, key=lambda k: (range_of[k][1][0] / range_of[k][0][0], k))
+    (low, few), (high, many) = range_of[at]
+    there, anchor = (name_place(k, model.places) for k in (at, model.curve.anchor))
     more = "are read further down than" if model.places is None else f"look more at {there} than"
     return (
-        f"{most}: {queries(column, high[1])} {more} {queries(column, low[1])}; {there} is looked at {spell(high[2])} "
-        f"times as often as {anchor} there, against {spell(low[2])} times."
+        f"{most}: {queries(column, many)} {more} {queries(column, few)}; {there} is looked at {spell(high)} times as "
+        f"often as {anchor} there, against {spell(low)} times."
     )
