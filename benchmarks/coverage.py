@@ -179,7 +179,7 @@ def measure(name: str, kind: str, log: int) -> Outcome:
         "width": mean((upper - lower)[supported]),
         "error": mean(np.abs(value - target)[supported]),
         "clicks": clicks,
-        "curve": " ".join(str(part) for part in model.curve.spec.values()),
+        "curve": " ".join(map(str, [model.curve.name, *model.curve.shape.values()])),
         "seconds": seconds,
     }
 

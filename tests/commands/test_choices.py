@@ -29,7 +29,7 @@ def test_names_are_listed_without_what_is_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'linear'"),
+        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'index'"),
         ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
         (
             "fit x.csv --relevance deep",

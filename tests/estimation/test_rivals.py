@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from clickharvest import CPBM
+from clickharvest.estimation.fitting import with_apart
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.rivals import model_weights, rivalry
@@ -94,3 +96,47 @@ def test_intervals_of_a_chosen_curve_are_wider_than_of_the_same_curve_named() ->
     middle = {"x": [-0.5, 0.0, 0.5]}
     wide, narrow = (np.log(one.upper / one.lower)[:, 1] for one in (auto.predict(middle), named.predict(middle)))
     assert (wide > narrow * 1.001).all()
+
+
+def test_off_by_of_positions_stands_beside_the_parameters_of_a_law() -> None:
+    own, off = np.array([[4.0, 1.0], [1.0, 9.0]]), np.diag([0.3, 0.0, 0.5])
+    expected = np.zeros((4, 4))
+    expected[np.ix_([0, 3], [0, 3])] = own
+    expected[1, 1], expected[2, 2] = 0.3, 0.5
+    np.testing.assert_allclose(with_apart(own, off, anchor=1), expected)
+
+
+def test_what_lines_leave_unknown_counts_beside_a_power_law() -> None:
+    """Few clicks on ten levels: folds take a law, which has no parameter for a single position; its intervals do."""
+    random = np.random.default_rng(3)
+    units, positions = 800, 6
+    level = random.integers(10, size=units)
+    pair = np.sort([random.choice(positions, 2, replace=False) + 1 for _ in range(units)], axis=1)
+    clicks = random.poisson(6 * pair ** -(0.4 + 0.15 * level[:, None]) * random.beta(1, 2, (units, 1)))
+    rows = Interventions(
+        unit=np.repeat(np.arange(units), 2),
+        query=np.repeat(np.arange(units) // 4, 2),
+        position=pair.ravel(),
+        exposure=np.full(2 * units, 6.0),
+        clicks=clicks.ravel(),
+        impressions=np.full(2 * units, 6),
+        contexts={"level": np.repeat(np.array([f"level {i}" for i in level], dtype=object), 2)},
+    )
+    found = CPBM().fit(rows).propensities_
+    lines = CPBM(curve="linear").fit(rows).propensities_
+    assert found.curve.spec == {"name": "power", "apart": 1}
+    assert "curve power, objective" in str(found)
+    assert not found.params["d"].any()
+    told = found.info["clustered"]
+    off = np.square(told["misfit"]) + np.square(told["rivals"])
+    x = np.zeros((1, found.curve.n_features))
+    assert found.draws is not None
+    of_law = found.draws.copy()
+    of_law[:, 1:positions] = 0.0
+    law = replace(found, draws=of_law)
+    assert np.square(found.log_sd(x)[0]) == pytest.approx(np.square(law.log_sd(x)[0]) + off, rel=1e-3, abs=1e-9)
+    many = np.eye(found.curve.n_features)
+    mean = [float(np.mean(np.square(one.log_sd(many))[:, 1:])) for one in (found, lines)]
+    assert mean[0] > 0.8 * mean[1]
+    alone, together = (found.predict({"level": ["level 1"]}, simultaneous=band) for band in (False, True))
+    assert (together.upper[0, 1:] > alone.upper[0, 1:] * 1.01).all()

@@ -136,6 +136,21 @@ PENALISED = {
 }
 
 
+def test_positions_may_stand_apart_from_a_power_law() -> None:
+    law = curve_of("power", anchor=2)
+    params = random_params(law)
+    free, same = law.set_apart(params)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(free.relative(same, contexts(3, 2)), law.relative(params, contexts(3, 2)), atol=0)
+    moved = free.relative(same | {"d": np.array([0.1, -0.2, 0.3])}, contexts(3, 2)) - law.relative(
+        params, contexts(3, 2)
+    )
+    np.testing.assert_allclose(moved, np.tile([0.1, 0.0, -0.2, 0.3], (3, 1)), atol=1e-12)
+    assert law.spec == {"name": "power"}
+    assert free.spec == {"name": "power", "apart": 1}
+    assert free.shape == law.shape == {}
+    assert make_curve(positions=GAPS, anchor=2, n_features=2, **free.spec) == free
+
+
 def test_every_curve_has_a_formula_here() -> None:
     assert set(FORMULAS) == set(PENALISED) == set(CURVES)
 

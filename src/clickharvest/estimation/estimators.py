@@ -25,7 +25,7 @@ from clickharvest.estimation.sample import Reach, Sample, find_reach, make_sampl
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import MLP, Constant, Curve, Power, make_curve
+from clickharvest.model.curves import MLP, Constant, Curve, Linear, Power, make_curve
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
@@ -311,6 +311,7 @@ class CPBM(Estimator):
             near=None if curve in pooled else best.flats[0],
             learner=learners.get(curve),
             by_folds=len(judged) > 1,
+            lines=next((own for one, own in pooled.items() if isinstance(one, Linear)), None),
         )
 
     def _shape(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import rivalry
+from clickharvest.estimation.rivals import chance_of_lines, more_unknown, rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -28,7 +28,7 @@ from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwic
 from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions, require_interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Curve, flatten_params, unflatten_params
+from clickharvest.model.curves import Curve, Power, flatten_params, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
@@ -53,7 +53,8 @@ class Choice:
 
     A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
     that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
-    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`.
+    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`. The pooled
+    `lines` are those of the linear curve that was tried beside it.
     """
 
     fit: Fit
@@ -65,6 +66,7 @@ class Choice:
     near: Array | None = None
     learner: Fit | None = None
     by_folds: bool = False
+    lines: Pooled | None = None
 
 
 class Estimator(Parameterised):
@@ -154,9 +156,12 @@ class Estimator(Parameterised):
             "data": data_fingerprint(interventions),
         }
         settings = {name: value for name, value in self.get_params().items() if name != "progress"}
-        params = unflatten_params(flat[:size], like)
+        curve, params = fit.curve, unflatten_params(flat[:size], like)
+        if draws is not None and draws.shape[1] > len(flat) and isinstance(curve, Power):
+            curve, params = curve.set_apart(params)
+        size = len(flatten_params(params))
         self.propensities_ = Propensities(
-            curve=fit.curve,
+            curve=curve,
             params=params,
             encoder=encoder,
             shown=tuple(int(k) for k in np.unique(interventions.position)),
@@ -164,7 +169,7 @@ class Estimator(Parameterised):
             draws_kind=None if draws is None else kind,
             info=info,
             provenance=record_provenance(type(self).__name__, settings, device=fit.device),
-            support=find_support(sample, fit.curve, params, encoder),
+            support=find_support(sample, curve, params, encoder),
             places=interventions.places,
         )
 
@@ -202,6 +207,8 @@ class Estimator(Parameterised):
         if choice.pooled is not None or self._can_cluster(type(fit.objective), len(flat)):
             with self.progress("Error bars"):
                 covariance, about = clustered_by_query(choice, sample, seen, flat)
+            if (apart := len(covariance) - len(flat)) > 0:
+                flat = np.insert(flat, 1, np.zeros(apart))
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "auto" and choice.by_folds:
             sentence = (
@@ -269,6 +276,9 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
 def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array) -> tuple[Array, dict[str, Any]]:
     """Return the covariance of a curve's parameters, [n, n], misfit and rivals counted, and what it rests on.
 
+    A power law has no parameter that moves one position alone: it gets those of the law that positions may stand apart
+    from (`Power.set_apart`), [n + K − 1, n + K − 1], if there is anything to count.
+
     Args:
         choice: what was fitted.
         sample: the sample at the curve's positions.
@@ -283,16 +293,34 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     found = clustered_covariance(near)
     covariance, about = found.covariance, dict(found.about)
     about["effective_queries"] = found.effective_queries[told].tolist()
+    off = np.zeros((len(told), len(told)))
     if sample.x.shape[1] and (off_by := misfit(curve, fitted, near, found)) is not None:
-        covariance = widened(curve, fitted, near, covariance, off_by)
+        off += off_by
         about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
     if len({one.fit.curve for one in choice.judged}) > 1:
         off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
+        if choice.lines is not None and isinstance(curve, Power):
+            lines = choice.lines, seen if choice.lines.shares.positions == seen.positions else sample
+            chance = chance_of_lines(about["weights"], sample.x)
+            off_by += chance * more_unknown(lines, (near, fitted), sample.positions)
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
-        among = np.zeros((len(told), len(told)))
-        among[np.ix_(told, told)] = off_by
-        covariance = widened(curve, fitted, near, covariance, among)
+        off[np.ix_(told, told)] += off_by
+    if off.any() and isinstance(curve, Power) and not curve.apart:
+        covariance = with_apart(covariance, off[np.ix_(told, told)], fit.curve.anchor_index)
+    elif off.any():
+        covariance = widened(curve, fitted, near, covariance, off)
     if pooled is not None:
         own = curve_order(fit.curve, pooled.shares)
         covariance = covariance[np.ix_(own, own)]
     return covariance, about
+
+
+def with_apart(covariance: Array, off: Array, anchor: int) -> Array:
+    """Return the covariance of (a, d, w) by that of (a, w) and what positions may be off by, relative to the anchor."""
+    others = np.delete(np.arange(len(off)), anchor)
+    n = len(others)
+    whole = np.zeros((len(covariance) + n, len(covariance) + n))
+    own = np.r_[0, n + 1 : len(whole)]
+    whole[np.ix_(own, own)] = covariance
+    whole[1 : n + 1, 1 : n + 1] = off[np.ix_(others, others)]
+    return whole

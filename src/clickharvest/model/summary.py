@@ -178,7 +178,7 @@ def _features(part: ContextColumn, value: Any = None) -> NDArray[np.float64]:
 
 
 def _title(model: _Model) -> str:
-    shape = ", ".join(f"{name} {size}" for name, size in model.curve.spec.items() if name != "name")
+    shape = ", ".join(f"{name} {size}" for name, size in model.curve.shape.items())
     outcome = outcome_of(model)
     what = "Examination propensities" if outcome is None else f"{outcome} after a click, by position"
     text = f"{what}: curve {model.curve.name}{f' ({shape})' if shape else ''}"

@@ -351,7 +351,7 @@ def _spread(pooled: Any) -> str | None:
 
 
 def _settings(model: Propensities, evidence: Evidence | None, level: float) -> list[tuple[str, str]]:
-    info, shape = model.info, model.curve.spec
+    info, curve = model.info, model.curve
     counts = spell_counts(info)
     intervals = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}"
     if model.draws is not None and model.draws_kind != "clustered":
@@ -359,7 +359,7 @@ def _settings(model: Propensities, evidence: Evidence | None, level: float) -> l
     rows = [
         ("Estimator", info.get("estimator")),
         ("Objective", info.get("objective")),
-        ("Curve", ", ".join(f"{key} {value}" if key != "name" else str(value) for key, value in shape.items())),
+        ("Curve", ", ".join([curve.name, *(f"{key} {value}" for key, value in curve.shape.items())])),
         ("Penalty", _spell(info.get("penalty"), ".4g") if "penalty" in info else None),
         ("Pooled", _spread(info.get("pooled"))),
         ("Anchor", name_place(model.curve.anchor, model.places)),

@@ -61,7 +61,7 @@ def run_params(propensities: Propensities) -> dict[str, Any]:
     """
     info = propensities.info
     chosen = {name: info[name] for name in ("estimator", "objective", "penalty", "seed", "data") if name in info}
-    shape = {"curve" if name == "name" else name: value for name, value in propensities.curve.spec.items()}
+    shape = {"curve": propensities.curve.name} | propensities.curve.shape
     columns = () if propensities.encoder is None else propensities.encoder.columns
     return {"anchor": propensities.curve.anchor, **shape, "context": ", ".join(columns)[:LARGEST], **chosen}
 

@@ -25,7 +25,8 @@ class Curve(ABC):
     """What all curves share.
 
     A subclass is a frozen dataclass with a `name`. Its own fields are the curve's shape parameters: integers, from 1
-    on, or from what the field declares, as in `width: int = field(default=12, metadata={"least": 0})`. Its formula may
+    on, or from what the field declares, as in `width: int = field(default=12, metadata={"least": 0})`. One that is not
+    `"told"` is left out of the spec where it has its default, and of what people read. Its formula may
     use the array functions that `clickharvest.model.trace` knows.
 
     Attributes:
@@ -75,7 +76,13 @@ class Curve(ABC):
     @property
     def spec(self) -> dict[str, Any]:
         """The curve's name and shape parameters, as `make_curve` takes them."""
-        return {"name": self.name} | {field.name: getattr(self, field.name) for field in self.shape_fields()}
+        kept = [part for part in self.shape_fields() if _told(part) or getattr(self, part.name) != part.default]
+        return {"name": self.name} | {part.name: getattr(self, part.name) for part in kept}
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The shape parameters that people are told."""
+        return {part.name: getattr(self, part.name) for part in self.shape_fields() if _told(part)}
 
     @abstractmethod
     def init(self, random: np.random.Generator) -> Params:
@@ -104,6 +111,10 @@ class Curve(ABC):
         """Return log(k / anchor) of the positions other than the anchor, [K - 1]."""
         k = np.delete(np.array(self.positions, dtype=np.float64), self.anchor_index)
         return np.log(k / self.anchor)
+
+
+def _told(part: Field[Any]) -> bool:
+    return bool(part.metadata.get("told", True))
 
 
 def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: int, **shape: int) -> Curve:

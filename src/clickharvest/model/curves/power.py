@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +17,11 @@ class Power(Curve):
     η(x) = softplus(s · (a + w·x)) / s with s = 20: the straight line a + w·x, bent so that it stays positive.
 
     Parameters: `a`, the steepness of an average context (0: everything is examined alike; 1: position k gets 1/k);
-    `w` [d], how much a unit of each feature adds to it.
+    `w` [d], how much a unit of each feature adds to it; where positions may stand `apart` from the law, `d` [K - 1],
+    by how much their log examination does so in all contexts.
     """
+
+    apart: int = field(default=0, metadata={"least": 0, "told": False})
 
     name: ClassVar[str] = "power"
     needs_order: ClassVar[bool] = True
@@ -27,14 +30,20 @@ class Power(Curve):
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from p_k = anchor / k in every context."""
-        return {"a": np.array([1.0]), "w": np.zeros((self.n_features, 1))}
+        law = {"a": np.array([1.0]), "w": np.zeros((self.n_features, 1))}
+        return law | {"d": np.zeros(len(self.positions) - 1)} if self.apart else law
 
     def log_examination(self, params: Params, x: Any, xp: Any = np) -> Any:
-        """Return −η(x) log(k / anchor)."""
+        """Return −η(x) log(k / anchor), and d_k where positions may stand apart."""
         line = self.sharpness * (x @ params["w"] + params["a"])
         steepness = xp.logaddexp(line, 0.0) / self.sharpness
-        return self.anchored(-steepness * self.log_distance(), xp)
+        law = -steepness * self.log_distance()
+        return self.anchored(law + params["d"] if self.apart else law, xp)
 
     def penalty(self, params: Params, xp: Any = np) -> Any:
         """Return ½ |w|²."""
         return half_squares(params["w"], xp=xp)
+
+    def set_apart(self, params: Params) -> tuple[Power, Params]:
+        """Return the same law as one that positions may stand apart from, though none does."""
+        return replace(self, apart=1), params | {"d": np.zeros(len(self.positions) - 1)}
