@@ -15,8 +15,7 @@ shared where queries do not tell. The mean square of what the choice may be off 
 
 A power law is taken unless others are clearly better, and folds, which see four fifths of the queries, rarely see that
 single positions stand apart from it. Pooled lines know that they may: what these leave unknown beyond the law counts,
-too. Where all contexts are categories lines contain every law, and it counts in full; otherwise by the weight of the
-lines, w / (1 − w) four times as large.
+too: by their weight or, where all contexts are categories, so that lines contain every law, in full.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ Fitted = Pooled | Smooth
 
 DRAWS = 1_000
 """Draws of the queries' weights."""
-ODDS = 4.0
-"""How much more lines count beside a law than their weight says; chosen on simulated logs among 1, 3, 4 and all."""
 
 
 def rivalry(judged: Sequence[Judged], x: Array) -> tuple[Array, dict[str, float]]:
@@ -79,14 +76,12 @@ def chance_of_lines(weights: Mapping[str, float], x: Array) -> float:
 
     Example:
         >>> chance_of_lines({"power": 0.8, "linear": 0.2}, np.array([[0.3], [0.5], [0.9]]))
-        0.5
+        0.2
         >>> chance_of_lines({"power": 0.8, "linear": 0.2}, np.array([[0.0], [1.0], [1.0]]))
         1.0
     """
     weight = weights.get("linear", 0.0)
-    if weight and all(len(np.unique(column)) <= 2 for column in x.T):
-        return 1.0
-    return ODDS * weight / (ODDS * weight + 1 - weight)
+    return 1.0 if weight and all(len(np.unique(column)) <= 2 for column in x.T) else weight
 
 
 def more_unknown(lines: tuple[Pooled, Sample], law: tuple[Fitted, Sample], positions: Sequence[int]) -> Array:
