@@ -83,10 +83,12 @@ def test_penalties_are_tried_from_the_middle_up_and_down(judged: list[Candidate]
     assert [c.penalty for c in linear] == sorted(c.penalty for c in linear)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("name", ["power", "linear"])
+@pytest.mark.parametrize(("name", "seed"), [("power", 0), ("power", 7), ("linear", 6), ("linear", 11), ("linear", 16)])
 def test_all_folds_have_seen_both_neighbours_of_the_best_penalty(name: str, seed: int) -> None:
-    """Half a decade below and above, whatever the first fold made of them; none far beyond the list."""
+    """Half a decade below and above, whatever the first fold made of them; none far beyond the list.
+
+    In all but the first case one of them was left after the first fold, or not tried there.
+    """
     found = [one.candidate for one in cross_validate(fit_of, [curve_of(name)], folds=3, seed=seed)]
     whole = [c.penalty for c in found if c.folds is None]
     (best,) = (c.penalty for c in found if c.chosen)

@@ -109,11 +109,13 @@ def test_auto_judges_all_curves_by_the_same_clicks() -> None:
     assert len(model.info["clustered"]["effective_queries"]) == len(model.curve.positions)
 
 
-@pytest.mark.parametrize("estimator", [PBM(), CPBM(curve="power"), CPBM(curve="linear")])
+@pytest.mark.parametrize("estimator", [PBM(), CPBM(curve="power"), CPBM(curve="linear"), CPBM(folds=3)])
 def test_what_the_sensitivity_refits_is_what_was_fitted(estimator: PBM | CPBM, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the prior or penalty as it is, the curve is the model's own."""
     log = sparse_log(5)
     model = estimator.fit(log).propensities_
+    if estimator.get_params().get("curve") == "auto":
+        assert model.curve.spec == {"name": "power", "apart": 1}
     monkeypatch.setattr(sensitivity, "FACTORS", (1.0,))
     (move,) = sensitivity.penalty_moves(model, log)
     own = (

@@ -145,6 +145,8 @@ def test_positions_may_stand_apart_from_a_power_law() -> None:
         params, contexts(3, 2)
     )
     np.testing.assert_allclose(moved, np.tile([0.1, 0.0, -0.2, 0.3], (3, 1)), atol=1e-12)
+    order = flatten_params(same | {"d": np.ones(3)})
+    np.testing.assert_array_equal(order, np.insert(flatten_params(params), free.apart_at, np.ones(3)))
     assert law.spec == {"name": "power"}
     assert free.spec == {"name": "power", "apart": 1}
     assert free.shape == law.shape == {}

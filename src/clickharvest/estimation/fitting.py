@@ -19,7 +19,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import chance_of_lines, more_unknown, rivalry
+from clickharvest.estimation.rivals import chance_of_lines, mean_variance, more, rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -208,7 +208,7 @@ class Estimator(Parameterised):
             with self.progress("Error bars"):
                 covariance, about = clustered_by_query(choice, sample, seen, flat)
             if (apart := len(covariance) - len(flat)) > 0:
-                flat = np.insert(flat, 1, np.zeros(apart))
+                flat = np.insert(flat, Power.apart_at, np.zeros(apart))
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "auto" and choice.by_folds:
             sentence = (
@@ -299,10 +299,11 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
     if len({one.fit.curve for one in choice.judged}) > 1:
         off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
-        if choice.lines is not None and isinstance(curve, Power):
-            lines = choice.lines, seen if choice.lines.shares.positions == seen.positions else sample
-            chance = chance_of_lines(about["weights"], sample.x)
-            off_by += chance * more_unknown(lines, (near, fitted), sample.positions)
+        chance = chance_of_lines(about["weights"], sample.x)
+        if isinstance(curve, Power) and (lines := choice.lines) is not None and chance:
+            theirs = seen if lines.shares.positions == seen.positions else sample
+            wide = mean_variance(lines, clustered_covariance(lines).covariance, theirs, sample.positions)
+            off_by += chance * more(wide, mean_variance(near, covariance, fitted, sample.positions))
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
         off[np.ix_(told, told)] += off_by
     if off.any() and isinstance(curve, Power) and not curve.apart:
@@ -318,9 +319,8 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
 def with_apart(covariance: Array, off: Array, anchor: int) -> Array:
     """Return the covariance of (a, d, w) by that of (a, w) and what positions may be off by, relative to the anchor."""
     others = np.delete(np.arange(len(off)), anchor)
-    n = len(others)
-    whole = np.zeros((len(covariance) + n, len(covariance) + n))
-    own = np.r_[0, n + 1 : len(whole)]
-    whole[np.ix_(own, own)] = covariance
-    whole[1 : n + 1, 1 : n + 1] = off[np.ix_(others, others)]
+    begin, end = Power.apart_at, Power.apart_at + len(others)
+    whole: Array = np.insert(covariance, [begin] * len(others), 0.0, axis=0)
+    whole = np.insert(whole, [begin] * len(others), 0.0, axis=1)
+    whole[begin:end, begin:end] = off[np.ix_(others, others)]
     return whole

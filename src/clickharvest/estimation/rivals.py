@@ -28,14 +28,12 @@ from scipy.special import softmax
 
 from clickharvest.estimation.misfit import some_contexts
 from clickharvest.estimation.pooling import Pooled
-from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import Smooth
 from clickharvest.model.curves import flatten_params, unflatten_params
 
 Array = NDArray[np.float64]
-Fitted = Pooled | Smooth
 
 DRAWS = 1_000
 """Draws of the queries' weights."""
@@ -84,24 +82,29 @@ def chance_of_lines(weights: Mapping[str, float], x: Array) -> float:
     return 1.0 if weight and all(len(np.unique(column)) <= 2 for column in x.T) else weight
 
 
-def more_unknown(lines: tuple[Pooled, Sample], law: tuple[Fitted, Sample], positions: Sequence[int]) -> Array:
-    """Return by how much the variance of lines is larger than that of a law, mean over contexts, [K, K].
+def mean_variance(fit: Pooled | Smooth, covariance: Array, sample: Sample, positions: Sequence[int]) -> Array:
+    """Return the covariance of log p_k(x) / p_anchor(x), mean over contexts, [K, K].
 
     Args:
-        lines: the pooled linear curve, and the sample it was fitted to.
-        law: the power law, and its sample.
+        fit: the fit.
+        covariance: the covariance of its parameters, [size, size].
+        sample: the sample it was fitted to.
         positions: the K positions to tell of, the anchor among them.
     """
-    wide, narrow = (_mean_variance(fit, sample, positions) for fit, sample in (lines, law))
-    values, vectors = np.linalg.eigh(wide - narrow)
-    more: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return more
-
-
-def _mean_variance(fit: Fitted, sample: Sample, positions: Sequence[int]) -> Array:
     rows = fit.shares.gradients(some_contexts(sample))[:, np.isin(sample.positions, positions)]
-    covariance = clustered_covariance(fit).covariance
     found: Array = np.einsum("cki,ij,clj->kl", rows, covariance, rows, optimize=True) / len(rows)
+    return found
+
+
+def more(wide: Array, narrow: Array) -> Array:
+    """Return by how much one covariance is larger than another, [K, K], along directions in which it is.
+
+    Example:
+        >>> more(np.diag([3.0, 1.0]), np.diag([1.0, 2.0])).tolist()
+        [[2.0, 0.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(wide - narrow)
+    found: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return found
 
 

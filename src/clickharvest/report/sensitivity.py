@@ -99,7 +99,8 @@ def _refits(model: Propensities, sample: Sample, seen: Sample) -> dict[float, Ar
     if isinstance(curve, Power) and curve.apart and not model.params["d"].any():
         law = {name: model.params[name] for name in ("a", "w")}
         bare = replace(model, curve=replace(curve, apart=0), params=law, draws=None, draws_kind=None)
-        return {factor: np.insert(flat, 1, model.params["d"]) for factor, flat in _refits(bare, sample, seen).items()}
+        refits = _refits(bare, sample, seen)
+        return {factor: np.insert(flat, curve.apart_at, model.params["d"]) for factor, flat in refits.items()}
     whole = replace(curve, positions=seen.positions)
     pooled, penalty = info.get("pooled"), info.get("penalty")
     linear = can_pool(curve, sample)
