@@ -63,7 +63,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self.things[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.things or name in self._modules()
+        return isinstance(name, str) and (name in self.things or name in self._modules())
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self._modules(), *self.things]))

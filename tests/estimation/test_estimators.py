@@ -195,6 +195,7 @@ def test_cut_positions_are_never_given_a_number(interventions: Interventions) ->
     ("options", "message"),
     [
         ({"curve": "spline"}, "no curve 'spline'"),
+        ({"curve": ["power", "linear"]}, r"no curve \['power', 'linear'\]"),
         ({"objective": "likelihood"}, "no objective"),
         ({"curve": "linear", "penalty": 1.0, "intervals": "jackknife"}, "no intervals"),
         ({"curve": "linear", "penalty": 1.0, "optimiser": "sgd"}, "no optimiser"),

@@ -12,10 +12,13 @@ from clickharvest import CPBM
 from clickharvest.estimation.fitting import with_apart
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.rivals import model_weights, rivalry
-from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.pooling import BOUNDS, Pooled, pool
+from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.rivals import CLEAR, DEVIATIONS, beyond_law, evidence_of_deviations, model_weights, rivalry
+from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 
 
@@ -140,3 +143,67 @@ def test_what_lines_leave_unknown_counts_beside_a_power_law() -> None:
     assert mean[0] > 0.8 * mean[1]
     alone, together = (found.predict({"level": ["level 1"]}, simultaneous=band) for band in (False, True))
     assert (together.upper[0, 1:] > alone.upper[0, 1:] * 1.01).all()
+
+
+def numbers(seed: int, bumps: float) -> Interventions:
+    """Three numbers that change the steepness of a law and, by some size, single positions beyond that."""
+    random = np.random.default_rng(seed)
+    queries, positions = 200, 6
+    x = random.normal(size=(queries, 3))
+    log_k = np.log(np.arange(1, positions + 1))
+    log_p = x @ random.normal(0, bumps, (3, positions)) - log_k * (1 + 0.2 * x[:, :1])
+    pair = np.sort(random.permuted(np.tile(np.arange(positions), (4 * queries, 1)), axis=1)[:, :2], axis=1)
+    query = np.arange(4 * queries) // 4
+    rate = random.beta(1, 2, (4 * queries, 1)) * np.exp(log_p[query[:, None], pair])
+    return Interventions(
+        unit=np.repeat(np.arange(4 * queries), 2),
+        query=np.repeat(query, 2),
+        position=pair.ravel() + 1,
+        exposure=np.full(8 * queries, 20.0),
+        clicks=random.poisson(20 * rate).ravel(),
+        impressions=np.full(8 * queries, 20),
+        contexts={f"x{i}": np.repeat(column[query], 2) for i, column in enumerate(x.T)},
+    )
+
+
+def lines_of(log: Interventions) -> tuple[Pooled, Sample]:
+    sample, _ = make_samples(log, find_reach(log, 1), ContextEncoder.fit(log.contexts))
+    return pool(make_curve("linear", sample.positions, 1, sample.x.shape[1]), sample), sample
+
+
+def test_what_lines_leave_unknown_counts_unless_clicks_speak_for_the_law() -> None:
+    """Of ten logs of a law most speak for it, of ten with deviations none."""
+    alone = {}
+    for bumps in (0.0, 0.1):
+        found = [lines_of(numbers(seed, bumps)) for seed in range(10)]
+        evident = [evidence_of_deviations(lines, clustered_covariance(lines).design_effect) for lines, _ in found]
+        off = [beyond_law(lines, sample, np.zeros((6, 6)), sample.positions) for lines, sample in found]
+        assert [one is None for one in off] == [one < CLEAR for one in evident]
+        alone[bumps] = sum(one is None for one in off)
+    assert alone[0.0] >= 6
+    assert alone[0.1] == 0
+
+
+def test_lines_are_no_rivals_where_clicks_speak_for_the_law() -> None:
+    """Where all contexts are levels, lines contain every law: there they are."""
+    log = numbers(1, 0.0)
+    found = CPBM().fit(log).propensities_
+    assert found.curve.name == "power"
+    assert "linear" not in found.info["clustered"]["weights"]
+    levels = CPBM().fit(replace(log, contexts={"x": (log.contexts["x0"] > 0).astype(str)})).propensities_
+    assert levels.curve.name == "power"
+    assert "linear" in levels.info["clustered"]["weights"]
+
+
+def test_the_evidence_of_deviations_by_its_definition() -> None:
+    lines, _ = lines_of(numbers(1, 0.1))
+    assert lines.prior is not None
+    h, y = lines.information / 1.5, (lines.information @ lines.theta + lines.score) / 1.5
+    values = []
+    for size in (BOUNDS[0], *DEVIATIONS):
+        precision = lines.prior.matrix(np.array([size, np.exp(lines.log_spread[1]), size]))
+        held = np.linalg.eigvalsh(precision)[1:]
+        evidence = y @ np.linalg.solve(h + precision, y) + np.log(held).sum() - np.linalg.slogdet(h + precision)[1]
+        values.append(evidence / 2)
+    expected = np.mean(np.exp(np.array(values[1:]) - values[0]))
+    assert evidence_of_deviations(lines, 1.5) == pytest.approx(expected, rel=1e-4)

@@ -7,7 +7,7 @@ import pytest
 
 from clickharvest.estimation import CPBM, ClickShare, Fit
 from clickharvest.estimation.sample import find_reach, make_samples
-from clickharvest.estimation.smooth_shares import FREE, expected_variance, smooth
+from clickharvest.estimation.smooth_shares import LOG_SPREAD, mean_square, smooth
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import flatten_params, make_curve
@@ -29,32 +29,57 @@ def log_of_slopes(seed: int, *, queries: int = 150, slopes: tuple[float, ...] = 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("h", "estimate"), [(50.0, 0.4), (4.0, 0.1)])
-def test_the_variance_of_one_parameter_is_averaged_by_its_evidence(h: float, estimate: float) -> None:
+@pytest.mark.parametrize(("h", "clicks_say", "estimate"), [(50.0, 0.4, 0.1), (4.0, 0.1, 0.1)])
+def test_what_is_unknown_of_one_parameter_is_averaged_over_its_variances(
+    h: float, clicks_say: float, estimate: float
+) -> None:
     """By hand: y² / (2 (h + 1/τ²)) − ½ log(h + 1/τ²) − log τ, and the weak prior log τ − τ."""
     tau = np.exp(np.linspace(np.log(1e-3), np.log(10.0), 200_001))
-    total = h + tau**-2.0 + FREE
-    evidence = (h * estimate) ** 2 / (2 * total) - np.log(total) / 2 - np.log(tau) + np.log(tau) - tau
-    found = expected_variance(np.array([[h]]), np.array([h * estimate]), np.eye(1), FREE * np.eye(1))
-    assert found == pytest.approx(np.average(tau**2, weights=np.exp(evidence)), rel=1e-3)
+    y, total = h * clicks_say, h + tau**-2.0
+    weight = np.exp(y**2 / (2 * total) - np.log(total) / 2 - np.log(tau) + np.log(tau) - tau)
+    expected = np.average(1 / total + (y / total - estimate) ** 2, weights=weight)
+    found = mean_square(np.array([[h]]), np.array([y]), np.eye(1), np.array([estimate]))
+    assert found[0, 0] == pytest.approx(expected, rel=1e-3)
 
 
-def test_nothing_penalised_has_no_variance() -> None:
-    assert expected_variance(np.eye(2), np.ones(2), np.zeros((2, 2)), FREE * np.eye(2)) == 0.0
+def test_parameters_that_are_not_penalised_are_as_known_as_clicks_say() -> None:
+    """One of two is penalised: with any τ the other has a normal distribution, its mean and variance by elimination."""
+    h, p = np.array([[5.0, 2.0], [2.0, 3.0]]), np.diag([0.0, 1.0])
+    y, estimate = np.array([1.0, -2.0]), np.array([0.7, -0.3])
+    found = mean_square(h, y, p, estimate)
+    each, evidence = [], []
+    for log_tau in LOG_SPREAD:
+        inverse = np.linalg.inv(h + p * np.exp(-2 * log_tau))
+        off = inverse @ y - estimate
+        each.append(inverse + np.outer(off, off))
+        held = np.linalg.slogdet(inverse)[1] / 2 - log_tau
+        evidence.append(y @ inverse @ y / 2 + held + log_tau - np.exp(log_tau))
+    weight = np.exp(evidence) / np.exp(evidence).sum()
+    np.testing.assert_allclose(found, np.tensordot(weight, each, 1), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("penalty", "times"), [(0.01, 1.0), (3_000.0, 100.0)])
-def test_a_penalty_counts_for_more_where_it_shrinks_what_is_there(penalty: float, times: float) -> None:
+def test_without_a_penalty_nothing_is_shrunk() -> None:
+    log = log_of_slopes(0, queries=30)
+    sample, _ = make_samples(log, find_reach(log, 1), ContextEncoder.fit(log.contexts))
+    fit = Fit(make_curve("power", sample.positions, 1, 2), ClickShare(sample), sample)
+    model = CPBM(curve="power", penalty=0.0, intervals=None).fit(log).propensities_
+    found = smooth(fit, sample, flatten_params(model.params), 0.0)
+    assert (found.left == found.precision).all()
+
+
+@pytest.mark.parametrize(("penalty", "times"), [(0.01, (1.0, 1.05)), (3_000.0, (100.0, 3_000.0))])
+def test_a_penalty_counts_for_more_where_it_shrinks_what_is_there(penalty: float, times: tuple[float, float]) -> None:
     log = log_of_slopes(0, queries=600)
     encoder = ContextEncoder.fit(log.contexts)
     sample, _ = make_samples(log, find_reach(log, 1), encoder)
     fit = Fit(make_curve("power", sample.positions, 1, 2), ClickShare(sample), sample)
     model = CPBM(curve="power", penalty=penalty, intervals=None).fit(log).propensities_
     found = smooth(fit, sample, flatten_params(model.params), penalty)
-    more = np.diag(found.left) - np.diag(found.precision)
-    assert more.min() >= 0
-    ratio = np.diag(found.left)[1:].max() / np.diag(found.precision)[1:].max()
-    assert ratio == 1.0 if times == 1.0 else ratio > times
+    own = np.linalg.inv(found.information + found.precision)
+    unknown = own @ (found.information + found.left) @ own
+    ratio = np.diag(unknown)[1:] / np.diag(own)[1:]
+    assert times[0] <= ratio.min()
+    assert ratio.max() < times[1]
 
 
 def test_intervals_of_a_heavy_penalty_reach_the_truth() -> None:

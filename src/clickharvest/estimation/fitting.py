@@ -19,7 +19,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import chance_of_lines, mean_variance, more, rivalry
+from clickharvest.estimation.rivals import beyond_law, mean_variance, rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -298,12 +298,17 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         off += off_by
         about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
     if len({one.fit.curve for one in choice.judged}) > 1:
-        off_by, about["weights"] = rivalry(choice.judged, sample.x[some_contexts(sample)])
-        chance = chance_of_lines(about["weights"], sample.x)
-        if isinstance(curve, Power) and (lines := choice.lines) is not None and chance:
+        lines, wider = choice.lines if isinstance(curve, Power) else None, None
+        if lines is not None:
             theirs = seen if lines.shares.positions == seen.positions else sample
-            wide = mean_variance(lines, clustered_covariance(lines).covariance, theirs, sample.positions)
-            off_by += chance * more(wide, mean_variance(near, covariance, fitted, sample.positions))
+            of_law = mean_variance(near, covariance, fitted, sample.positions)
+            wider = beyond_law(lines, theirs, of_law, sample.positions)
+        law_alone = lines is not None and wider is None
+        off_by, about["weights"] = rivalry(
+            choice.judged, sample.x[some_contexts(sample)], without="linear" if law_alone else None
+        )
+        if wider is not None:
+            off_by += wider
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
         off[np.ix_(told, told)] += off_by
     if off.any() and isinstance(curve, Power) and not curve.apart:

@@ -14,20 +14,26 @@ shared where queries do not tell. The mean square of what the choice may be off 
 [K, K], the two being fitted to the same queries. It is 0 where the chosen curve has all the weight.
 
 A power law is taken unless others are clearly better, and folds, which see four fifths of the queries, rarely see that
-single positions stand apart from it. Pooled lines know that they may: what these leave unknown beyond the law counts,
-too: by their weight or, where all contexts are categories, so that lines contain every law, in full.
+single positions stand apart from it. Pooled lines know that they may. So the clicks are asked once more, without folds:
+let B be the evidence of deviations from the law, of one size τ at all positions and of all features, by that of none,
+mean over τ. Unless B < 1/3, or where all contexts are categories, so that lines contain every law, what lines leave
+unknown beyond the law counts in full; otherwise lines are no rivals. (A part of it would be worse than either: errors
+of an exact law are those of one number, its steepness, and whatever single positions may be off by makes bands of all
+positions much wider.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from clickharvest.estimation.misfit import some_contexts
-from clickharvest.estimation.pooling import Pooled
+from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision
+from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import Smooth
@@ -37,21 +43,26 @@ Array = NDArray[np.float64]
 
 DRAWS = 1_000
 """Draws of the queries' weights."""
+DEVIATIONS, CLEAR = (0.03, 0.06, 0.12, 0.25, 0.5), 1 / 3
+"""Sizes τ of deviations from a law, and the B below which the law stands alone."""
+OF_LAW = np.array([name == "steepness" for name in Precision.names])
+"""Which of the spreads of lines a law has, too."""
 
 
-def rivalry(judged: Sequence[Judged], x: Array) -> tuple[Array, dict[str, float]]:
+def rivalry(judged: Sequence[Judged], x: Array, without: str | None = None) -> tuple[Array, dict[str, float]]:
     """Return S, [K, K], and the weight of every curve by its name.
 
     Args:
         judged: the candidates; of each curve the best penalty counts, and none that was left on the way: by far behind
             on some of the folds, it would have no weight.
         x: contexts to average over, [contexts, features].
+        without: a curve that is none of the rivals.
     """
     best: dict[str, Judged] = {}
     for one in judged:
-        if one.candidate.folds is not None:
+        if one.candidate.folds is not None or (name := _name(one)) == without:
             continue
-        own = best.get(name := _name(one))
+        own = best.get(name)
         if own is None or (one.candidate.chosen, one.candidate.score) > (own.candidate.chosen, own.candidate.score):
             best[name] = one
     sound = {name: one for name, one in best.items() if np.isfinite(one.by_query).all()}
@@ -65,21 +76,42 @@ def rivalry(judged: Sequence[Judged], x: Array) -> tuple[Array, dict[str, float]
     return square, dict(zip(sound, weights.tolist(), strict=True))
 
 
-def chance_of_lines(weights: Mapping[str, float], x: Array) -> float:
-    """Return how far what lines leave unknown counts beside a power law.
+def beyond_law(lines: Pooled, sample: Sample, law: Array, positions: Sequence[int]) -> Array | None:
+    """Return how much more pooled lines leave unknown than a power law, [K, K]; None where clicks speak for the law.
 
     Args:
-        weights: the weight of every curve; lines that were left on the way have none.
-        x: the contexts, [contexts, features].
-
-    Example:
-        >>> chance_of_lines({"power": 0.8, "linear": 0.2}, np.array([[0.3], [0.5], [0.9]]))
-        0.2
-        >>> chance_of_lines({"power": 0.8, "linear": 0.2}, np.array([[0.0], [1.0], [1.0]]))
-        1.0
+        lines: the fit of the lines.
+        sample: the sample they were fitted to.
+        law: the covariance of the law, as `mean_variance` has it, [K, K].
+        positions: the K positions to tell of.
     """
-    weight = weights.get("linear", 0.0)
-    return 1.0 if weight and all(len(np.unique(column)) <= 2 for column in x.T) else weight
+    found = clustered_covariance(lines)
+    categories = all(len(np.unique(column)) <= 2 for column in sample.x.T)
+    if not categories and evidence_of_deviations(lines, found.design_effect) < CLEAR:
+        return None
+    return more(mean_variance(lines, found.covariance, sample, positions), law)
+
+
+def evidence_of_deviations(lines: Pooled, design_effect: float) -> float:
+    """Return B, how many times more evident deviations from a power law are than none; 1 where lines know no law.
+
+    Args:
+        lines: the fit of pooled lines.
+        design_effect: how many times the variance of independent clicks its score has.
+    """
+    prior = lines.prior
+    if not isinstance(prior, Precision):
+        return 1.0
+    bare = copy(prior)
+    bare.weak = np.zeros_like(prior.weak)
+    information, linear = lines.information, lines.information @ lines.theta + lines.score
+
+    def evidence(deviation: float) -> float:
+        log_spread = np.where(OF_LAW, lines.log_spread, np.log(deviation))
+        return bare.evidence(log_spread, information / design_effect, linear / design_effect)[0]
+
+    gains = np.array([evidence(one) for one in DEVIATIONS]) - evidence(BOUNDS[0])
+    return float(np.exp(logsumexp(gains) - np.log(len(gains))))
 
 
 def mean_variance(fit: Pooled | Smooth, covariance: Array, sample: Sample, positions: Sequence[int]) -> Array:

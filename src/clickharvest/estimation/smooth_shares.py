@@ -7,9 +7,11 @@ H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike t
 A penalty λ P(θ) is the precision λ P'' of a normal prior.
 
 Folds choose λ, in sparse logs by luck, and where it is too large it has shrunk what is there. So the clicks are asked
-for the variance τ² of the penalised parameters, as `pooling` asks, and what shrinkage leaves unknown is λ² E[τ²] P'',
-never less than λ P'': both are the same where λ is 1 / τ². The mean is over all τ, by their evidence: where clicks are
-few the most evident one is often next to nothing.
+for the variance τ² of the penalised parameters, as `pooling` asks: where H is quadratic they are normal given τ and the
+clicks, with mean m_τ = (H + P''/τ²)⁻¹ y and covariance C_τ = (H + P''/τ²)⁻¹, and their mean square around the estimate
+is S = E[C_τ + (m_τ − θ̂)(m_τ − θ̂)ᵀ], the mean over all τ, by their evidence: where clicks are few the most evident one
+is often next to nothing. What shrinkage leaves unknown makes the model's own variance S, or J⁻¹ = (H + λ P'')⁻¹ along
+directions in which S is less.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import eigh
 from scipy.special import softmax
 
 from clickharvest.estimation.click_cells import ClickCells, Shares
@@ -34,6 +36,8 @@ FREE = 1e-2
 outputs of a network, would otherwise have no end."""
 LOG_SPREAD = np.log(np.geomspace(*BOUNDS, 100))
 """Logarithms of the standard deviations τ that are averaged over."""
+NOTHING = 1e-12
+"""Precision of directions that no penalty holds, by the largest."""
 
 
 class SmoothShares(ClickCells):
@@ -119,30 +123,50 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     information, penalised = shares.information(at), fit.penalty_curvature(flat)
     free = FREE * np.eye(len(flat))
     precision = penalty * penalised + free
-    variance = expected_variance(information, information @ flat + shares.score(at), penalised, free)
-    left = penalty * max(1.0, penalty * variance) * penalised + free
+    left = precision
+    if penalty:
+        square = mean_square(information + free, information @ flat + shares.score(at), penalised, flat)
+        left = precision + beyond(information + precision, square)
     return Smooth(shares, at, information, precision, left)
 
 
-def expected_variance(information: Array, linear: Array, penalised: Array, free: Array) -> float:
-    """Return E[τ²], the variance of the penalised parameters that clicks let expect; 0 where none is penalised.
+def mean_square(information: Array, linear: Array, penalised: Array, estimate: Array) -> Array:
+    """Return S = E[(θ − θ̂)(θ − θ̂)ᵀ] given the clicks, [size, size], over all τ.
 
-    The evidence of τ is that of `pooling`, with the precision P'' / τ² and the weak prior log τ − τ; log τ is even
-    otherwise.
+    The evidence of τ is that of `pooling`, with the weak prior log τ − τ; log τ is even otherwise. In parameters in
+    which H is 1 and P'' is diag(μ) all is diagonal.
 
     Args:
-        information: H, [size, size].
-        linear: H θ̂ + score(θ̂), [size].
+        information: H, positive definite, [size, size].
+        linear: y = H θ̂ + score(θ̂), [size].
         penalised: P'', [size, size].
-        free: precision of all parameters, [size, size].
+        estimate: θ̂, [size].
+
+    Example:
+        Nothing is penalised: what is unknown is H⁻¹.
+
+        >>> mean_square(np.diag([4.0, 1.0]), np.array([2.0, 3.0]), np.zeros((2, 2)), np.array([0.5, 3.0])).tolist()
+        [[0.25, 0.0], [0.0, 1.0]]
     """
-    rank = int(np.linalg.matrix_rank(penalised, hermitian=True))
-    if not rank:
-        return 0.0
+    held, basis = eigh(penalised, information, check_finite=False)
+    held = np.where(held > NOTHING * held.max(initial=0.0), held, 0.0)
+    known = 1 / (1 + held * np.exp(-2 * LOG_SPREAD[:, None]))
+    told = basis.T @ linear
+    evidence = (known @ told**2 + np.log(known).sum(axis=1)) / 2 - np.count_nonzero(held) * LOG_SPREAD
+    weight = softmax(evidence + LOG_SPREAD - np.exp(LOG_SPREAD))
+    off = known * told - basis.T @ (information @ estimate)
+    square = (off.T * weight) @ off + np.diag(weight @ known)
+    return np.asarray(basis @ square @ basis.T)
 
-    def evidence(log_spread: float) -> float:
-        factor = cho_factor(information + penalised * np.exp(-2 * log_spread) + free, lower=True, check_finite=False)
-        fitted = linear @ cho_solve(factor, linear, check_finite=False) / 2 - np.log(np.diag(factor[0])).sum()
-        return float(fitted - rank * log_spread + log_spread - np.exp(log_spread))
 
-    return float(softmax([evidence(one) for one in LOG_SPREAD]) @ np.exp(2 * LOG_SPREAD))
+def beyond(curvature: Array, square: Array) -> Array:
+    """Return J S J − J along directions in which S is more than J⁻¹, [size, size].
+
+    Example:
+        >>> beyond(np.diag([4.0, 1.0]), np.diag([0.5, 0.5])).tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
+    """
+    root = np.linalg.cholesky(curvature)
+    values, vectors = np.linalg.eigh(root.T @ square @ root)
+    half = root @ vectors
+    return np.asarray((half * np.maximum(values - 1.0, 0.0)) @ half.T)
