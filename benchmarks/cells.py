@@ -135,6 +135,7 @@ CELLS = {
     "auto: 10 levels": replace(CATEGORIES, levels=10, curve="auto"),
     "auto: 10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2, curve="auto"),
     "auto: 20 levels, few displays": replace(CATEGORIES, levels=20, displays=2.0, curve="auto"),
+    "auto: 3 numeric contexts with bumps": replace(CATEGORIES, numbers=3, bumps=0.1, curve="auto"),
     "auto: 6 numeric contexts": replace(CATEGORIES, numbers=6, bumps=0.1, curve="auto"),
     "auto: a step at the end, no effect of context": replace(CHOSEN, truth="none", step=1.0, step_at=7),
     "auto: an effect of context that is hardly seen": replace(CHOSEN, effect=0.1),

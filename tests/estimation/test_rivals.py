@@ -14,7 +14,7 @@ from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import BOUNDS, Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import CLEAR, DEVIATIONS, beyond_law, evidence_of_deviations, model_weights, rivalry
+from clickharvest.estimation.rivals import CONTAINED, DEVIATIONS, beyond, evidence_of_deviations, model_weights, rivalry
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
@@ -145,6 +145,9 @@ def test_what_lines_leave_unknown_counts_beside_a_power_law() -> None:
     assert (together.upper[0, 1:] > alone.upper[0, 1:] * 1.01).all()
 
 
+LAW = make_curve("power", tuple(range(1, 7)), 1, 3)
+
+
 def numbers(seed: int, bumps: float) -> Interventions:
     """Three numbers that change the steepness of a law and, by some size, single positions beyond that."""
     random = np.random.default_rng(seed)
@@ -176,9 +179,9 @@ def test_what_lines_leave_unknown_counts_unless_clicks_speak_for_the_law() -> No
     alone = {}
     for bumps in (0.0, 0.1):
         found = [lines_of(numbers(seed, bumps)) for seed in range(10)]
-        evident = [evidence_of_deviations(lines, clustered_covariance(lines).design_effect) for lines, _ in found]
-        off = [beyond_law(lines, sample, np.zeros((6, 6)), sample.positions) for lines, sample in found]
-        assert [one is None for one in off] == [one < CLEAR for one in evident]
+        evident = [evidence_of_deviations(lines, LAW, clustered_covariance(lines).design_effect) for lines, _ in found]
+        off = [beyond(lines, sample, LAW, np.zeros((6, 6)), sample.positions) for lines, sample in found]
+        assert [one is None for one in off] == [one < CONTAINED[type(LAW)][1] for one in evident]
         alone[bumps] = sum(one is None for one in off)
     assert alone[0.0] >= 6
     assert alone[0.1] == 0
@@ -195,15 +198,19 @@ def test_lines_are_no_rivals_where_clicks_speak_for_the_law() -> None:
     assert "linear" in levels.info["clustered"]["weights"]
 
 
-def test_the_evidence_of_deviations_by_its_definition() -> None:
+@pytest.mark.parametrize(("name", "kept"), [("power", 1), ("constant", 0)])
+def test_the_evidence_of_deviations_by_its_definition(name: str, kept: int) -> None:
+    curve = make_curve(name, LAW.positions, 1, 3)
     lines, _ = lines_of(numbers(1, 0.1))
     assert lines.prior is not None
     h, y = lines.information / 1.5, (lines.information @ lines.theta + lines.score) / 1.5
     values = []
     for size in (BOUNDS[0], *DEVIATIONS):
-        precision = lines.prior.matrix(np.array([size, np.exp(lines.log_spread[1]), size]))
+        spread = np.full(3, size)
+        spread[kept] = np.exp(lines.log_spread[kept])
+        precision = lines.prior.matrix(spread)
         held = np.linalg.eigvalsh(precision)[1:]
         evidence = y @ np.linalg.solve(h + precision, y) + np.log(held).sum() - np.linalg.slogdet(h + precision)[1]
         values.append(evidence / 2)
     expected = np.mean(np.exp(np.array(values[1:]) - values[0]))
-    assert evidence_of_deviations(lines, 1.5) == pytest.approx(expected, rel=1e-4)
+    assert evidence_of_deviations(lines, curve, 1.5) == pytest.approx(expected, rel=1e-4)

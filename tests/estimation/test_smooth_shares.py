@@ -7,7 +7,7 @@ import pytest
 
 from clickharvest.estimation import CPBM, ClickShare, Fit
 from clickharvest.estimation.sample import find_reach, make_samples
-from clickharvest.estimation.smooth_shares import LOG_SPREAD, mean_square, smooth
+from clickharvest.estimation.smooth_shares import LOG_SPREAD, WEAK, mean_square, smooth
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import flatten_params, make_curve
@@ -33,10 +33,10 @@ def log_of_slopes(seed: int, *, queries: int = 150, slopes: tuple[float, ...] = 
 def test_what_is_unknown_of_one_parameter_is_averaged_over_its_variances(
     h: float, clicks_say: float, estimate: float
 ) -> None:
-    """By hand: y² / (2 (h + 1/τ²)) − ½ log(h + 1/τ²) − log τ, and the weak prior log τ − τ."""
+    """By hand: y² / (2 (h + 1/τ²)) − ½ log(h + 1/τ²) − log τ, and the prior 5 (log τ − τ)."""
     tau = np.exp(np.linspace(np.log(1e-3), np.log(10.0), 200_001))
     y, total = h * clicks_say, h + tau**-2.0
-    weight = np.exp(y**2 / (2 * total) - np.log(total) / 2 - np.log(tau) + np.log(tau) - tau)
+    weight = np.exp(y**2 / (2 * total) - np.log(total) / 2 - np.log(tau) + 5 * (np.log(tau) - tau))
     expected = np.average(1 / total + (y / total - estimate) ** 2, weights=weight)
     found = mean_square(np.array([[h]]), np.array([y]), np.eye(1), np.array([estimate]))
     assert found[0, 0] == pytest.approx(expected, rel=1e-3)
@@ -53,7 +53,7 @@ def test_parameters_that_are_not_penalised_are_as_known_as_clicks_say() -> None:
         off = inverse @ y - estimate
         each.append(inverse + np.outer(off, off))
         held = np.linalg.slogdet(inverse)[1] / 2 - log_tau
-        evidence.append(y @ inverse @ y / 2 + held + log_tau - np.exp(log_tau))
+        evidence.append(y @ inverse @ y / 2 + held + WEAK * (log_tau - np.exp(log_tau)))
     weight = np.exp(evidence) / np.exp(evidence).sum()
     np.testing.assert_allclose(found, np.tensordot(weight, each, 1), rtol=1e-9)
 

@@ -17,9 +17,9 @@ from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
-from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
+from clickharvest.estimation.pooling import LARGEST, Pooled, Precision, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import beyond_law, mean_variance, rivalry
+from clickharvest.estimation.rivals import CONTAINED, beyond, mean_variance, rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -298,15 +298,14 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         off += off_by
         about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
     if len({one.fit.curve for one in choice.judged}) > 1:
-        lines, wider = choice.lines if isinstance(curve, Power) else None, None
-        if lines is not None:
+        alone, wider = False, None
+        if (lines := choice.lines) is not None and isinstance(lines.prior, Precision) and type(curve) in CONTAINED:
             theirs = seen if lines.shares.positions == seen.positions else sample
-            of_law = mean_variance(near, covariance, fitted, sample.positions)
-            wider = beyond_law(lines, theirs, of_law, sample.positions)
-        law_alone = lines is not None and wider is None
-        off_by, about["weights"] = rivalry(
-            choice.judged, sample.x[some_contexts(sample)], without="linear" if law_alone else None
-        )
+            own_variance = mean_variance(near, covariance, fitted, sample.positions)
+            wider = beyond(lines, theirs, curve, own_variance, sample.positions)
+            alone = wider is None
+        some = sample.x[some_contexts(sample)]
+        off_by, about["weights"] = rivalry(choice.judged, some, without="linear" if alone else None)
         if wider is not None:
             off_by += wider
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
@@ -314,7 +313,7 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     if off.any() and isinstance(curve, Power) and not curve.apart:
         covariance = with_apart(covariance, off[np.ix_(told, told)], fit.curve.anchor_index)
     elif off.any():
-        covariance = widened(curve, fitted, near, covariance, off)
+        covariance = widened(fitted, near, covariance, off)
     if pooled is not None:
         own = curve_order(fit.curve, pooled.shares)
         covariance = covariance[np.ix_(own, own)]

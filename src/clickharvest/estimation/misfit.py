@@ -83,15 +83,15 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     posterior = np.linalg.inv(left + prior.matrix(np.exp(log_spread)))
     mean = posterior @ score
     contexts = some_contexts(sample)
-    rows = other.gradients(contexts) - _gradients(curve, fit, contexts) @ explained
+    rows = other.gradients(contexts) - gradients(fit, contexts) @ explained
     square = posterior + np.outer(mean, mean)
     whole: Array = np.einsum("cki,ij,clj->kl", rows, square, rows, optimize=True) / len(contexts)
     return weight * whole
 
 
-def widened(curve: Curve, sample: Sample, fit: Pooled | Smooth, covariance: Array, square: Array) -> Array:
+def widened(sample: Sample, fit: Pooled | Smooth, covariance: Array, square: Array) -> Array:
     """Return a covariance of the parameters with the mean square S of an error of all contexts added, [size, size]."""
-    rows = _gradients(curve, fit, some_contexts(sample))
+    rows = gradients(fit, some_contexts(sample))
     gram = np.einsum("cki,ckj->ij", rows, rows, optimize=True)
     ridge = 1e-6 * np.trace(gram) / len(gram) * np.eye(len(gram))
     moves = np.linalg.solve(gram + ridge, rows.sum(axis=0).T)
@@ -125,9 +125,9 @@ def some_contexts(sample: Sample) -> Integers:
     return np.unique(np.linspace(0, len(sample.x) - 1, CONTEXTS).astype(np.int64))
 
 
-def _gradients(curve: Curve, fit: Pooled | Smooth, contexts: Integers) -> Array:
-    """Return the curve's gradients in some contexts, [contexts, K, size]; a pooled constant curve knows one alone."""
-    alone = isinstance(curve, Constant) and isinstance(fit, Pooled)
+def gradients(fit: Pooled | Smooth, contexts: Integers) -> Array:
+    """Return a curve's gradients in some contexts, [contexts, K, size]; a pooled constant curve knows one alone."""
+    alone = isinstance(fit, Pooled) and fit.shares.width == 1
     return fit.shares.gradients(np.zeros_like(contexts) if alone else contexts)
 
 

@@ -13,40 +13,41 @@ shared where queries do not tell. The mean square of what the choice may be off 
 
 [K, K], the two being fitted to the same queries. It is 0 where the chosen curve has all the weight.
 
-A power law is taken unless others are clearly better, and folds, which see four fifths of the queries, rarely see that
-single positions stand apart from it. Pooled lines know that they may. So the clicks are asked once more, without folds:
-let B be the evidence of deviations from the law, of one size τ at all positions and of all features, by that of none,
-mean over τ. Unless B < 1/3, or where all contexts are categories, so that lines contain every law, what lines leave
-unknown beyond the law counts in full; otherwise lines are no rivals. (A part of it would be worse than either: errors
-of an exact law are those of one number, its steepness, and whatever single positions may be off by makes bands of all
-positions much wider.)
+A power law, or a curve that knows no context, is taken unless others are clearly better, and folds, which see four
+fifths of the queries, rarely see that it is not quite right. Both are pooled lines whose deviations, from the law or
+from all contexts alike, are 0. So the clicks are asked once more, without folds: let B be the evidence of deviations,
+all of one size τ, by that of none, mean over τ. Where B is below 1/3 for a law, or 1 for a constant curve, lines are no
+rivals. Otherwise, and beside a law where all contexts are categories, so that lines contain every law, what lines leave
+unknown beyond the curve counts in full. (A part of it would be worse than either: errors of an exact law are those of
+one number, its steepness, and whatever single positions may be off by makes bands of all positions much wider. Both
+bounds were chosen on other logs than those of the table.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from clickharvest.estimation.misfit import some_contexts
+from clickharvest.estimation.misfit import gradients, some_contexts
 from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import Smooth
-from clickharvest.model.curves import flatten_params, unflatten_params
+from clickharvest.model.curves import Constant, Curve, Power, flatten_params, unflatten_params
 
 Array = NDArray[np.float64]
 
 DRAWS = 1_000
 """Draws of the queries' weights."""
-DEVIATIONS, CLEAR = (0.03, 0.06, 0.12, 0.25, 0.5), 1 / 3
-"""Sizes τ of deviations from a law, and the B below which the law stands alone."""
-OF_LAW = np.array([name == "steepness" for name in Precision.names])
-"""Which of the spreads of lines a law has, too."""
+DEVIATIONS = (0.03, 0.06, 0.12, 0.25, 0.5)
+"""Sizes τ of deviations."""
+CONTAINED: Mapping[type[Curve], tuple[str, float]] = {Power: ("steepness", 1 / 3), Constant: ("position", 1.0)}
+"""Curves that lines contain: the one spread of lines that each has, and the B below which it stands alone."""
 
 
 def rivalry(judged: Sequence[Judged], x: Array, without: str | None = None) -> tuple[Array, dict[str, float]]:
@@ -76,39 +77,40 @@ def rivalry(judged: Sequence[Judged], x: Array, without: str | None = None) -> t
     return square, dict(zip(sound, weights.tolist(), strict=True))
 
 
-def beyond_law(lines: Pooled, sample: Sample, law: Array, positions: Sequence[int]) -> Array | None:
-    """Return how much more pooled lines leave unknown than a power law, [K, K]; None where clicks speak for the law.
-
-    Args:
-        lines: the fit of the lines.
-        sample: the sample they were fitted to.
-        law: the covariance of the law, as `mean_variance` has it, [K, K].
-        positions: the K positions to tell of.
-    """
-    found = clustered_covariance(lines)
-    categories = all(len(np.unique(column)) <= 2 for column in sample.x.T)
-    if not categories and evidence_of_deviations(lines, found.design_effect) < CLEAR:
-        return None
-    return more(mean_variance(lines, found.covariance, sample, positions), law)
-
-
-def evidence_of_deviations(lines: Pooled, design_effect: float) -> float:
-    """Return B, how many times more evident deviations from a power law are than none; 1 where lines know no law.
+def beyond(lines: Pooled, sample: Sample, curve: Curve, own: Array, positions: Sequence[int]) -> Array | None:
+    """Return how much more lines leave unknown than a curve that they contain, [K, K]; None where clicks speak for it.
 
     Args:
         lines: the fit of pooled lines.
-        design_effect: how many times the variance of independent clicks its score has.
+        sample: the sample they were fitted to.
+        curve: a power law or a constant curve.
+        own: the covariance of that curve, as `mean_variance` has it, [K, K].
+        positions: the K positions to tell of.
     """
-    prior = lines.prior
-    if not isinstance(prior, Precision):
-        return 1.0
-    bare = copy(prior)
-    bare.weak = np.zeros_like(prior.weak)
-    information, linear = lines.information, lines.information @ lines.theta + lines.score
+    found = clustered_covariance(lines)
+    every = isinstance(curve, Power) and all(len(np.unique(column)) <= 2 for column in sample.x.T)
+    if not every and evidence_of_deviations(lines, curve, found.design_effect) < CONTAINED[type(curve)][1]:
+        return None
+    return more(mean_variance(lines, found.covariance, sample, positions), own)
+
+
+def evidence_of_deviations(lines: Pooled, curve: Curve, design_effect: float) -> float:
+    """Return B, how many times more evident deviations from a curve are than none.
+
+    Args:
+        lines: the fit of pooled lines.
+        curve: a power law or a constant curve, which are lines without deviations.
+        design_effect: how many times the variance of independent clicks the score of the lines has.
+    """
+    assert isinstance(lines.prior, Precision)
+    prior = copy(lines.prior)
+    prior.weak = np.zeros_like(prior.weak)
+    kept = np.array([name == CONTAINED[type(curve)][0] for name in prior.names])
+    information = lines.information / design_effect
+    linear = (lines.information @ lines.theta + lines.score) / design_effect
 
     def evidence(deviation: float) -> float:
-        log_spread = np.where(OF_LAW, lines.log_spread, np.log(deviation))
-        return bare.evidence(log_spread, information / design_effect, linear / design_effect)[0]
+        return prior.evidence(np.where(kept, lines.log_spread, np.log(deviation)), information, linear)[0]
 
     gains = np.array([evidence(one) for one in DEVIATIONS]) - evidence(BOUNDS[0])
     return float(np.exp(logsumexp(gains) - np.log(len(gains))))
@@ -123,7 +125,7 @@ def mean_variance(fit: Pooled | Smooth, covariance: Array, sample: Sample, posit
         sample: the sample it was fitted to.
         positions: the K positions to tell of, the anchor among them.
     """
-    rows = fit.shares.gradients(some_contexts(sample))[:, np.isin(sample.positions, positions)]
+    rows = gradients(fit, some_contexts(sample))[:, np.isin(sample.positions, positions)]
     found: Array = np.einsum("cki,ij,clj->kl", rows, covariance, rows, optimize=True) / len(rows)
     return found
 

@@ -36,6 +36,9 @@ FREE = 1e-2
 outputs of a network, would otherwise have no end."""
 LOG_SPREAD = np.log(np.geomspace(*BOUNDS, 100))
 """Logarithms of the standard deviations τ that are averaged over."""
+WEAK = 5.0
+"""Weight g of the prior of τ: what a penalty shrinks is about as large as 1 unless clicks say otherwise, as they do where
+they are not few. Chosen by simulation."""
 NOTHING = 1e-12
 """Precision of directions that no penalty holds, by the largest."""
 
@@ -133,7 +136,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
 def mean_square(information: Array, linear: Array, penalised: Array, estimate: Array) -> Array:
     """Return S = E[(θ − θ̂)(θ − θ̂)ᵀ] given the clicks, [size, size], over all τ.
 
-    The evidence of τ is that of `pooling`, with the weak prior log τ − τ; log τ is even otherwise. In parameters in
+    The evidence of τ is that of `pooling`, with the prior g (log τ − τ); log τ is even otherwise. In parameters in
     which H is 1 and P'' is diag(μ) all is diagonal.
 
     Args:
@@ -153,7 +156,7 @@ def mean_square(information: Array, linear: Array, penalised: Array, estimate: A
     known = 1 / (1 + held * np.exp(-2 * LOG_SPREAD[:, None]))
     told = basis.T @ linear
     evidence = (known @ told**2 + np.log(known).sum(axis=1)) / 2 - np.count_nonzero(held) * LOG_SPREAD
-    weight = softmax(evidence + LOG_SPREAD - np.exp(LOG_SPREAD))
+    weight = softmax(evidence + WEAK * (LOG_SPREAD - np.exp(LOG_SPREAD)))
     off = known * told - basis.T @ (information @ estimate)
     square = (off.T * weight) @ off + np.diag(weight @ known)
     return np.asarray(basis @ square @ basis.T)

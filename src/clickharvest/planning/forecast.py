@@ -166,7 +166,7 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         curve, sample = replace(curve, positions=reach.tied), seen
     found = clustered_covariance(fit)
     off_by = misfit(curve, sample, fit, found) if features else None
-    whole = found.covariance if off_by is None else widened(curve, sample, fit, found.covariance, off_by)
+    whole = found.covariance if off_by is None else widened(sample, fit, found.covariance, off_by)
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
     gradients = fit.shares.gradients(most)[:, np.isin(fit.shares.positions, reach.linked)]
