@@ -39,7 +39,7 @@ Key = tuple[str, str]
 HERE = Path(__file__).resolve().parent
 README, KEPT = HERE / "README.md", HERE / "data" / "coverage.json"
 FULL, MORE, BAR, HONEST = 200, 600, (0.93, 0.98), 0.90
-"""Logs of a cell, and of one whose logs take a tenth of a second; the bars."""
+"""Logs of a cell, and of one whose logs take a second or two; the bars."""
 SOME = ("8 queries", "20 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
 KINDS: dict[str, tuple[str, ...]] = {
     "clustered": tuple(CELLS),
@@ -122,9 +122,10 @@ def run(wanted: list[Key], kept: dict[Key, list[Outcome]], options: argparse.Nam
 
 
 def logs_of(cell: str, kind: str) -> int:
-    """Return how many logs of a cell the table has: more where no curve is chosen or trained."""
-    quick = kind == "clustered" and CELLS[cell].curve == "linear" and CELLS[cell].queries <= 300
-    return MORE if quick else FULL
+    """Return how many logs of a cell the table has: more where they take a second or two, and both bars count."""
+    own = CELLS[cell]
+    small = own.queries <= 300 and (own.curve == "linear" or (own.curve == "auto" and own.positions <= 8))
+    return MORE if kind == "clustered" and small and own.bar != "honest" else FULL
 
 
 def in_turn(part: tuple[str, str, list[int]]) -> tuple[int, bool, int]:

@@ -37,8 +37,8 @@ outputs of a network, would otherwise have no end."""
 LOG_SPREAD = np.log(np.geomspace(*BOUNDS, 100))
 """Logarithms of the standard deviations τ that are averaged over."""
 WEAK = 5.0
-"""Weight g of the prior of τ: what a penalty shrinks is about as large as 1 unless clicks say otherwise, as they do where
-they are not few. Chosen by simulation."""
+"""Weight g of the prior of τ: what a penalty shrinks is about as large as 1 unless clicks say otherwise, as many do.
+Chosen by simulation."""
 NOTHING = 1e-12
 """Precision of directions that no penalty holds, by the largest."""
 
