@@ -129,7 +129,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     left = precision
     if penalty:
         square = mean_square(information + free, information @ flat + shares.score(at), penalised, flat)
-        left = precision + beyond(information + precision, square)
+        left = precision + excess(information + precision, square)
     return Smooth(shares, at, information, precision, left)
 
 
@@ -162,11 +162,11 @@ def mean_square(information: Array, linear: Array, penalised: Array, estimate: A
     return np.asarray(basis @ square @ basis.T)
 
 
-def beyond(curvature: Array, square: Array) -> Array:
+def excess(curvature: Array, square: Array) -> Array:
     """Return J S J − J along directions in which S is more than J⁻¹, [size, size].
 
     Example:
-        >>> beyond(np.diag([4.0, 1.0]), np.diag([0.5, 0.5])).tolist()
+        >>> excess(np.diag([4.0, 1.0]), np.diag([0.5, 0.5])).tolist()
         [[4.0, 0.0], [0.0, 0.0]]
     """
     root = np.linalg.cholesky(curvature)
