@@ -19,7 +19,7 @@ from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import make_curve
+from clickharvest.model.curves import Constant, make_curve
 
 
 def judged(sample: Sample, name: str, flats: Any, by_query: Any, *, chosen: bool = False) -> Judged:
@@ -148,13 +148,13 @@ def test_what_lines_leave_unknown_counts_beside_a_power_law() -> None:
 LAW = make_curve("power", tuple(range(1, 7)), 1, 3)
 
 
-def numbers(seed: int, bumps: float) -> Interventions:
+def numbers(seed: int, bumps: float, effect: float = 0.2) -> Interventions:
     """Three numbers that change the steepness of a law and, by some size, single positions beyond that."""
     random = np.random.default_rng(seed)
     queries, positions = 200, 6
     x = random.normal(size=(queries, 3))
     log_k = np.log(np.arange(1, positions + 1))
-    log_p = x @ random.normal(0, bumps, (3, positions)) - log_k * (1 + 0.2 * x[:, :1])
+    log_p = x @ random.normal(0, bumps, (3, positions)) - log_k * (1 + effect * x[:, :1])
     pair = np.sort(random.permuted(np.tile(np.arange(positions), (4 * queries, 1)), axis=1)[:, :2], axis=1)
     query = np.arange(4 * queries) // 4
     rate = random.beta(1, 2, (4 * queries, 1)) * np.exp(log_p[query[:, None], pair])
@@ -196,6 +196,19 @@ def test_lines_are_no_rivals_where_clicks_speak_for_the_law() -> None:
     levels = CPBM().fit(replace(log, contexts={"x": (log.contexts["x0"] > 0).astype(str)})).propensities_
     assert levels.curve.name == "power"
     assert "linear" in levels.info["clustered"]["weights"]
+
+
+def test_a_constant_curve_is_asked_about_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where contexts do nothing lines are no rivals; were they, what they leave unknown would make intervals wider."""
+    log = numbers(1, 0.0, effect=0.0)
+    widths = []
+    for bound, rivals in ((CONTAINED[Constant][1], False), (0.0, True)):
+        monkeypatch.setitem(CONTAINED, Constant, ("position", bound))  # type: ignore[arg-type]
+        found = CPBM().fit(log).propensities_
+        assert found.curve.name == "constant"
+        assert ("linear" in found.info["clustered"]["weights"]) == rivals
+        widths.append(found.log_sd(np.zeros((1, 3)))[0, 1:])
+    assert (widths[1] > 1.02 * widths[0]).all()
 
 
 @pytest.mark.parametrize(("name", "kept"), [("power", 1), ("constant", 0)])
