@@ -37,11 +37,13 @@ class Cell:
         odd: how far one position stands out of its law, in log examination; of levels, in the first of them alone.
         odd_at: that position.
         levels: levels of a categorical context.
+        rare: share of the queries that the last level has; None where all levels have as many.
         numbers: numeric contexts.
         effect: standard deviation of what contexts add to the steepness, where the truth depends on w·x or on a level.
         bumps: standard deviation of what single levels and positions deviate by.
         truth: examination: a power law with steps and bumps ("law"), one of `clickharvest.simulate`, a product of two
-            contexts ("interaction"), or nothing that depends on the contexts ("none").
+            contexts ("interaction"), a wave over the 24 hours of a day, which are the context ("hours"), or nothing
+            that depends on the contexts ("none").
         moods: whether users of one page click much or little.
         inside: whether contexts vary inside units, `unit="query"`.
         asked: contexts whose coverage is told: those of the log, a level that is not in it, or a level that was not
@@ -63,10 +65,11 @@ class Cell:
     odd: float = 0.0
     odd_at: int = 1
     levels: int = 0
+    rare: float | None = None
     numbers: int = 0
     effect: float = EFFECT
     bumps: float = 0.0
-    truth: Literal["law", "power", "fold", "bump", "interaction", "none"] = "law"
+    truth: Literal["law", "power", "fold", "bump", "interaction", "hours", "none"] = "law"
     moods: bool = False
     inside: bool = False
     asked: Literal["seen", "unseen level", "level without overlap"] = "seen"
@@ -116,6 +119,7 @@ CELLS = {
     "2 levels, one with an advertisement at 3": replace(CATEGORIES, displays=15.0, levels=2, odd=-2.0, odd_at=3),
     "10 levels, one with a top that few look at": replace(CATEGORIES, levels=10, odd=-2.0),
     "2 levels, one with a top that few look at": replace(CATEGORIES, displays=15.0, levels=2, odd=-2.0),
+    "2 levels, one of them rare": replace(CATEGORIES, displays=15.0, levels=2, rare=0.05),
     "2 levels with bumps, 100 queries": replace(CATEGORIES, queries=100, levels=2, bumps=0.2),
     "1 numeric context, 50 queries": replace(CATEGORIES, queries=50, numbers=1),
     "1 numeric context with bumps, 100 queries": replace(CATEGORIES, queries=100, numbers=1, bumps=0.2),
@@ -132,6 +136,11 @@ CELLS = {
     "auto: power, 50 positions, few displays": replace(CHOSEN, positions=50, displays=4.0),
     "auto: power, 2,000 queries": MANY,
     "auto: 2 levels": replace(CATEGORIES, displays=15.0, levels=2, curve="auto"),
+    "auto: 2 levels, one of them rare": replace(CATEGORIES, displays=15.0, levels=2, rare=0.05, curve="auto"),
+    "auto: 2 levels with bumps, one of them rare": replace(
+        CATEGORIES, displays=15.0, levels=2, rare=0.05, bumps=0.2, curve="auto"
+    ),
+    "auto: 4 levels without effect": replace(CATEGORIES, levels=4, truth="none", curve="auto"),
     "auto: 10 levels": replace(CATEGORIES, levels=10, curve="auto"),
     "auto: 10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2, curve="auto"),
     "auto: 20 levels, few displays": replace(CATEGORIES, levels=20, displays=2.0, curve="auto"),
@@ -141,6 +150,7 @@ CELLS = {
     "auto: an effect of context that is hardly seen": replace(CHOSEN, effect=0.1),
     "auto: an effect of context that is seen in some logs": replace(CHOSEN, effect=0.2),
     **{f"auto: {truth}": replace(CHOSEN, truth=truth, bar="honest") for truth in ("fold", "bump", "interaction")},
+    "auto: hours of a day": replace(CHOSEN, numbers=1, truth="hours", bar="honest"),
     **{
         f"auto: {truth}, 2,000 queries": replace(MANY, truth=truth, bar="honest")
         for truth in ("fold", "bump", "interaction")
@@ -212,7 +222,12 @@ def contexts_of(cell: Cell, random: np.random.Generator) -> tuple[Array, dict[st
     """Return the contexts as numbers, one row per query (or per level), and as columns of a log."""
     if cell.levels:
         level = np.arange(cell.levels) if cell.inside else random.integers(cell.levels, size=cell.queries)
+        if cell.rare is not None:
+            level = np.where(random.random(cell.queries) < cell.rare, cell.levels - 1, level % (cell.levels - 1))
         return np.eye(cell.levels)[level], {"level": np.array([f"level {i:02}" for i in level])}
+    if cell.truth == "hours":
+        hour = random.integers(24, size=cell.queries).astype(np.float64)
+        return hour[:, None], {"hour": hour}
     x = random.normal(size=(cell.queries, cell.numbers))
     return x, {f"x{i}": column for i, column in enumerate(x.T)}
 
@@ -235,6 +250,8 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
         return base + x @ effect
     if cell.truth == "interaction":
         return -np.outer(np.maximum(1 + cell.effect * x[:, 0] * x[:, 1], 0), steepness)
+    if cell.truth == "hours":
+        return -np.outer(1 + cell.effect * np.sin(2 * np.pi * x[:, 0] / 24), steepness)
     w = random.normal(size=x.shape[1])
     return np.log(getattr(known, cell.truth)(x @ w * cell.effect / np.linalg.norm(w), k))
 

@@ -17,11 +17,13 @@ from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.model.curves import Constant, Linear, make_curve
 
 
-def simulated(seed: int, product: float = 0.0, queries: int = 150, k: int = 4) -> Sample:
-    """Queries of four documents, each at two to four positions; steepness 1 + product · x_0 x_1."""
+def simulated(seed: int, product: float = 0.0, queries: int = 150, k: int = 4, wave: float = 0.0) -> Sample:
+    """Queries of four documents, each at two to four positions; steepness 1 + product · x_0 x_1 + wave · sin(x_0)."""
     random = np.random.default_rng(seed)
     x = random.normal(size=(queries, 2))
-    reading = np.arange(1, k + 1) ** -(1 + product * x[:, :1] * x[:, 1:])
+    if wave:
+        x[:, 0] = random.uniform(-np.pi, np.pi, queries)
+    reading = np.arange(1, k + 1) ** -(1 + product * x[:, :1] * x[:, 1:] + wave * np.sin(x[:, :1]))
     row, slot = np.nonzero(np.arange(k) < (2 + np.arange(4 * queries) % 3)[:, None])
     position = random.permuted(np.tile(np.arange(k), (4 * queries, 1)), axis=1)[row, slot]
     query = row // 4
@@ -73,7 +75,8 @@ def test_an_interaction_makes_intervals_wide_and_its_absence_does_not(kind: type
         fit = pool(curve, sample)
         found = clustered_covariance(fit)
         square = misfit(curve, sample, fit, found)
-        assert square is not None
+        assert (square is None) == (kind is Constant and not product)
+        square = np.zeros((4, 4)) if square is None else square
         covariance = widened(sample, fit, found.covariance, square)
         assert np.linalg.eigvalsh(covariance - found.covariance).min() > -1e-9
         off_by = np.sqrt(np.diag(square))
@@ -87,15 +90,24 @@ def test_an_interaction_makes_intervals_wide_and_its_absence_does_not(kind: type
 
 
 def test_chance_alone_is_no_misfit_of_a_curve_without_context() -> None:
-    """Its variances gain a little evidence in most logs; as much is lost on others, so that it does not count."""
+    """Its variances gain a little evidence in most logs: too little to count."""
     counted = 0
     for seed in range(8):
         sample = simulated(10 + seed)
         fit = pool(curve := Constant(sample.positions, 1, 2), sample)
-        square = misfit(curve, sample, fit, clustered_covariance(fit))
-        assert square is not None
-        counted += bool(square.any())
-    assert counted <= 3
+        counted += misfit(curve, sample, fit, clustered_covariance(fit)) is not None
+    assert counted <= 2
+
+
+def test_a_wave_is_missed_by_lines() -> None:
+    """Hours of a day: what a line leaves of a sine is (1 − 6/π²) of its mean square, and no parabola."""
+    sample = simulated(4, wave=0.5, queries=400)
+    curve = Linear(sample.positions, 1, 2)
+    fit = pool(curve, sample)
+    square = misfit(curve, sample, fit, clustered_covariance(fit))
+    assert square is not None
+    expected = 0.5 * np.log(4) * np.sqrt((1 - 6 / np.pi**2) / 2)
+    assert np.sqrt(square[-1, -1]) == pytest.approx(expected, abs=0.08)
 
 
 def test_without_contexts_nothing_is_missed() -> None:
@@ -105,14 +117,25 @@ def test_without_contexts_nothing_is_missed() -> None:
     assert misfit(curve, sample, fit, clustered_covariance(fit)) is None
 
 
-def test_products_are_left_out_before_squares_and_levels_have_no_square() -> None:
+def test_cubes_are_left_out_before_products_and_these_before_squares() -> None:
     random = np.random.default_rng(0)
-    few, many = random.normal(size=(40, 3)), random.normal(size=(40, 12))
-    levels = np.eye(3)[random.integers(3, size=40)]
+    few, some, many = (random.normal(size=(40, size)) for size in (3, 9, 12))
     sizes = [
         found.shape[1]
-        for curve, x in ((Linear, few), (Constant, few), (Linear, many), (Constant, many))
+        for curve, x in ((Linear, few), (Constant, few), (Linear, some), (Linear, many), (Constant, many))
         if (found := missed_features(curve((1, 2, 3), 1, x.shape[1]), x)) is not None
     ]
-    assert sizes == [6, 9, 12, 24]
+    assert sizes == [9, 12, 45, 24, 36]
+
+
+def test_levels_have_no_square_and_lines_know_all_of_them() -> None:
+    random = np.random.default_rng(0)
+    levels = np.eye(3)[random.integers(3, size=40)]
     assert missed_features(Linear((1, 2, 3), 1, 3), levels) is None
+    alone = missed_features(Constant((1, 2, 3), 1, 3), levels)
+    assert alone is not None
+    assert alone.shape[1] == 3
+    assert missed_features(Constant((1, 2, 3), 1, 3), levels, lines=True) is None
+    mixed = missed_features(Constant((1, 2, 3), 1, 4), np.column_stack([levels, random.normal(size=40)]), lines=True)
+    assert mixed is not None
+    assert mixed.shape[1] == 6  # the number, its square, its cube, and its product with every level

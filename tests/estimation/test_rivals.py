@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from clickharvest import CPBM
+from clickharvest import CPBM, PBM, load_propensities
 from clickharvest.estimation.fitting import with_apart
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import BOUNDS, Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import CONTAINED, DEVIATIONS, beyond, evidence_of_deviations, model_weights, rivalry
+from clickharvest.estimation.rivals import (
+    CONTAINED,
+    DEVIATIONS,
+    beyond,
+    evidence_of_deviations,
+    model_weights,
+    rivalry,
+    unseen_effects,
+)
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
@@ -131,7 +140,7 @@ def test_what_lines_leave_unknown_counts_beside_a_power_law() -> None:
     assert "curve power, objective" in str(found)
     assert not found.params["d"].any()
     told = found.info["clustered"]
-    off = np.square(told["misfit"]) + np.square(told["rivals"])
+    off = np.square(told.get("misfit", np.zeros(positions))) + np.square(told["rivals"])
     x = np.zeros((1, found.curve.n_features))
     assert found.draws is not None
     of_law = found.draws.copy()
@@ -187,28 +196,72 @@ def test_what_lines_leave_unknown_counts_unless_clicks_speak_for_the_law() -> No
     assert alone[0.1] == 0
 
 
-def test_lines_are_no_rivals_where_clicks_speak_for_the_law() -> None:
-    """Where all contexts are levels, lines contain every law: there they are."""
+def test_lines_are_no_rivals_of_what_they_contain() -> None:
+    """What they leave unknown counts beside it, or not at all."""
     log = numbers(1, 0.0)
-    found = CPBM().fit(log).propensities_
-    assert found.curve.name == "power"
-    assert "linear" not in found.info["clustered"]["weights"]
-    levels = CPBM().fit(replace(log, contexts={"x": (log.contexts["x0"] > 0).astype(str)})).propensities_
-    assert levels.curve.name == "power"
-    assert "linear" in levels.info["clustered"]["weights"]
+    levels = replace(log, contexts={"x": (log.contexts["x0"] > 0).astype(str)})
+    for one in (log, levels):
+        found = CPBM().fit(one).propensities_
+        assert found.curve.name == "power"
+        assert "linear" not in found.info["clustered"]["weights"]
+        assert any(each["curve"]["name"] == "linear" for each in found.info["selection"])
 
 
 def test_a_constant_curve_is_asked_about_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where contexts do nothing lines are no rivals; were they, what they leave unknown would make intervals wider."""
+    """Where contexts do nothing lines do not count; if they did, intervals would be wider far from the mean context."""
     log = numbers(1, 0.0, effect=0.0)
-    widths = []
-    for bound, rivals in ((CONTAINED[Constant][1], False), (0.0, True)):
+    here, far = [], []
+    for bound, apart in ((CONTAINED[Constant][1], 0), (0.0, 1)):
         monkeypatch.setitem(CONTAINED, Constant, ("position", bound))  # type: ignore[arg-type]
         found = CPBM().fit(log).propensities_
-        assert found.curve.name == "constant"
-        assert ("linear" in found.info["clustered"]["weights"]) == rivals
-        widths.append(found.log_sd(np.zeros((1, 3)))[0, 1:])
-    assert (widths[1] > 1.02 * widths[0]).all()
+        assert found.curve == Constant(found.curve.positions, 1, 3, apart=apart)
+        here.append(found.log_sd(np.zeros((1, 3)))[0, 1:])
+        far.append(found.log_sd(np.full((1, 3), 2.0))[0, 1:])
+    assert here[1] == pytest.approx(here[0], rel=0.02)
+    assert (far[1] > 1.1 * far[0]).all()
+
+
+def rare_level(share: float = 0.05) -> Interventions:
+    """Queries of two levels that read alike; few have the second."""
+    log = numbers(1, 0.0, effect=0.0)
+    queries = np.unique(log.query)
+    level = np.where(np.isin(log.query, queries[: int(share * len(queries))]), "rare", "common")
+    return replace(log, contexts={"level": level.astype(object)})
+
+
+def test_a_rare_level_is_not_known_as_well_as_all_others(tmp_path: Path) -> None:
+    """Ten queries say nothing of how their level differs, which is not to say that it does not."""
+    found = CPBM().fit(rare_level()).propensities_
+    assert found.curve.name == "constant"
+    assert str(found.curve.shape) == "{}"
+    assert not found.params["W"].any()
+    both = found.predict({"level": ["common", "rare"]})
+    np.testing.assert_array_equal(both.propensity[0], both.propensity[1])
+    width = np.log(both.upper / both.lower)[:, 1:]
+    alone = PBM().fit(rare_level()).predict()
+    assert width[0] == pytest.approx(np.log(alone.upper / alone.lower)[0, 1:], rel=0.25)
+    assert (width[1] > 2 * width[0]).all()
+    found.save(tmp_path / "model.safetensors")
+    again = load_propensities(tmp_path / "model.safetensors").predict({"level": ["common", "rare"]})
+    np.testing.assert_array_equal(again.upper, both.upper)
+
+
+def test_unseen_effects_by_their_definition() -> None:
+    log = rare_level(0.2)
+    lines, sample = lines_of(log)
+    curve = Constant(sample.positions, 1, sample.x.shape[1])
+    whole = unseen_effects(lines, sample, curve)
+    assert whole is not None
+    covariance = clustered_covariance(lines).covariance
+    centre = np.average(sample.x[sample.context], axis=0, weights=sample.clicks)
+    others, width = len(sample.positions) - 1, 1 + sample.x.shape[1]
+    for x in (np.zeros(width - 1), np.ones(width - 1), centre):
+        for k in range(others):
+            own = k * width + np.arange(1, width)  # blocks of a position: b, then W
+            square = covariance[np.ix_(own, own)] + np.outer(lines.theta[own], lines.theta[own])
+            expected = (x - centre) @ square @ (x - centre)
+            row = np.concatenate([np.kron(x, np.eye(others)[k]), np.eye(others)[k]])
+            assert row @ whole @ row == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("power", 1), ("constant", 0)])

@@ -15,12 +15,15 @@ shared where queries do not tell. The mean square of what the choice may be off 
 
 A power law, or a curve that knows no context, is taken unless others are clearly better, and folds, which see four
 fifths of the queries, rarely see that it is not quite right. Both are pooled lines whose deviations, from the law or
-from all contexts alike, are 0. So the clicks are asked once more, without folds: let B be the evidence of deviations,
-all of one size τ, by that of none, mean over τ. Where B is below 1/3 for a law, or 1 for a constant curve, lines are no
-rivals. Otherwise, and beside a law where all contexts are categories, so that lines contain every law, what lines leave
-unknown beyond the curve counts in full. (A part of it would be worse than either: errors of an exact law are those of
-one number, its steepness, and whatever single positions may be off by makes bands of all positions much wider. Both
-bounds were chosen on other logs than those of the table.)
+from all contexts alike, are 0. So lines are no rivals, but the clicks are asked once more, without folds: let B be the
+evidence of deviations, all of one size τ, by that of none, mean over τ. Where B is 1/3 or more for a law, or 1 for a
+constant curve, what lines leave unknown beyond the curve counts in full, and otherwise not at all. (A part of it would
+be worse than either: errors of an exact law are those of one number, its steepness, and whatever single positions may
+be off by makes bands of all positions much wider. Both bounds were chosen on other logs than those of the table.)
+
+Beside a law that is a variance of all contexts alike, mean over contexts. Beside a constant curve it is one for every
+context, `unseen_effects`; and there levels, or other features of two values, count whatever B is: a level that one
+query in twenty has brings too few clicks to be asked, and what nobody could see may still be there.
 """
 
 from __future__ import annotations
@@ -32,13 +35,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from clickharvest.estimation.misfit import gradients, some_contexts
-from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision
+from clickharvest.estimation.misfit import gradients, have_two_values, some_contexts
+from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import Smooth
-from clickharvest.model.curves import Constant, Curve, Power, flatten_params, unflatten_params
+from clickharvest.model.curves import Constant, Curve, Linear, Power, flatten_params, unflatten_params
 
 Array = NDArray[np.float64]
 
@@ -83,15 +86,42 @@ def beyond(lines: Pooled, sample: Sample, curve: Curve, own: Array, positions: S
     Args:
         lines: the fit of pooled lines.
         sample: the sample they were fitted to.
-        curve: a power law or a constant curve.
-        own: the covariance of that curve, as `mean_variance` has it, [K, K].
+        curve: a power law.
+        own: its covariance, as `mean_variance` has it, [K, K].
         positions: the K positions to tell of.
     """
     found = clustered_covariance(lines)
-    every = isinstance(curve, Power) and all(len(np.unique(column)) <= 2 for column in sample.x.T)
-    if not every and evidence_of_deviations(lines, curve, found.design_effect) < CONTAINED[type(curve)][1]:
+    if not _are_evident(lines, curve, found.design_effect):
         return None
     return more(mean_variance(lines, found.covariance, sample, positions), own)
+
+
+def unseen_effects(lines: Pooled, sample: Sample, curve: Constant) -> Array | None:
+    """Return what lines leave unknown of the contexts' effects, a covariance of (W, b), [n, n]; None where nothing.
+
+    With S = E[W Wᵀ] and x̄ the mean context of the clicks, log p_k(x) has the variance (x − x̄)ᵀ S_k (x − x̄).
+
+    Args:
+        lines: the fit of pooled lines.
+        sample: the sample they were fitted to.
+        curve: a constant curve.
+    """
+    found = clustered_covariance(lines)
+    counted = have_two_values(sample.x) | _are_evident(lines, curve, found.design_effect)
+    if not counted.any():
+        return None
+    others = len(curve.positions) - 1
+    order = curve_order(Linear(curve.positions, curve.anchor, curve.n_features), lines.shares)
+    effects = order[: curve.n_features * others]
+    square = found.covariance[np.ix_(effects, effects)] + np.outer(lines.theta[effects], lines.theta[effects])
+    centre = np.average(sample.x[sample.context], axis=0, weights=sample.clicks)
+    moves = np.concatenate([np.eye(len(effects)), -np.kron(centre, np.eye(others))]) * np.repeat(counted, others)
+    whole: Array = moves @ square @ moves.T
+    return whole
+
+
+def _are_evident(lines: Pooled, curve: Curve, design_effect: float) -> bool:
+    return evidence_of_deviations(lines, curve, design_effect) >= CONTAINED[type(curve)][1]
 
 
 def evidence_of_deviations(lines: Pooled, curve: Curve, design_effect: float) -> float:

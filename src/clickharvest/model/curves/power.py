@@ -27,8 +27,10 @@ class Power(Curve):
     needs_order: ClassVar[bool] = True
     levels_off: ClassVar[bool] = True
     sharpness: ClassVar[float] = 20.0
+    apart_by: ClassVar[str] = "d"
+    """The parameter by which they do."""
     apart_at: ClassVar[int] = 1
-    """Where `d` begins in a vector of all parameters, `flatten_params`."""
+    """Where it begins in a vector of all parameters, `flatten_params`."""
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from p_k = anchor / k in every context."""
