@@ -246,6 +246,32 @@ def test_a_rare_level_is_not_known_as_well_as_all_others(tmp_path: Path) -> None
     np.testing.assert_array_equal(again.upper, both.upper)
 
 
+def test_contexts_inside_units_may_stand_apart_from_a_constant_curve() -> None:
+    """There a fit has parameters beside the curve's, how much each level clicks."""
+    random = np.random.default_rng(0)
+    units, levels = 400, np.array(["often", "seldom"], dtype=object)
+    pair = np.sort(random.permuted(np.tile(np.arange(5), (units, 1)), axis=1)[:, :2], axis=1)
+    unit, position = np.repeat(np.arange(units), 4), np.repeat(pair.ravel(), 2)
+    shown = np.tile([20, 2], 2 * units)
+    rate = random.beta(1, 2, units)[unit] * np.exp(-1.0 * (position > 2)) * np.tile([0.6, 0.4], 2 * units)
+    log = Interventions(
+        unit=unit,
+        query=unit // 4,
+        position=position + 1,
+        exposure=shown.astype(np.float64),
+        clicks=random.binomial(shown, rate),
+        impressions=shown,
+        contexts={"level": np.tile(levels, 2 * units)},
+        unit_kind="query",
+    )
+    found = CPBM().fit(log).propensities_
+    assert found.curve.spec == {"name": "constant", "apart": 1}
+    both = found.predict({"level": levels})
+    width = np.log(both.upper / both.lower)[:, 1:]
+    assert np.isfinite(width).all()
+    assert (width[1] > 1.3 * width[0]).all()
+
+
 def test_unseen_effects_by_their_definition() -> None:
     log = rare_level(0.2)
     lines, sample = lines_of(log)

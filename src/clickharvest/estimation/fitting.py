@@ -323,9 +323,9 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         own = curve_order(fit.curve, pooled.shares)
         covariance = covariance[np.ix_(own, own)]
     if by_context is not None:
-        begin = len(by_context) - len(covariance)
-        by_context[begin:, begin:] += covariance
-        covariance = by_context
+        effects, size = len(by_context) - (len(sample.positions) - 1), len(by_context)
+        covariance = np.pad(covariance, (effects, 0))
+        covariance[:size, :size] += by_context
     return covariance, about
 
 
