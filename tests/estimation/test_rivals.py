@@ -233,7 +233,7 @@ def test_a_rare_level_is_not_known_as_well_as_all_others(tmp_path: Path) -> None
     """Ten queries say nothing of how their level differs, which is not to say that it does not."""
     found = CPBM().fit(rare_level()).propensities_
     assert found.curve.name == "constant"
-    assert str(found.curve.shape) == "{}"
+    assert found.curve.shape == {}
     assert not found.params["W"].any()
     both = found.predict({"level": ["common", "rare"]})
     np.testing.assert_array_equal(both.propensity[0], both.propensity[1])
