@@ -43,7 +43,8 @@ class Cell:
         bumps: standard deviation of what single levels and positions deviate by.
         truth: examination: a power law with steps and bumps ("law"), one of `clickharvest.simulate`, a product of two
             contexts ("interaction"), a wave over the 24 hours of a day, which are the context ("hours"), one of two
-            laws, by the first context's sign ("jump"), or nothing that depends on the contexts ("none").
+            laws, by the first context's sign ("jump") or by that of w·x ("index jump"), or nothing that depends on the
+            contexts ("none").
         moods: whether users of one page click much or little.
         inside: whether contexts vary inside units, `unit="query"`.
         asked: contexts whose coverage is told: those of the log, a level that is not in it, or a level that was not
@@ -69,7 +70,7 @@ class Cell:
     numbers: int = 0
     effect: float = EFFECT
     bumps: float = 0.0
-    truth: Literal["law", "power", "fold", "bump", "interaction", "hours", "jump", "none"] = "law"
+    truth: Literal["law", "power", "fold", "bump", "interaction", "hours", "jump", "index jump", "none"] = "law"
     moods: bool = False
     inside: bool = False
     asked: Literal["seen", "unseen level", "level without overlap"] = "seen"
@@ -152,6 +153,8 @@ CELLS = {
     **{f"auto: {truth}": replace(CHOSEN, truth=truth, bar="honest") for truth in ("fold", "bump", "interaction")},
     "auto: hours of a day": replace(CHOSEN, numbers=1, truth="hours", bar="honest"),
     "auto: a jump": replace(CHOSEN, numbers=1, truth="jump", bar="honest"),
+    "auto: a jump along one of 3 numbers": replace(CHOSEN, truth="jump", bar="honest"),
+    "auto: a jump along an index of 3 numbers": replace(CHOSEN, truth="index jump", bar="honest"),
     **{
         f"auto: {truth}, 2,000 queries": replace(MANY, truth=truth, bar="honest")
         for truth in ("fold", "bump", "interaction")
@@ -256,6 +259,8 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
     if cell.truth == "hours":
         return -np.outer(1 + cell.effect * np.sin(2 * np.pi * x[:, 0] / 24), steepness)
     w = random.normal(size=x.shape[1])
+    if cell.truth == "index jump":
+        return -np.outer(1 + cell.effect * np.sign(x @ w), steepness)
     return np.log(getattr(known, cell.truth)(x @ w * cell.effect / np.linalg.norm(w), k))
 
 

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import misfit, missed_features, widened
+from clickharvest.estimation.misfit import WAVES, misfit, missed_features, waves_along, widened
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.smooth_shares import smooth
-from clickharvest.model.curves import Constant, Linear, make_curve
+from clickharvest.estimation.smooth_shares import Smooth, smooth
+from clickharvest.model.curves import Constant, Curve, Linear, flatten_params, make_curve, unflatten_params
 
 
-def simulated(seed: int, product: float = 0.0, queries: int = 150, k: int = 4, wave: float = 0.0) -> Sample:
-    """Queries of four documents, each at two to four positions; steepness 1 + product · x_0 x_1 + wave · sin(x_0)."""
+def simulated(
+    seed: int,
+    product: float = 0.0,
+    queries: int = 150,
+    k: int = 4,
+    wave: float = 0.0,
+    jump: float = 0.0,
+    along: Sequence[float] = (1.0, 0.0),
+) -> Sample:
+    """Queries of four documents, each at two to four positions.
+
+    Their steepness is 1 + product · x_0 x_1 + wave · sin(x_0) + jump · sign(along · x).
+    """
     random = np.random.default_rng(seed)
-    x = random.normal(size=(queries, 2))
+    x = random.normal(size=(queries, len(along)))
     if wave:
         x[:, 0] = random.uniform(-np.pi, np.pi, queries)
-    reading = np.arange(1, k + 1) ** -(1 + product * x[:, :1] * x[:, 1:] + wave * np.sin(x[:, :1]))
+    steepness = 1 + product * x[:, :1] * x[:, 1:2] + wave * np.sin(x[:, :1]) + jump * np.sign(x @ along)[:, None]
+    reading = np.arange(1, k + 1) ** -steepness
     row, slot = np.nonzero(np.arange(k) < (2 + np.arange(4 * queries) % 3)[:, None])
     position = random.permuted(np.tile(np.arange(k), (4 * queries, 1)), axis=1)[row, slot]
     query = row // 4
@@ -117,25 +130,91 @@ def test_without_contexts_nothing_is_missed() -> None:
     assert misfit(curve, sample, fit, clustered_covariance(fit)) is None
 
 
-def test_cubes_are_left_out_before_products_and_these_before_squares() -> None:
+def test_waves_become_fewer_before_products_are_left_out() -> None:
     random = np.random.default_rng(0)
     few, some, many = (random.normal(size=(40, size)) for size in (3, 9, 12))
-    sizes = [
-        found.shape[1]
+    found = [
+        missed_features(curve((1, 2, 3), 1, x.shape[1]), x)
         for curve, x in ((Linear, few), (Constant, few), (Linear, some), (Linear, many), (Constant, many))
-        if (found := missed_features(curve((1, 2, 3), 1, x.shape[1]), x)) is not None
     ]
-    assert sizes == [9, 12, 45, 24, 36]
+    counts = [(0 if one is None else np.sum(one.of >= 0), 0 if one is None else np.sum(one.of < 0)) for one in found]
+    # Seven waves a number and 3 products, beside the numbers themselves; one and 36; four, and three beside themselves.
+    assert counts == [(21, 3), (24, 3), (9, 36), (48, 0), (48, 0)]
 
 
-def test_levels_have_no_square_and_lines_know_all_of_them() -> None:
+def test_levels_have_no_waves_and_lines_know_all_of_them() -> None:
     random = np.random.default_rng(0)
     levels = np.eye(3)[random.integers(3, size=40)]
     assert missed_features(Linear((1, 2, 3), 1, 3), levels) is None
     alone = missed_features(Constant((1, 2, 3), 1, 3), levels)
     assert alone is not None
-    assert alone.shape[1] == 3
+    assert alone.of.tolist() == [0, 1, 2]
     assert missed_features(Constant((1, 2, 3), 1, 3), levels, lines=True) is None
     mixed = missed_features(Constant((1, 2, 3), 1, 4), np.column_stack([levels, random.normal(size=40)]), lines=True)
     assert mixed is not None
-    assert mixed.shape[1] == 6  # the number, its square, its cube, and its product with every level
+    assert mixed.of.tolist() == [3] * (1 + WAVES) + [-1] * 3  # the number, its waves, its product with every level
+
+
+@pytest.mark.parametrize("values", [3, 5, 24, 400])
+def test_waves_are_apart_from_lines_and_from_each_other(values: int) -> None:
+    column = np.random.default_rng(values).permutation(np.linspace(-1, 3, values).repeat(2)) ** 3
+    waves = waves_along(column)
+    assert len(waves) == min(WAVES, values - 2)
+    assert waves.mean(axis=1) == pytest.approx(0, abs=1e-12)
+    assert waves @ column == pytest.approx(0, abs=1e-6)
+    gram = waves @ waves.T / len(column)
+    assert gram[0, 0] == pytest.approx(1)
+    assert gram == pytest.approx(np.diag(np.diag(gram)), abs=1e-6)
+    assert np.all(np.diff(np.diag(gram)) < 0)
+
+
+def test_waves_are_nearly_all_that_a_line_leaves_of_a_jump() -> None:
+    x = np.random.default_rng(0).normal(size=500)
+    line = np.stack([np.ones_like(x), x], axis=1)
+    for at in (0.0, 0.7, 1.3):
+        jump = (x > at).astype(float)
+        left = jump - line @ np.linalg.lstsq(line, jump, rcond=None)[0]
+        basis = waves_along(x).T
+        rest = left - basis @ np.linalg.lstsq(basis, left, rcond=None)[0]
+        assert rest @ rest < 0.3 * left @ left
+
+
+def fitted(sample: Sample, name: str = "power", penalty: float = 1.0) -> tuple[Curve, Smooth]:
+    curve = make_curve(name, sample.positions, 1, sample.x.shape[1])
+    fit = Fit(curve, ClickShare(sample), sample)
+    flat = fit.settle(fit.starts(1, 0), np.ones((1, sample.n_queries)), np.array([penalty])).params[0]
+    return curve, smooth(fit, sample, flat, penalty)
+
+
+@pytest.mark.parametrize("along", [[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5, 0, 0]])
+def test_one_jump_is_seen_among_much_that_does_not_matter(along: list[float]) -> None:
+    """Along the first of six numbers, or along the mean of four: not evident in the features of all together."""
+    sample = simulated(6, jump=0.4, queries=250, along=along)
+    curve, fit = fitted(sample)
+    square = misfit(curve, sample, fit, clustered_covariance(fit))
+    assert square is not None
+    left = 0.4 * np.log(4) * np.sqrt(1 - 2 / np.pi)
+    assert np.sqrt(square[-1, -1]) == pytest.approx(left, rel=0.4)
+    plain = simulated(6, queries=250, along=along)
+    curve, fit = fitted(plain)
+    assert misfit(curve, plain, fit, clustered_covariance(fit)) is None
+
+
+def test_the_mean_of_log_p_is_that_of_the_curve() -> None:
+    sample = simulated(7, jump=0.4)
+    curve, fit = fitted(sample)
+    flat = fit.shares._flat
+    like = curve.init(np.random.default_rng(0))
+    log_p = curve.relative(unflatten_params(flat[: len(flatten_params(like))], like), sample.x)
+    assert fit.mean_log_p == pytest.approx(log_p[:, 1:].mean(axis=1))
+    linear = Linear(sample.positions, 1, 2)
+    pooled = pool(linear, sample)
+    params = unflatten_params(pooled.theta[curve_order(linear, pooled.shares)], linear.init(np.random.default_rng(0)))
+    assert pooled.mean_log_p == pytest.approx(linear.relative(params, sample.x)[:, 1:].mean(axis=1))
+
+
+def test_equal_but_for_rounding_is_equal_among_ranks() -> None:
+    column = np.random.default_rng(0).integers(5, size=60).astype(float)
+    noisy = column + np.random.default_rng(1).normal(0, 1e-13, 60)
+    assert np.abs(waves_along(noisy)) == pytest.approx(np.abs(waves_along(column)), abs=1e-6)
+    assert len(waves_along(np.full(60, 0.3))) == 0

@@ -38,7 +38,7 @@ def test_the_precision_is_the_inverse_of_the_covariance_and_the_evidence_has_its
     sample = simulated(3, features=features)
     curve = Linear(sample.positions, 5, features) if features else Constant(sample.positions, 5, 0)
     found = pool(curve, sample)
-    prior = make_prior(curve, sample, found.shares)
+    prior = make_prior(curve, sample, found.shares.width, found.shares.size)
     tau = np.linspace(0.2, 0.9, len(prior.names))
     group, rows = prior._group, prior._rows  # type: ignore[union-attr]
     scale = np.where(group < 0, prior._fixed, tau[group])  # type: ignore[union-attr]
@@ -56,7 +56,8 @@ def test_the_evidence_is_that_of_the_parameters() -> None:
     sample = simulated(3)
     curve = Constant(sample.positions, 1, 0)
     found = pool(curve, sample)
-    prior = make_prior(curve, sample, linear_shares(curve, sample))
+    shares = linear_shares(curve, sample)
+    prior = make_prior(curve, sample, shares.width, shares.size)
     h, y = found.information, found.information @ found.theta + found.score
 
     def direct(tau: np.ndarray) -> float:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.positions.places import Places
 
 Array = NDArray[np.float64]
@@ -40,7 +39,8 @@ class PlacePrior:
         places: the table of places.
         positions: numbers of the places that the parameters are of, ascending.
         anchor: the place that others are relative to.
-        shares: whose parameters these are.
+        width: parameters of a block.
+        size: parameters of all blocks.
 
     Attributes:
         names: what each τ is of.
@@ -49,8 +49,8 @@ class PlacePrior:
         weak: weight of the weak prior of each.
     """
 
-    def __init__(self, places: Places, positions: tuple[int, ...], anchor: int, shares: LinearShares) -> None:
-        self.others, self.width, self.size = len(positions) - 1, shares.width, shares.size
+    def __init__(self, places: Places, positions: tuple[int, ...], anchor: int, width: int, size: int) -> None:
+        self.others, self.width, self.size = len(positions) - 1, width, size
         self.slopes, groups = parents(places, positions, anchor)
         free = self.slopes.shape[1]
         own = _apart(np.eye(len(positions)), positions, anchor)

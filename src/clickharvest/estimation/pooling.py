@@ -66,7 +66,8 @@ class Precision:
 
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
-        shares: whose parameters these are.
+        width: parameters of a block.
+        size: parameters of all blocks.
 
     Attributes:
         names: what each τ is of: τ_δ, how far single positions deviate from a power law; τ_u, how far a unit of a
@@ -82,8 +83,8 @@ class Precision:
     names = ("position", "steepness", "context")
     of_positions = np.array([True, False, False])
 
-    def __init__(self, log_distance: Array, shares: LinearShares) -> None:
-        self.others, self.width, self.size = len(log_distance), shares.width, shares.size
+    def __init__(self, log_distance: Array, width: int, size: int) -> None:
+        self.others, self.width, self.size = len(log_distance), width, size
         self.log_k = np.append(log_distance, 0.0)
         self.weights = np.ones((self.width, self.others + 1))
         self.in_doubt = np.zeros_like(self.weights)
@@ -210,6 +211,14 @@ class Pooled:
         return self.shares.score(self.at)
 
     @property
+    def mean_log_p(self) -> Array:
+        """Log p_k(x) / p_anchor(x) of every context, mean over the other positions, [contexts]."""
+        of_positions = self.theta.reshape(-1, self.shares.width)[: self.shares.n_positions - 1]
+        rows, _ = np.split(self.shares.features, 2)
+        mean: Array = rows @ of_positions.mean(axis=0)
+        return mean
+
+    @property
     def odd(self) -> tuple[int, ...]:
         """The positions that do not follow the law of the others."""
         return self._lighter(0, ODD)
@@ -263,11 +272,18 @@ def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
     return LinearShares(sample, curve.anchor)
 
 
-def make_prior(curve: Curve, sample: Sample, shares: LinearShares) -> Prior:
-    """Return the prior of a curve's positions, or of the parents of its places."""
+def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
+    """Return the prior of a curve's positions, or of the parents of its places.
+
+    Args:
+        curve: the curve.
+        sample: the sample.
+        width: parameters of a block of `LinearShares`.
+        size: parameters of all its blocks.
+    """
     if sample.places is not None:
-        return PlacePrior(sample.places, sample.positions, curve.anchor, shares)
-    return Precision(curve.log_distance(), shares)
+        return PlacePrior(sample.places, sample.positions, curve.anchor, width, size)
+    return Precision(curve.log_distance(), width, size)
 
 
 def pool(curve: Curve, sample: Sample) -> Pooled:
@@ -278,7 +294,7 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
         sample: the sample.
     """
     shares = linear_shares(curve, sample)
-    prior = make_prior(curve, sample, shares)
+    prior = make_prior(curve, sample, shares.width, shares.size)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
     begun = start(-curve.log_distance(), shares, prior.matrix(np.exp(log_spread)))
     return settle(replace(begun, prior=prior, log_spread=log_spread))
@@ -320,7 +336,7 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
         factor: what the prior's precision Λ is multiplied with.
     """
     shares = linear_shares(curve, sample)
-    prior = make_prior(curve, sample, shares)
+    prior = make_prior(curve, sample, shares.width, shares.size)
     tau = np.array([spread.get(name) or BOUNDS[0] for name in prior.names])
     begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
     return settle(replace(begun, prior=prior, log_spread=np.log(tau)), tighter=factor)
