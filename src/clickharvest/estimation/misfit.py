@@ -33,6 +33,7 @@ same amount: right on average over contexts, not for each.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,15 +181,15 @@ def missed_features(curve: Curve, x: Array, mean_log_p: Array | None = None, *, 
     """
     numbers = range(x.shape[1])
     levels = have_two_values(x)
-    own = [(i, _scaled(x[:, i])) for i in numbers if not (isinstance(curve, Linear) or (lines and levels[i]))]
+    known = isinstance(curve, Linear) | (lines & levels)
+    own = [(i, column) for i in np.flatnonzero(~known).tolist() if (column := _scaled(x[:, i])).any()]
     waves = [(i, waves_along(x[:, i])) for i in numbers]
     if mean_log_p is not None and len(numbers) > 1 and not levels.all():
         waves.append((MEAN, waves_along(mean_log_p)))
-    products = [(PRODUCTS, _scaled(x[:, i] * x[:, j])) for i in numbers for j in range(i)]
+    products = [(PRODUCTS, column) for column in _products(x)]
     fewer = [(most, products) for most in range(WAVES, 0, -1)] + [(most, []) for most in range(WAVES, -1, -1)]
     for most, crossed in fewer:
-        some = [*own, *((i, wave) for i, along in waves for wave in along[:most]), *crossed]
-        kept = [(i, column) for i, column in some if column.any()]
+        kept = [*own, *((i, wave) for i, along in waves for wave in along[:most]), *crossed]
         if len(kept) <= MOST_FEATURES and (1 + len(kept)) * (len(curve.positions) - 1) <= MOST:
             return Missed(np.array([column for _, column in kept]).T, np.array([i for i, _ in kept])) if kept else None
     return None
@@ -216,6 +217,17 @@ def waves_along(column: Array) -> Array:
     kept = np.flatnonzero(variances > SMALLEST * variances[-1])[::-1][:WAVES]
     waves: Array = (walk @ axes[:, kept]).T / np.sqrt(variances[-1])
     return waves
+
+
+def _products(x: Array) -> list[Array]:
+    """Return the products of features that are not constant; nothing where they are too many."""
+    found: list[Array] = []
+    for i, j in combinations(range(x.shape[1]), 2):
+        if (column := _scaled(x[:, i] * x[:, j])).any():
+            found.append(column)
+        if len(found) > MOST_FEATURES:
+            return []
+    return found
 
 
 def _scaled(column: Array) -> Array:
