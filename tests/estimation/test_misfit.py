@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import WAVES, misfit, missed_features, waves_along, widened
+from clickharvest.estimation.misfit import MEAN, WAVES, Asked, _ask, misfit, missed_features, waves_along, widened
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -186,15 +187,30 @@ def fitted(sample: Sample, name: str = "power", penalty: float = 1.0) -> tuple[C
     return curve, smooth(fit, sample, flat, penalty)
 
 
-@pytest.mark.parametrize("along", [[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5, 0, 0]])
-def test_one_jump_is_seen_among_much_that_does_not_matter(along: list[float]) -> None:
-    """Along the first of six numbers, or along the mean of four: not evident in the features of all together."""
+@pytest.mark.parametrize(("along", "of"), [([1.0, 0, 0, 0, 0, 0], 0), ([0.5, 0.5, 0.5, 0.5, 0, 0], MEAN)])
+def test_one_jump_is_seen_among_much_that_does_not_matter(
+    along: list[float], of: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Along the first of six numbers, or along the mean of four: far more evident there than in all features."""
+    gains: list[float] = []
+
+    def ask(*args: Any, **options: Any) -> Asked:
+        found = _ask(*args, **options)
+        gains.append(found.gain)
+        return found
+
+    monkeypatch.setattr("clickharvest.estimation.misfit._ask", ask)
     sample = simulated(6, jump=0.4, queries=250, along=along)
     curve, fit = fitted(sample)
     square = misfit(curve, sample, fit, clustered_covariance(fit))
     assert square is not None
     left = 0.4 * np.log(4) * np.sqrt(1 - 2 / np.pi)
     assert np.sqrt(square[-1, -1]) == pytest.approx(left, rel=0.4)
+    # All features, the mean, products, and the six numbers, as `sets` has them.
+    assert len(gains) == 9
+    alone = gains[1] if of == MEAN else gains[3 + of]
+    assert alone == max(gains)
+    assert alone > gains[0] + np.log(len(gains))
     plain = simulated(6, queries=250, along=along)
     curve, fit = fitted(plain)
     assert misfit(curve, plain, fit, clustered_covariance(fit)) is None

@@ -20,9 +20,9 @@ is n times more evident.
 A power law, and a curve that knows no context, may be off in so many ways that chance alone would make their intervals
 a third wider: there the most evident set counts where it is 1.1 n times more evident than none, and otherwise nothing.
 That there is a bound, and where, was chosen by simulation, on other logs than those of the table of coverage: without
-one a power law covers 99 instead of 97 % where it is right; with one, other curves would cover 87 instead of 90 % where
-examination has a fold. (Weights that grow with the evidence were worse: too wide where a law is right, and too narrow
-where it is not.)
+one a power law covers 99 instead of 97 % where it is right. (Weights that grow with the evidence were worse: too wide
+where a law is right, and too narrow where it is not.) Other curves are taken where clicks show that simple ones are
+wrong, and have none.
 
 With γ ~ N(m, P) given the clicks, predictions are off by ψ(x)·γ, ψ(x) = φ-row − H_γθ H⁻¹ (gradient of the curve): what
 θ does not make up for. Its mean square over the contexts of the log, S [K, K], is added to the covariance along the
