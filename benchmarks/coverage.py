@@ -8,8 +8,8 @@ log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions th
 and of all positions of a context together.
 
 Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a
-run goes on where an earlier one ended; a run of all cells writes the table in `benchmarks/README.md`. Exits with 1
-where a bar is missed.
+run goes on where an earlier one ended. Rows of cells that have all their logs replace those in `benchmarks/README.md`;
+other rows stay. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from accuracy import fingerprint, machine, say, write_between_markers, write_whole
+from accuracy import machine, say, write_between_markers, write_whole
 from cells import CELLS, Cell, simulate
 from numpy.typing import NDArray
+
+from clickharvest.experiments.runner.fingerprint import fingerprint
 
 Array = NDArray[np.float64]
 Outcome = dict[str, Any]
@@ -38,6 +40,7 @@ Key = tuple[str, str]
 
 HERE = Path(__file__).resolve().parent
 README, KEPT = HERE / "README.md", HERE / "data" / "coverage.json"
+FITS = HERE.parent / "src" / "clickharvest" / "estimation" / "estimators.py"
 FULL, MORE, BAR, HONEST = 200, 600, (0.93, 0.98), 0.90
 """Logs of a cell, and of one whose logs take a second or two; the bars."""
 SOME = ("8 queries", "20 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
@@ -49,9 +52,32 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds of intervals, and the cells in which each is measured: refits take long. The last is AllPairs' bootstrap, which
 is supported where no folds choose and where queries are many."""
+COUNTED = (
+    "logs", "clicks", "supported", "covered", "last position", "all positions at once", "median width",
+    "mean abs. error",
+)  # fmt: skip
+HEAD = ("cell", "intervals", *COUNTED, "bar", "curves chosen", "code")
 REPLICATES = 200
 PART, SECONDS = 5, 5
 """Logs that a process measures before it tells, and seconds after which what was told is kept."""
+
+
+class Row(NamedTuple):
+    """A row of the table, as it is printed; `code` is the fingerprint of the code that fits, or "earlier"."""
+
+    cell: str
+    intervals: str
+    logs: str
+    clicks: str
+    supported: str
+    covered: str
+    last: str
+    together: str
+    width: str
+    error: str
+    bar: str
+    curves: str
+    code: str
 
 
 def main() -> None:
@@ -60,12 +86,12 @@ def main() -> None:
     wanted = [(c, k) for k in options.kinds for c in options.cells if c in KINDS[k]]
     kept = read_outcomes(options.json)
     run(wanted, kept, options)
-    lines, missed = table({key: kept[key] for key in wanted if kept.get(key)})
-    text = "\n".join([*lines, "", *missed, "", f"{origin(kept)}"])
-    print(text)
-    if options.json == KEPT and options.cells == list(CELLS) and all((cell, "clustered") in kept for cell in CELLS):
-        write_between_markers(README, "coverage", text)
-    sys.exit(bool(missed))
+    rows = {key: row(*key, kept[key]) for key in wanted if kept.get(key)}
+    print(table(rows))
+    if options.json == KEPT:
+        whole = {key: one for key, one in rows.items() if len(kept[key]) >= logs_of(*key)}
+        write_between_markers(README, "coverage", table(rows_in(README) | whole))
+    sys.exit(bool(missed(rows)))
 
 
 def parse_options() -> argparse.Namespace:
@@ -104,7 +130,7 @@ def run(wanted: list[Key], kept: dict[Key, list[Outcome]], options: argparse.Nam
     os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    common = {"code": fingerprint(), "machine": machine()}
+    common = {"code": fingerprint(FITS, engine=False)[:8], "machine": machine()}
     with (
         tempfile.TemporaryDirectory(prefix="coverage-") as folder,
         ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
@@ -195,37 +221,47 @@ def figures(own: list[Outcome], name: str) -> Array:
     return np.array([one[name] for one in own if one[name] is not None], dtype=np.float64)
 
 
-def table(kept: dict[Key, list[Outcome]]) -> tuple[list[str], list[str]]:
-    """Return the lines of the table, and a sentence for every bar that is missed."""
-    lines = [
-        "| cell | intervals | logs | clicks | supported | covered | last position | all positions at once "
-        "| median width | mean abs. error | bar | curves chosen |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|",
+def row(name: str, kind: str, own: list[Outcome]) -> Row:
+    """Return the row of a cell."""
+    cell = CELLS[name]
+    clicks, support = np.mean([one["clicks"] for one in own]), np.mean([one["supported"] for one in own])
+    chosen = Counter(one["curve"] for one in own) if cell.curve == "auto" else Counter()
+    curves = ", ".join(f"{curve} × {count}" for curve, count in chosen.most_common())
+    code = " ".join(sorted({one["code"] for one in own}))
+    first, last = (name, kind, str(len(own)), f"{clicks:,.0f}", f"{support:.1%}"), (curves, code)
+    if support == 0:
+        return Row(*first, *[""] * 6, *last)
+    covered, deepest, together = (figures(own, figure) for figure in ("covered", "last", "together"))
+    return Row(
+        *first, spell(covered), f"{deepest.mean():.1%}" if deepest.size else "", spell(together),
+        f"{np.median(figures(own, 'width')):.2f}", f"{figures(own, 'error').mean():.3f}",
+        judge(cell, float(covered.mean()), float(together.mean())), *last,
+    )  # fmt: skip
+
+
+def table(rows: dict[Key, Row]) -> str:
+    """Return the table, and a sentence for every bar that is missed."""
+    ordered = {key: rows[key] for cell in CELLS for kind in KINDS if (key := (cell, kind)) in rows}
+    aligned = ["---:" if name in COUNTED else "---" for name in HEAD]
+    lines = [f"| {' | '.join(line)} |" for line in (HEAD, aligned, *ordered.values())]
+    return "\n".join([*lines, "", *missed(ordered)])
+
+
+def missed(rows: dict[Key, Row]) -> list[str]:
+    """Return a sentence for every bar that is missed."""
+    return [
+        f"- FAIL: {one.cell}: covered {one.covered}, all positions at once {one.together}: {one.bar}"
+        for one in rows.values()
+        if one.bar.startswith("misses") and one.intervals == "clustered"
     ]
-    missed = []
-    for (name, kind), own in sorted(
-        kept.items(), key=lambda one: (list(CELLS).index(one[0][0]), list(KINDS).index(one[0][1]))
-    ):
-        cell = CELLS[name]
-        clicks, support = np.mean([one["clicks"] for one in own]), np.mean([one["supported"] for one in own])
-        chosen = Counter(one["curve"] for one in own) if cell.curve == "auto" else Counter()
-        curves = ", ".join(f"{curve} × {count}" for curve, count in chosen.most_common())
-        if support == 0:
-            lines.append(f"| {name} | {kind} | {len(own)} | {clicks:,.0f} | 0.0% | | | | | | | {curves} |")
-            continue
-        covered, last, together = (figures(own, figure) for figure in ("covered", "last", "together"))
-        verdict = judge(cell, float(covered.mean()), float(together.mean()))
-        cells = [
-            name, kind, str(len(own)), f"{clicks:,.0f}", f"{support:.1%}", spell(covered),
-            f"{last.mean():.1%}" if last.size else "", spell(together), f"{np.median(figures(own, 'width')):.2f}",
-            f"{figures(own, 'error').mean():.3f}", verdict, curves,
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-        if verdict.startswith("misses") and kind == "clustered":
-            missed.append(
-                f"- FAIL: {name}: covered {spell(covered)}, all positions at once {spell(together)}: {verdict}"
-            )
-    return lines, missed
+
+
+def rows_in(path: Path) -> dict[Key, Row]:
+    """Return the rows of the table in a file, of cells that there are."""
+    text = path.read_text().partition("<!-- coverage:begin -->")[2].partition("<!-- coverage:end -->")[0]
+    lines = [line[1:-1].split("|") for line in text.splitlines() if line.startswith("| ")]
+    rows = [Row(*(part.strip() for part in line)) for line in lines[2:]]
+    return {(one.cell, one.intervals): one for one in rows if one.cell in CELLS}
 
 
 def judge(cell: Cell, covered: float, together: float) -> str:
@@ -245,14 +281,6 @@ def spell(values: Array) -> str:
     """Return mean and standard error over logs."""
     error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
     return f"{values.mean():.1%} ± {error:.1%}"
-
-
-def origin(kept: dict[Key, list[Outcome]]) -> str:
-    """Return where outcomes come from."""
-    every = [one for own in kept.values() for one in own]
-    places, versions = (sorted({one[name] for one in every}) for name in ("machine", "code"))
-    mixed = " Results of several versions are mixed." if len(versions) > 1 else ""
-    return f"{'; '.join(places)}. Fingerprint of the code: {', '.join(versions)}.{mixed}"
 
 
 def read_outcomes(path: Path) -> dict[Key, list[Outcome]]:

@@ -216,6 +216,30 @@ def test_one_jump_is_seen_among_much_that_does_not_matter(
     assert misfit(curve, plain, fit, clustered_covariance(fit)) is None
 
 
+@pytest.mark.parametrize(
+    ("evident", "gain", "counts"), [(1, 0.9, True), (1, 0.7, False), (3, 0.9, False), (3, 2.2, True)]
+)
+def test_the_mean_of_a_law_has_half_of_the_odds(
+    evident: int, gain: float, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of five sets the second is the mean's: log ½ + .9 is above .1; the others have an eighth each."""
+    asked: list[Asked] = []
+
+    def ask(*args: Any, **options: Any) -> Asked:
+        found = _ask(*args, **options)
+        told = gain if len(asked) == evident else 0.0
+        asked.append(replace(found, gain=told, score=told + found.score - found.gain))
+        return asked[-1]
+
+    monkeypatch.setattr("clickharvest.estimation.misfit._ask", ask)
+    sample = simulated(8, queries=60)
+    curve, fit = fitted(sample)
+    square = misfit(curve, sample, fit, clustered_covariance(fit))
+    assert len(asked) == 5
+    assert np.exp([one.score - one.gain for one in asked]) == pytest.approx([1 / 8, 1 / 2, 1 / 8, 1 / 8, 1 / 8])
+    assert (square is not None) == counts
+
+
 def test_the_mean_of_log_p_is_that_of_the_curve() -> None:
     sample = simulated(7, jump=0.4)
     curve, fit = fitted(sample)

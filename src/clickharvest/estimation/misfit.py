@@ -13,16 +13,17 @@ the evidence, in which θ is integrated out: the information on γ that is left 
 score. H is that of the clicks alone: what a prior or a penalty has shrunk, and the covariance has counted, is no
 misfit. Both are divided by the design effect, as the clicks of a query depend on each other.
 
-A curve may miss something of all contexts, or of one of them, or of its own mean, or of products alone, n sets of
-features in all: one number that matters is hard to see among many that do not. All of them count, unless one set alone
-is n times more evident.
+A curve may miss something of all contexts, or of one of them, or of its own mean, or of products alone: one number that
+matters is hard to see among many that do not. These sets of features share the prior odds, its own mean having half of
+them, as what is wrong of a curve mostly is so along what it tells contexts apart by. All features count, unless one set
+is more evident by its evidence times its share.
 
 A power law, and a curve that knows no context, may be off in so many ways that chance alone would make their intervals
-a third wider: there the most evident set counts where it is 1.1 n times more evident than none, and otherwise nothing.
-That there is a bound, and where, was chosen by simulation, on other logs than those of the table of coverage: without
-one a power law covers 99 instead of 97 % where it is right. (Weights that grow with the evidence were worse: too wide
-where a law is right, and too narrow where it is not.) Other curves are taken where clicks show that simple ones are
-wrong, and have none.
+a third wider: there the most evident set counts where evidence times share is 1.1 times that of none, and otherwise
+nothing. That there is a bound, and where, and the share of the curve's own mean were chosen by simulation, on other
+logs than those of the table of coverage: without a bound a power law covers 99 instead of 97 % where it is right.
+(Weights that grow with the evidence were worse: too wide where a law is right, and too narrow where it is not.) Other
+curves are taken where clicks show that simple ones are wrong, and have none.
 
 With γ ~ N(m, P) given the clicks, predictions are off by ψ(x)·γ, ψ(x) = φ-row − H_γθ H⁻¹ (gradient of the curve): what
 θ does not make up for. Its mean square over the contexts of the log, S [K, K], is added to the covariance along the
@@ -66,7 +67,9 @@ LOOSE = 1e-2
 BEGIN = 0.1
 """Standard deviation to start from."""
 EVIDENT = 0.1
-"""Log evidence, less log n, from which on the misfit of a power law, or a constant curve, counts."""
+"""Log of evidence times share from which on the misfit of a power law, or a constant curve, counts."""
+OF_MEAN = 0.5
+"""Share of the prior odds that the curve's own mean has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +84,21 @@ class Missed:
     values: Array
     of: Integers
 
-    def sets(self) -> list[Integers]:
-        """Return the sets of features that may be all that is missed: all of them, and those of each thing alone.
+    def sets(self) -> list[tuple[Integers, float]]:
+        """Return the sets of features that may be all that is missed, each with its share of the prior odds.
+
+        All features come first, then those of each thing alone.
 
         Example:
-            >>> [some.tolist() for some in Missed(np.zeros((0, 3)), np.array([0, 0, 1])).sets()]
-            [[0, 1, 2], [0, 1], [2]]
+            >>> [(some.tolist(), share) for some, share in Missed(np.zeros((0, 3)), np.array([0, 0, MEAN])).sets()]
+            [([0, 1, 2], 0.25), ([2], 0.5), ([0, 1], 0.25)]
         """
-        each = [np.flatnonzero(self.of == one) for one in np.unique(self.of)]
-        return [np.arange(len(self.of)), *(each if len(each) > 1 else [])]
+        things = np.unique(self.of).tolist()
+        if len(things) < 2:
+            return [(np.arange(len(self.of)), 1.0)]
+        others = (1 - OF_MEAN) / len(things) if MEAN in things else 1 / (1 + len(things))
+        each = [(np.flatnonzero(self.of == one), OF_MEAN if one == MEAN else others) for one in things]
+        return [(np.arange(len(self.of)), others), *each]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +110,14 @@ class Asked:
         prior: their prior.
         log_spread: log τ of most evidence.
         gain: log evidence, less that of no misfit.
+        score: the same, with the share of the set in the prior odds.
     """
 
     params: Integers
     prior: Prior
     log_spread: Array
     gain: float
+    score: float
 
 
 def misfit(
@@ -131,15 +142,14 @@ def misfit(
     explained = cho_solve(bread, cross, check_finite=False)
     left = (left - cross.T @ explained) / found.design_effect
     score = (score - explained.T @ fit.score) / found.design_effect
-    sets = missed.sets()
     # Positions are free in pooled curves; in others they may be held by a formula.
     held = isinstance(fit, Smooth)
-    asked = [_ask(curve, sample, other, some, left, score, held=held) for some in sets]
-    best, chance = max(asked, key=lambda one: one.gain), np.log(len(sets))
+    asked = [_ask(curve, sample, other, *one, left, score, held=held) for one in missed.sets()]
+    best = max(asked, key=lambda one: one.score)
     if isinstance(curve, Power | Constant):
-        if best.gain < EVIDENT + chance:
+        if best.score < EVIDENT:
             return None
-    elif best.gain < asked[0].gain + chance:
+    elif best.score < asked[0].gain:
         best = asked[0]
     own = best.params
     posterior = np.linalg.inv(left[np.ix_(own, own)] + best.prior.matrix(np.exp(best.log_spread)))
@@ -278,7 +288,15 @@ def _left(fit: Pooled | Smooth, other: LinearShares) -> tuple[Array, Array, Arra
 
 
 def _ask(
-    curve: Curve, sample: Sample, other: LinearShares, some: Integers, left: Array, score: Array, *, held: bool
+    curve: Curve,
+    sample: Sample,
+    other: LinearShares,
+    some: Integers,
+    share: float,
+    left: Array,
+    score: Array,
+    *,
+    held: bool,
 ) -> Asked:
     """Ask how evident it is that some of the features are missed, given what is left of information and score."""
     columns = np.append(0, 1 + some)
@@ -290,4 +308,4 @@ def _ask(
     log_spread = most_evident(prior, np.log(np.where(prior.learned, BEGIN, BOUNDS[0])), left, score)
     none = np.full(len(prior.names), np.log(BOUNDS[0]))
     gain = prior.evidence(log_spread, left, score)[0] - prior.evidence(none, left, score)[0]
-    return Asked(params, prior, log_spread, gain)
+    return Asked(params, prior, log_spread, gain, gain + np.log(share))
