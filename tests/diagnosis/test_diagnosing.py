@@ -38,6 +38,9 @@ def test_overlap_by_hand() -> None:
     ]
     effective = {(1, 2): 3 * 4 * 0.75 * 0.25, (1, 3): 1 * 4 * 0.5 * 0.5}
     assert {(p.position, p.other): p.effective_clicks for p in diagnosis.pairs} == pytest.approx(effective)
+    # Examination of 1 by that of 2 is 2 · ¼ / (1 · ¾), and shares of a are as 3 · ⅔ to 1; 3 is not linked.
+    information = {(1, 2): 3 * 2 / 3**2, (1, 3): 0.0}
+    assert {(p.position, p.other): p.information for p in diagnosis.pairs} == pytest.approx(information)
     first = diagnosis.overlaps[0]
     assert (first.units, first.clicks, first.effective_clicks) == (2, 2, pytest.approx(sum(effective.values())))
     assert diagnosis.totals == {

@@ -178,7 +178,7 @@ def diagnose(
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
-    pairs = pair_overlaps(table, engine)
+    pairs = pair_overlaps(table, engine, anchor)
     columns = ("position", "other", "clicks", "other_clicks")
     linked = linked_positions(anchor, *([getattr(pair, name) for pair in pairs] for name in columns))
     overlaps = position_overlaps(table, engine)

@@ -3,6 +3,11 @@
 *Effective clicks* say how much the clicks of common units can tell of a comparison. A unit with n clicks and
 exposure shares π and 1 − π carries n · 4 π (1 − π): all of its clicks if it was shown at both positions equally
 often, hardly any if it was almost always shown at one.
+
+*Information* says how exactly they can tell it. Given its N_u clicks, those of a unit at position k are N_u π_{u,k} on
+average, π_{u,k} being exposure times examination, as a share of the unit: their information on log p is a Laplacian, in
+which W_{kj} = Σ_u N_u π_{u,k} π_{u,j} ties k and j. For a width a rough p will do: that of paired comparisons of k and
+j by Σ_u c_{u,k} E_{u,j} / (E_{u,k} + E_{u,j}) and the same with k and j exchanged, in expectation as p_k to p_j.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ibis
+import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.harvesting.linked import linked_positions
 
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_LEVELS = 20
 BINS = 4
+STEPS, CLOSE = 50, 1e-6
+"""Most steps of Newton's, none longer than a factor of e, and how small the last one is."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class PairOverlap:
         other_clicks: their clicks at k'.
         effective_clicks: Σ_u n_u · 4 π_u (1 − π_u), with n_u the unit's clicks at the two positions and π_u the
             share of its exposure at k.
+        information: W_{kk'}; 0 unless both positions are linked to the anchor.
     """
 
     position: int
@@ -43,6 +53,7 @@ class PairOverlap:
     clicks: int
     other_clicks: int
     effective_clicks: float
+    information: float
 
 
 @dataclass(frozen=True)
@@ -86,11 +97,21 @@ class Segment:
     linked: tuple[int, ...]
 
 
-def pair_overlaps(interventions: ir.Table, engine: Engine) -> list[PairOverlap]:
+def pair_overlaps(interventions: ir.Table, engine: Engine, anchor: int) -> list[PairOverlap]:
     """Return the overlap of every pair of positions with common units."""
-    pairs = _pairs(interventions, [])
-    rows = engine.fetch(pairs.order_by("position", "other"), task="Comparing positions").to_pylist()
-    return [PairOverlap(**row) for row in rows]
+    pairs = engine.fetch(_pairs(interventions, []).order_by("position", "other"), task="Comparing positions")
+    columns = ("position", "other", "clicks", "other_clicks", "won", "lost")
+    position, other, clicks, other_clicks, won, lost = (pairs[name].to_numpy() for name in columns)
+    linked = linked_positions(anchor, position, other, clicks, other_clicks)
+    information: dict[tuple[int, int], float] = {}
+    if len(linked) > 1:
+        examination = _examination(linked, position, other, won, lost)
+        tied = engine.fetch(_information(interventions, examination), task="Comparing positions").to_pylist()
+        information = {(row["position"], row["other"]): row["information"] for row in tied}
+    return [
+        PairOverlap(**row, information=information.get((row["position"], row["other"]), 0.0))
+        for row in pairs.drop_columns(["won", "lost"]).to_pylist()
+    ]
 
 
 def position_overlaps(interventions: ir.Table, engine: Engine) -> list[PositionOverlap]:
@@ -189,16 +210,72 @@ def _cells(interventions: ir.Table, by: list[str]) -> ir.Table:
 
 
 def _pairs(interventions: ir.Table, by: list[str]) -> ir.Table:
-    upper = _cells(interventions, by)
-    lower = upper.view()
-    same = [upper[key] == lower[key] for key in ("unit", *by)]
-    joined = upper.join(lower, [*same, upper.position < lower.position], rname="other_{name}")
+    joined = _paired(_cells(interventions, by), by)
     share = joined.exposure / (joined.exposure + joined.other_exposure)
-    effective = (joined.clicks + joined.other_clicks) * 4 * share * (1 - share)
-    pairs = joined.select(*by, "position", "clicks", "other_clicks", other="other_position", effective=effective)
+    pairs = joined.select(
+        *by,
+        "position",
+        "clicks",
+        "other_clicks",
+        other="other_position",
+        effective=(joined.clicks + joined.other_clicks) * 4 * share * (1 - share),
+        won=joined.clicks * (1 - share),
+        lost=joined.other_clicks * share,
+    )
     return pairs.group_by("position", "other", *by).agg(
         units=pairs.count(),
         clicks=pairs.clicks.sum().cast("int64"),
         other_clicks=pairs.other_clicks.sum().cast("int64"),
         effective_clicks=pairs.effective.sum(),
+        won=pairs.won.sum(),
+        lost=pairs.lost.sum(),
     )
+
+
+def _paired(cells: ir.Table, by: list[str]) -> ir.Table:
+    """Return every two cells of a unit, the second one's columns being called other_….
+
+    That of the upper position comes first.
+    """
+    lower = cells.view()
+    same = [cells[key] == lower[key] for key in ("unit", *by)]
+    return cells.join(lower, [*same, cells.position < lower.position], rname="other_{name}")
+
+
+def _information(interventions: ir.Table, examination: dict[int, float]) -> ir.Table:
+    """Return W of every two of the positions whose examination is given."""
+    cells = _cells(interventions.filter(interventions.position.isin(list(examination))), [])
+    cells = cells.mutate(looked_at=cells.exposure * cells.position.cases(*examination.items(), else_=0.0))
+    units = cells.group_by("unit").agg(unit_clicks=cells.clicks.sum(), unit_looked_at=cells.looked_at.sum())
+    joined = _paired(cells, []).inner_join(units, "unit")
+    shares = joined.looked_at * joined.other_looked_at / (joined.unit_looked_at * joined.unit_looked_at)
+    tied = joined.select("position", other="other_position", tie=joined.unit_clicks * shares)
+    return tied.group_by("position", "other").agg(information=tied.tie.sum())
+
+
+def _examination(
+    linked: tuple[int, ...],
+    position: NDArray[np.int64],
+    other: NDArray[np.int64],
+    won: NDArray[np.float64],
+    lost: NDArray[np.float64],
+) -> dict[int, float]:
+    """Return the examination of linked positions, by maximum likelihood of paired comparisons, 1 where it is largest.
+
+    Of won + lost comparisons of k and j, a share of p_k / (p_k + p_j) is expected to be won. That positions are linked
+    is the condition of a finite maximum.
+    """
+    both = np.isin(position, linked) & np.isin(other, linked)
+    upper, lower = (np.searchsorted(linked, part[both]) for part in (position, other))
+    wins = np.zeros((len(linked), len(linked)))
+    wins[upper, lower], wins[lower, upper] = won[both], lost[both]
+    log_p = np.zeros(len(linked))
+    for _ in range(STEPS):
+        share = 1 / (1 + np.exp(log_p - log_p[:, None]))
+        ties = (wins + wins.T) * share * share.T
+        score = (wins - (wins + wins.T) * share).sum(axis=1)
+        step = np.linalg.pinv(np.diag(ties.sum(axis=1)) - ties, hermitian=True) @ score
+        log_p += step / max(1.0, np.abs(step).max())
+        if np.abs(step).max() < CLOSE:
+            break
+    return dict(zip(linked, np.exp(log_p - log_p.max()).tolist(), strict=True))

@@ -1,9 +1,8 @@
 """Advice: how far a log is from ±10 %, in one line, from what a diagnosis has counted; NumPy alone.
 
-The information of the clicks on log p is a Laplacian: positions k and j are tied by W_{kj} = Σ_u N_u π_{u,k} π_{u,j},
-and H_{kk} = Σ_j W_{kj} is a quarter of the position's effective clicks. Effective clicks of pairs tell which positions
-are tied how strongly to each other; they are scaled until rows add up to H_{kk}. The inverse without the anchor gives
-standard errors, as if queries read alike: `plan_from_log` counts how they differ, too.
+The information of the clicks on log p is a Laplacian, whose ties between positions a diagnosis has (`PairOverlap`). Its
+inverse without the anchor gives standard errors, as if queries read alike, and positions followed no law:
+`plan_from_log` counts how they differ, and what a law is worth.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ from clickharvest.diagnosis.diagnosing import Diagnosis
 from clickharvest.positions.places import name_place
 
 WIDTH, Z = 0.1, 1.96
-ROUNDS = 50
 
 
 def advice(diagnosis: Diagnosis) -> str | None:
     """Return how much more of such traffic ±10 % at every linked position takes, about; None where nothing is linked.
 
     Example:
+        >>> import textwrap
         >>> import pyarrow as pa
         >>> from clickharvest.diagnosis.diagnosing import diagnose
         >>> from clickharvest.logs.reading import read_log
         >>> shown = pa.table({"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "clicks": [50, 30]})
-        >>> print(advice(diagnose(read_log(shown.append_column("impressions", pa.array([100, 100]))))))
-        For ±10 % at every position, expect to need about 21 times this traffic (position 2: ±55 % now).
+        >>> told = advice(diagnose(read_log(shown.append_column("impressions", pa.array([100, 100])))))
+        >>> print(textwrap.fill(told, 106))
+        For ±10 % at every position, expect to need about 23 times this traffic (position 2: ±57 % now), as far as
+        queries read alike: clickharvest plan asks whether they do.
     """
     linked = [k for k in diagnosis.linked if k != diagnosis.anchor]
     if not linked:
@@ -37,15 +38,7 @@ def advice(diagnosis: Diagnosis) -> str | None:
     for pair in diagnosis.pairs:
         if pair.position in index and pair.other in index:
             i, j = index[pair.position], index[pair.other]
-            ties[i, j] = ties[j, i] = pair.effective_clicks / 4
-    own = (
-        np.array([next((o.effective_clicks for o in diagnosis.overlaps if o.position == k), 0.0) for k in positions])
-        / 4
-    )
-    for _ in range(ROUNDS):
-        rows = ties.sum(axis=1)
-        factor = np.sqrt(np.minimum(np.divide(own, rows, out=np.ones_like(own), where=rows > 0), 1.0))
-        ties *= np.outer(factor, factor)
+            ties[i, j] = ties[j, i] = pair.information
     laplacian = np.diag(ties.sum(axis=1)) - ties
     variance = np.diag(np.linalg.pinv(laplacian[1:, 1:], hermitian=True))
     worst = int(np.argmax(variance))
@@ -57,7 +50,8 @@ def advice(diagnosis: Diagnosis) -> str | None:
         return f"Clicks are enough for ±10 % at {every}, as far as queries read alike (widest: {_told(margin)})."
     return (
         f"For ±10 % at {every}, expect to need about {times:,.{0 if times >= 10 else 1}f} times this traffic "
-        f"({name_place(linked[worst], diagnosis.places)}: {_told(margin)} now)."
+        f"({name_place(linked[worst], diagnosis.places)}: {_told(margin)} now), as far as queries read alike: "
+        "clickharvest plan asks whether they do."
     )
 
 
