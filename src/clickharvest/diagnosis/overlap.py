@@ -101,7 +101,7 @@ def pair_overlaps(interventions: ir.Table, engine: Engine, anchor: int) -> list[
     """Return the overlap of every pair of positions with common units."""
     pairs = engine.fetch(_pairs(interventions, []).order_by("position", "other"), task="Comparing positions")
     columns = ("position", "other", "clicks", "other_clicks", "won", "lost")
-    position, other, clicks, other_clicks, won, lost = (pairs[name].to_numpy() for name in columns)
+    position, other, clicks, other_clicks, won, lost = (np.array(pairs[name].to_pylist()) for name in columns)
     linked = linked_positions(anchor, position, other, clicks, other_clicks)
     information: dict[tuple[int, int], float] = {}
     if len(linked) > 1:
