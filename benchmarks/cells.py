@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-DOCS, EFFECT = 4, 0.35
-"""Documents of a query, and the standard deviation of what contexts add to the steepness."""
+DOCS, EFFECT, COLUMNS = 4, 0.35, 4
+"""Documents of a query, the standard deviation of what contexts add to the steepness, and columns of a grid."""
 MOODS = np.array([0.1, 1.9])
 """What users of one page multiply all their clicks by, where clicks of a page depend on each other."""
 
@@ -27,6 +27,7 @@ class Cell:
     Attributes:
         queries: number of queries.
         positions: number K of positions.
+        grid: whether they are the places of a grid of four columns: p = row^−1 column^−½ where a list has 1 / k.
         displays: displays of a document at a position, in a typical query.
         share: share of the displays that one query has.
         apart: whether queries differ in how their users read.
@@ -56,6 +57,7 @@ class Cell:
 
     queries: int
     positions: int = 6
+    grid: bool = False
     displays: float = 15.0
     share: float | None = None
     apart: bool = True
@@ -82,6 +84,7 @@ CATEGORIES = Cell(300, positions=8, displays=6.0)
 NUMBERS = Cell(300, positions=8, numbers=3, truth="power")
 CHOSEN = replace(NUMBERS, curve="auto")
 MANY = replace(CHOSEN, queries=2_000)
+GRID = Cell(300, positions=12, grid=True, curve="auto")
 CELLS = {
     "8 queries": Cell(8),
     "20 queries": Cell(20),
@@ -159,6 +162,16 @@ CELLS = {
         f"auto: {truth}, 2,000 queries": replace(MANY, truth=truth, bar="honest")
         for truth in ("fold", "bump", "interaction")
     },
+    "auto: grid, 2 levels, one of them rare": replace(GRID, levels=2, rare=0.05),
+    "auto: grid, 2 levels with bumps, one of them rare": replace(GRID, levels=2, rare=0.05, bumps=0.2),
+    "auto: grid, 4 levels without effect": replace(GRID, levels=4, truth="none"),
+    "auto: grid, 10 levels": replace(GRID, levels=10),
+    "auto: grid, 10 levels with bumps": replace(GRID, levels=10, bumps=0.2),
+    "auto: grid, 3 numbers without effect": replace(GRID, numbers=3, truth="none"),
+    "auto: grid, 3 numbers": replace(GRID, numbers=3),
+    "auto: grid, 3 numbers with bumps": replace(GRID, numbers=3, bumps=0.1),
+    "auto: grid, interaction": replace(GRID, numbers=3, truth="interaction", bar="honest"),
+    "auto: grid, a jump": replace(GRID, numbers=1, truth="jump", bar="honest"),
     "linear where the truth is a fold": replace(MANY, truth="fold", curve="linear", bar="shown"),
 }
 
@@ -214,12 +227,20 @@ def simulate(cell: Cell, random: np.random.Generator) -> World:
         Interventions(
             unit=row, query=query[row], position=position + 1, exposure=impressions.astype(np.float64), clicks=clicks,
             impressions=impressions, contexts={name: values[context] for name, values in columns.items()},
-            unit_kind="query" if cell.inside else "context",
+            unit_kind="query" if cell.inside else "context", places=places_of(cell),
         ),
         (log_p - log_p[:, :1])[asked],
         {name: values[asked] for name, values in columns.items()},
         np.arange(k) > (3 if odd else 0),
     )  # fmt: skip
+
+
+def places_of(cell: Cell) -> Any:
+    """Return the table of the grid's places; None of a list."""
+    from clickharvest.positions.places import Places
+
+    labels = [(1 + i // COLUMNS, 1 + i % COLUMNS) for i in range(cell.positions)]
+    return Places.of(("row", "column"), labels) if cell.grid else None
 
 
 def contexts_of(cell: Cell, random: np.random.Generator) -> tuple[Array, dict[str, Any]]:
@@ -241,7 +262,8 @@ def examination(cell: Cell, x: Array, random: np.random.Generator) -> Array:
     from clickharvest.simulate import examination as known
 
     k = cell.positions
-    steepness = np.log(np.arange(1, k + 1))
+    row, column = np.divmod(np.arange(k), COLUMNS)
+    steepness = np.log(1 + row) + np.log(1 + column) / 2 if cell.grid else np.log(np.arange(1, k + 1))
     if cell.truth in ("law", "none"):
         base = -steepness - cell.step * (np.arange(k) >= (k // 2 if cell.step_at is None else cell.step_at))
         base[cell.odd_at - 1] += 0.0 if cell.levels else cell.odd

@@ -16,7 +16,8 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import BOUNDS, Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.rivals import (
-    CONTAINED,
+    BESIDE_CONSTANT,
+    BESIDE_LAW,
     DEVIATIONS,
     beyond,
     evidence_of_deviations,
@@ -29,6 +30,7 @@ from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, make_curve
+from clickharvest.positions.places import Places
 
 
 def judged(sample: Sample, name: str, flats: Any, by_query: Any, *, chosen: bool = False) -> Judged:
@@ -190,7 +192,7 @@ def test_what_lines_leave_unknown_counts_unless_clicks_speak_for_the_law() -> No
         found = [lines_of(numbers(seed, bumps)) for seed in range(10)]
         evident = [evidence_of_deviations(lines, LAW, clustered_covariance(lines).design_effect) for lines, _ in found]
         off = [beyond(lines, sample, LAW, np.zeros((6, 6)), sample.positions) for lines, sample in found]
-        assert [one is None for one in off] == [one < CONTAINED[type(LAW)][1] for one in evident]
+        assert [one is None for one in off] == [one < BESIDE_LAW for one in evident]
         alone[bumps] = sum(one is None for one in off)
     assert alone[0.0] >= 6
     assert alone[0.1] == 0
@@ -211,8 +213,8 @@ def test_a_constant_curve_is_asked_about_contexts(monkeypatch: pytest.MonkeyPatc
     """Where contexts do nothing lines do not count; if they did, intervals would be wider far from the mean context."""
     log = numbers(1, 0.0, effect=0.0)
     here, far = [], []
-    for bound, apart in ((CONTAINED[Constant][1], 0), (0.0, 1)):
-        monkeypatch.setitem(CONTAINED, Constant, ("position", bound))  # type: ignore[arg-type]
+    for bound, apart in ((BESIDE_CONSTANT, 0), (0.0, 1)):
+        monkeypatch.setattr("clickharvest.estimation.rivals.BESIDE_CONSTANT", bound)
         found = CPBM().fit(log).propensities_
         assert found.curve == Constant(found.curve.positions, 1, 3, apart=apart)
         here.append(found.log_sd(np.zeros((1, 3)))[0, 1:])
@@ -229,16 +231,18 @@ def rare_level(share: float = 0.05) -> Interventions:
     return replace(log, contexts={"level": level.astype(object)})
 
 
-def test_a_rare_level_is_not_known_as_well_as_all_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("places", [None, Places.of(("row", "column"), [(i, j) for i in (1, 2) for j in (1, 2, 3)])])
+def test_a_rare_level_is_not_known_as_well_as_all_others(places: Places | None, tmp_path: Path) -> None:
     """Ten queries say nothing of how their level differs, which is not to say that it does not."""
-    found = CPBM().fit(rare_level()).propensities_
+    log = replace(rare_level(), places=places)
+    found = CPBM().fit(log).propensities_
     assert found.curve.name == "constant"
     assert found.curve.shape == {}
     assert not found.params["W"].any()
     both = found.predict({"level": ["common", "rare"]})
     np.testing.assert_array_equal(both.propensity[0], both.propensity[1])
     width = np.log(both.upper / both.lower)[:, 1:]
-    alone = PBM().fit(rare_level()).predict()
+    alone = PBM().fit(log).predict()
     assert width[0] == pytest.approx(np.log(alone.upper / alone.lower)[0, 1:], rel=0.25)
     assert (width[1] > 2 * width[0]).all()
     found.save(tmp_path / "model.safetensors")

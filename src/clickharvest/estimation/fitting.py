@@ -17,9 +17,9 @@ from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
-from clickharvest.estimation.pooling import LARGEST, Pooled, Precision, can_pool, curve_order
+from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import CONTAINED, beyond, mean_variance, rivalry, unseen_effects
+from clickharvest.estimation.rivals import beyond, mean_variance, rivalry, unseen_effects
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -332,8 +332,8 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
 def lines_around(choice: Choice) -> Pooled | None:
     """Return the pooled lines that were tried beside a curve that is a special case of them."""
     lines = choice.lines
-    contains = type(choice.fit.curve) in CONTAINED and len({one.fit.curve for one in choice.judged}) > 1
-    return lines if contains and lines is not None and isinstance(lines.prior, Precision) else None
+    contains = isinstance(choice.fit.curve, Power | Constant) and len({one.fit.curve for one in choice.judged}) > 1
+    return lines if contains and lines is not None and lines.prior is not None else None
 
 
 def with_apart(covariance: Array, off: Array, anchor: int) -> Array:

@@ -17,9 +17,10 @@ A power law, or a curve that knows no context, is taken unless others are clearl
 fifths of the queries, rarely see that it is not quite right. Both are pooled lines whose deviations, from the law or
 from all contexts alike, are 0. So lines are no rivals, but the clicks are asked once more, without folds: let B be the
 evidence of deviations, all of one size τ, by that of none, mean over τ. Where B is 1/3 or more for a law, or 1 for a
-constant curve, what lines leave unknown beyond the curve counts in full, and otherwise not at all. (A part of it would
-be worse than either: errors of an exact law are those of one number, its steepness, and whatever single positions may
-be off by makes bands of all positions much wider. Both bounds were chosen on other logs than those of the table.)
+constant curve (1/3 for one of places), what lines leave unknown beyond the curve counts in full, and otherwise not at
+all. (A part of it would be worse than either: errors of an exact law are those of one number, its steepness, and
+whatever single positions may be off by makes bands of all positions much wider. The bounds were chosen on other logs
+than those of the table.)
 
 Beside a law that is a variance of all contexts alike, mean over contexts. Beside a constant curve it is one for every
 context, `unseen_effects`; and there levels, or other features of two values, count whatever B is: a level that one
@@ -28,7 +29,7 @@ query in twenty has brings too few clicks to be asked, and what nobody could see
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from clickharvest.estimation.misfit import gradients, have_two_values, some_contexts
-from clickharvest.estimation.pooling import BOUNDS, Pooled, Precision, curve_order
+from clickharvest.estimation.pooling import BOUNDS, Pooled, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
@@ -49,8 +50,9 @@ DRAWS = 1_000
 """Draws of the queries' weights."""
 DEVIATIONS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Sizes τ of deviations."""
-CONTAINED: Mapping[type[Curve], tuple[str, float]] = {Power: ("steepness", 1 / 3), Constant: ("position", 1.0)}
-"""Curves that lines contain: the one spread of lines that each has, and the B below which it stands alone."""
+BESIDE_LAW, BESIDE_CONSTANT, BESIDE_CONSTANT_OF_PLACES = 1 / 3, 1.0, 1 / 3
+"""B from which on lines count beside a curve. Among curves of places there is no law between a constant one and lines.
+"""
 
 
 def rivalry(judged: Sequence[Judged], x: Array, without: str | None = None) -> tuple[Array, dict[str, float]]:
@@ -91,7 +93,7 @@ def beyond(lines: Pooled, sample: Sample, curve: Curve, own: Array, positions: S
         positions: the K positions to tell of.
     """
     found = clustered_covariance(lines)
-    if not _are_evident(lines, curve, found.design_effect):
+    if evidence_of_deviations(lines, curve, found.design_effect) < BESIDE_LAW:
         return None
     return more(mean_variance(lines, found.covariance, sample, positions), own)
 
@@ -107,7 +109,9 @@ def unseen_effects(lines: Pooled, sample: Sample, curve: Constant) -> Array | No
         curve: a constant curve.
     """
     found = clustered_covariance(lines)
-    counted = have_two_values(sample.x) | _are_evident(lines, curve, found.design_effect)
+    bound = BESIDE_CONSTANT if sample.places is None else BESIDE_CONSTANT_OF_PLACES
+    evident = evidence_of_deviations(lines, curve, found.design_effect) >= bound
+    counted = have_two_values(sample.x) | evident
     if not counted.any():
         return None
     others = len(curve.positions) - 1
@@ -120,10 +124,6 @@ def unseen_effects(lines: Pooled, sample: Sample, curve: Constant) -> Array | No
     return whole
 
 
-def _are_evident(lines: Pooled, curve: Curve, design_effect: float) -> bool:
-    return evidence_of_deviations(lines, curve, design_effect) >= CONTAINED[type(curve)][1]
-
-
 def evidence_of_deviations(lines: Pooled, curve: Curve, design_effect: float) -> float:
     """Return B, how many times more evident deviations from a curve are than none.
 
@@ -132,10 +132,11 @@ def evidence_of_deviations(lines: Pooled, curve: Curve, design_effect: float) ->
         curve: a power law or a constant curve, which are lines without deviations.
         design_effect: how many times the variance of independent clicks the score of the lines has.
     """
-    assert isinstance(lines.prior, Precision)
+    assert lines.prior is not None
     prior = copy(lines.prior)
     prior.weak = np.zeros_like(prior.weak)
-    kept = np.array([name == CONTAINED[type(curve)][0] for name in prior.names])
+    of_law = np.array([name == "steepness" for name in prior.names])
+    kept = of_law if isinstance(curve, Power) else prior.of_positions
     information = lines.information / design_effect
     linear = (lines.information @ lines.theta + lines.score) / design_effect
 
