@@ -48,10 +48,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "clustered": tuple(CELLS),
     "sandwich": SOME,
     "bootstrap": SOME,
-    "allpairs": ("300 queries", "last position linked by 1"),
+    "allpairs": ("300 queries", "last position linked by 1", "10 levels", "power"),
 }
 """Kinds of intervals, and the cells in which each is measured: refits take long. The last is AllPairs' bootstrap, which
-is supported where no folds choose and where queries are many."""
+is supported where no folds choose and where queries are many; beside contexts its penalty and relevance are named."""
+NAMED = {"penalty": 0.1, "relevance": "squares"}
 COUNTED = (
     "logs", "clicks", "supported", "covered", "last position", "all positions at once", "median width",
     "mean abs. error",
@@ -174,7 +175,7 @@ def measure(name: str, kind: str, log: int) -> Outcome:
     world = simulate(cell, np.random.default_rng([log, *name.encode()]))
     own: dict[str, Any] = {"intervals": kind, "replicates": REPLICATES, "seed": log}
     if kind == "allpairs":
-        own |= {"intervals": "bootstrap", "objective": "allpairs"}
+        own |= {"intervals": "bootstrap", "objective": "allpairs", **(NAMED if world.contexts else {})}
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -168,6 +168,31 @@ def test_bootstrap_and_sandwich_agree(interventions: Interventions) -> None:
     assert (widths[0] != widths[1]).all()
 
 
+@pytest.mark.parametrize(("penalty", "fine"), [(0.1, True), (1e4, False)])
+def test_what_a_penalty_has_shrunk_is_not_supported_by_a_bootstrap_of_allpairs(
+    interventions: Interventions, penalty: float, fine: bool
+) -> None:
+    options: dict[str, Any] = {"objective": "allpairs", "curve": "linear", "relevance": "constant"}
+    model = CPBM(**options, penalty=penalty, intervals="bootstrap", replicates=20).fit(interventions)
+    found = model.predict({"device": ["mobile", "desktop"]})
+    assert found.supported[:, 0].all()
+    assert found.supported[:, 1:].all() == fine
+    assert found.supported[:, 1:].any() == fine
+
+
+def test_shrinkage_of_allpairs_is_how_far_a_fit_without_penalty_is() -> None:
+    log = simulated(0, 2_000)
+    options: dict[str, Any] = {"objective": "allpairs", "curve": "linear", "relevance": "constant"}
+    shrunk = CPBM(**options, penalty=10.0, intervals="bootstrap", replicates=100).fit(log).propensities_
+    free = CPBM(**options, penalty=0.0, intervals=None).fit(log).propensities_
+    asked = {"device": ["mobile", "desktop"]}
+    apart = np.log(free.predict(asked).propensity / shrunk.predict(asked).propensity)[:, 1:]
+    assert shrunk.encoder is not None
+    sd = shrunk.log_sd(shrunk.encoder.encode(asked)[0])[:, 1:]
+    share = (apart**2).sum(axis=0) / (sd**2).sum(axis=0)
+    assert shrunk.info["shrunk"][1:] == pytest.approx(share, rel=0.5)
+
+
 def test_same_seed_same_result(interventions: Interventions) -> None:
     first, second = (PBM(replicates=20, seed=3).fit(interventions).predict() for _ in range(2))
     assert np.array_equal(first.lower, second.lower)

@@ -43,6 +43,8 @@ Array = NDArray[np.float64]
 
 FEWEST = 3
 """Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
+FLAT = 1e-6
+"""Curvature, by the largest, below which a loss without penalty counts as flat."""
 LEAST = {"seed": 0, "replicates": 2, "folds": 2, "starts": 1}
 """What whole numbers among the parameters are at least."""
 
@@ -251,8 +253,9 @@ class Estimator(Parameterised):
 def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict[str, Any]:
     """Return what draws do not count: that folds chose (`by_folds`), or what a given penalty has shrunk (`shrunk`).
 
-    The latter is what shrinkage leaves unknown of log p, by the variance of the draws, for every position. Nothing
-    where there is no penalty, and where the objective is not ClickShare, of which alone it is known.
+    The latter is what shrinkage leaves unknown of log p, by the variance of the draws, for every position; nothing
+    where there is no penalty. For ClickShare, a likelihood, that is what a prior leaves unknown; for others the square
+    of how far a step of Newton's leads without the penalty, H₀⁻¹ λ ∇penalty: what is flat there may be anywhere.
 
     Args:
         choice: what was fitted.
@@ -262,14 +265,24 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
     """
     if choice.by_folds:
         return {"by_folds": True}
-    if not choice.penalty or type(choice.fit.objective) is not ClickShare:
+    if not choice.penalty:
         return {}
-    near = smooth(choice.fit, sample, flat, choice.penalty)
-    root = np.linalg.solve(near.information + near.precision, near.left)
-    unknown = np.linalg.solve(near.information + near.precision, root.T)
-    slopes = near.shares.gradients(some_contexts(sample))
+    if type(choice.fit.objective) is ClickShare:
+        near = smooth(choice.fit, sample, flat, choice.penalty)
+        root = np.linalg.solve(near.information + near.precision, near.left)
+        unknown = np.linalg.solve(near.information + near.precision, root.T)
+        slopes = near.shares.gradients(some_contexts(sample))
+    else:
+        fit = choice.learner or choice.fit
+        values, axes = np.linalg.eigh(fit.hessian(flat, 0.0))
+        pull = axes.T @ (choice.penalty * fit.penalty_curvature(flat) @ flat)
+        back = axes @ (pull / np.maximum(values, FLAT * values.max()))
+        unknown = np.outer(back, back)
+        slopes = fit.gradients(flat, some_contexts(sample))
+        slopes = slopes - slopes[:, [fit.curve.anchor_index]]
     left, counted = (
-        np.einsum("ckp,pq,ckq->k", slopes, matrix, slopes) for matrix in (unknown, np.cov(draws, rowvar=False))
+        np.einsum("ckp,pq,ckq->k", slopes, matrix, slopes, optimize=True)
+        for matrix in (unknown, np.cov(draws, rowvar=False))
     )
     return {"shrunk": np.divide(left, counted, out=np.zeros_like(left), where=counted > 0).tolist()}
 
