@@ -155,6 +155,7 @@ def test_numbers_of_the_page_are_those_of_the_log(folder: Path, evidence: Eviden
             "clicks": pair.clicks,
             "other_clicks": pair.other_clicks,
             "effective_clicks": pytest.approx(pair.effective_clicks),
+            "information": pytest.approx(pair.information),
         }
         for pair in evidence.diagnosis.pairs
     ]
