@@ -331,3 +331,20 @@ def test_advice_is_the_information_of_clicks(units: int, k: int, steepness: floa
     told = re.search(r"about ([\d.,]+) times", advice(diagnose(log)) or "")
     assert told is not None
     assert float(told[1].replace(",", "")) == pytest.approx(needed, rel=0.15)
+
+
+def test_a_design_that_moves_nothing_says_what_to_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--pages", 500, "--positions", 3, "--queries", 20) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("500 pages do not give ±10 % at positions 2-3.")
+    assert "Name the rankings of several rankers (--rankings), or swaps (--swaps auto)." in told
+
+
+def test_margins_beyond_telling_keep_the_columns_of_the_plan() -> None:
+    plan = plan_from_log(simulated_interventions(60, seed=0, steepness={"x": 1.0}))
+    wild = replace(plan, margin=np.where(np.arange(len(plan.positions)) == 0, 0.2, 40.0)[None])
+    _, header, first, second, *_ = str(wild).split("\n\n")[1].splitlines()
+    assert "±20 %" in first
+    assert "over ±1,000 %   " in second
+    assert first.index("%") == second.index("%")
+    assert header.startswith("position          now   traffic needed")
