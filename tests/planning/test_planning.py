@@ -29,6 +29,7 @@ from clickharvest.planning import (
 from clickharvest.planning.evidence import counts, unseen
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.swaps import _variance, candidates
+from clickharvest.positions.places import Places
 from command_line import run
 from samples import simulated_interventions
 
@@ -331,6 +332,12 @@ def test_advice_is_the_information_of_clicks(units: int, k: int, steepness: floa
     told = re.search(r"about ([\d.,]+) times", advice(diagnose(log)) or "")
     assert told is not None
     assert float(told[1].replace(",", "")) == pytest.approx(needed, rel=0.15)
+
+
+def test_advice_on_places_names_no_command_that_refuses_them() -> None:
+    slots = replace(two_positions(1_600), places=Places.of(("slot",), [("top",), ("side",)]))
+    assert (advice(diagnose(slots)) or "").endswith("(slot top: ±10 % now), as far as queries read alike.")
+    assert "clickharvest plan" in (advice(diagnose(two_positions(1_600))) or "")
 
 
 def test_a_design_that_moves_nothing_says_what_to_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,10 +48,10 @@ def advice(diagnosis: Diagnosis) -> str | None:
     every = f"every {what}" if diagnosis.identified else f"every linked {what}"
     if times <= 1:
         return f"Clicks are enough for ±10 % at {every}, as far as queries read alike (widest: {_told(margin)})."
+    more = ": clickharvest plan asks whether they do" if diagnosis.places is None else ""  # it plans lists alone
     return (
         f"For ±10 % at {every}, expect to need about {times:,.{0 if times >= 10 else 1}f} times this traffic "
-        f"({name_place(linked[worst], diagnosis.places)}: {_told(margin)} now), as far as queries read alike: "
-        "clickharvest plan asks whether they do."
+        f"({name_place(linked[worst], diagnosis.places)}: {_told(margin)} now), as far as queries read alike{more}."
     )
 
 
