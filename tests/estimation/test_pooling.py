@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from clickharvest.estimation import linear_shares
+from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.pooling import BOUNDS, Precision, can_pool, curve_order, pool, with_penalty
+from clickharvest.estimation.pooling import BOUNDS, can_pool, curve_order, pool, with_penalty
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Linear, make_curve
 
@@ -86,7 +87,7 @@ def test_one_unit_at_two_positions_has_the_ratio_of_its_click_rates() -> None:
 def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) -> None:
     curve = Linear(sample.positions, 1, sample.x.shape[1]) if sample.x.shape[1] else Constant(sample.positions, 1, 0)
     found = pool(curve, sample)
-    prior = Precision(curve.log_distance(), found.shares.width, found.shares.size)
+    prior = LawPrior(curve.log_distance(), found.shares.width, found.shares.size)
     linear = found.information @ found.theta + found.shares.score(found.at)
     at = np.log([0.2, 0.4, 0.1])
     _, gradient = prior.evidence(at, found.information, linear)
@@ -105,7 +106,7 @@ def test_precision_is_that_of_the_effects() -> None:
     # Var W_k = τ_ω² (I + 11ᵀ) + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, along it all is possible.
     shares = LinearShares(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
-    matrix = Precision(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
+    matrix = LawPrior(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
     variance = 0.04 * (np.eye(4) + 1) + 0.09 * np.outer(log_distance, log_distance)
     assert np.linalg.inv(matrix[:, 1, :, 1]) == pytest.approx(variance, rel=1e-5)
     assert matrix[:, 0, :, 0] @ log_distance == pytest.approx(0, abs=1e-6)

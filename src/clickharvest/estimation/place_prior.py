@@ -108,7 +108,7 @@ class PlacePrior:
         return whole
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
-        """Return the log evidence of log τ up to a constant, and its gradient, as `pooling.Precision` does.
+        """Return the log evidence of log τ up to a constant, and its gradient, as `law_prior` does.
 
         In the effects themselves, each over its standard deviation, the prior is 1 and parameters are θ = B S v: with
         M = 1 + S Bᵀ H B S and v = M⁻¹ S Bᵀ y the evidence is ½ yᵀ B S v − ½ log|M|, and its slope along the log of a

@@ -11,7 +11,7 @@ single distances, and single states deviate from that. Users who begin anew belo
 whatever the rank: β_k then takes back ρ_k. Each feature of the context adds to the same, with effects on a (τ_u), on c
 (τ_v) and on single states (τ_ω).
 States are parameters themselves, b = all of the above, with the normal prior that follows, of covariance Σ(τ); a
-is free. Without a click above this is the prior of `pooling`, and the model the position-based one.
+is free. Without a click above this is `law_prior`, and the model the position-based one.
 
 The variances maximise the evidence as in `pooling`, here with Λ = Σ⁻¹; with S = (H + Λ)⁻¹ + θθᵀ and G = ∂Σ/∂τ²,
 

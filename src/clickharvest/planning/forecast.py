@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.misfit import misfit, widened
-from clickharvest.estimation.pooling import Pooled, Precision, pool_seen
+from clickharvest.estimation.pooling import Pooled, pool_seen
 from clickharvest.estimation.query_effects import Clustered, clustered_covariance
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
@@ -136,7 +137,7 @@ class Forecast:
             information=np.maximum(values, 0.0),
             precision=np.maximum(1 - values, 0.0),
             linear=vectors.T @ (fit.information @ fit.theta + fit.score),
-            rank=prior.rank if isinstance(prior, Precision) and learned.any() else 0,
+            rank=prior.rank if isinstance(prior, LawPrior) and learned.any() else 0,
             spread=np.exp(fit.log_spread[learned]),
             pairs=turned(by_position - single),
             single=turned(single),
