@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from scipy import stats
@@ -17,7 +18,7 @@ from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail
+from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail, squares_tail
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
@@ -424,8 +425,59 @@ def test_one_page_a_user_is_the_plain_test_nearly() -> None:
         assert own.p_value == pytest.approx(plain.p_value, rel=0.1)
 
 
+def log_of_users(pages: npt.NDArray[np.int64]) -> ClickLog:
+    """Pages of users by ranker and query, [users, rankers, queries]."""
+    user, ranker, query = np.nonzero(pages)
+    row = np.repeat(np.arange(len(user)), pages[user, ranker, query])
+    columns = {"user": user[row], "ranker": ranker[row].astype(str), "query": np.char.add("q", query[row].astype(str))}
+    ones = np.ones(len(row), int)
+    rows = columns | {"page": np.arange(len(row)), "doc": ones, "position": ones, "click": ones}
+    return read_log(pa.table(rows), engine=ENGINE, validate=False)
+
+
+def test_independence_by_user_by_hand() -> None:
+    """What each user adds to Pearson's residuals, their squares and products, spelled out."""
+    pages = np.random.default_rng(0).poisson(0.6, (40, 3, 4))
+    table = pages.sum(0)
+    expected = stats.contingency.expected_freq(table)
+    by_user = pages - pages.sum(1, keepdims=True) * (table.sum(1) / table.sum())[None, :, None]
+    by_user = by_user - by_user.sum(2, keepdims=True) * table.sum(0) / table.sum()
+    d = (by_user / np.sqrt(expected)).reshape(40, -1)
+    assert d.sum(0) == pytest.approx(((table - expected) / np.sqrt(expected)).ravel())
+    products, squares = d @ d.T, (d**2).sum(1)
+    freedom = squares.sum() ** 2 / ((products**2).sum() - (squares**2).sum())
+    groups = squares.sum() ** 2 / (squares**2).sum()
+    found = named(ranker_independence(log_of_users(pages)), "ranker and query")
+    assert found.p_value == pytest.approx(stats.f.sf(products.sum() / squares.sum(), freedom, 2 * groups * freedom))
+
+
+def test_users_of_many_arms_are_no_violation() -> None:
+    """Five pages a user, half of them of one query. Whitened by their covariance, residuals reject 40 % at 5 %."""
+    p_values = []
+    for seed in range(25):
+        random = np.random.default_rng(seed)
+        pages = np.zeros((1_000, 10, 20), dtype=np.int64)
+        user = np.repeat(np.arange(1_000), 5)
+        favourite, other = random.integers(20, size=1_000)[user], random.integers(20, size=5_000)
+        query = np.where(random.random(5_000) < 0.5, favourite, other)
+        np.add.at(pages, (user, random.integers(10, size=1_000)[user], query), 1)
+        found = named(ranker_independence(log_of_users(pages)), "ranker and query")
+        assert found.p_value is not None
+        p_values.append(found.p_value)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_a_rare_level_of_one_ranker_is_not_left_out() -> None:
+    """Ranker c serves level z alone, whose expected count is below 5: z joins y, and c is still compared."""
+    pages = {("a", "x"): 600, ("b", "x"): 600, ("a", "y"): 300, ("b", "y"): 300, ("c", "z"): 20}
+    found = named(ranker_independence(pages_log(pages)), "ranker and device")
+    expected = stats.chi2_contingency([[600, 300], [600, 300], [0, 20]], correction=False).pvalue
+    assert found.p_value == pytest.approx(expected)
+
+
 def test_positions_that_restart_count_a_page_once() -> None:
-    assert ranker_independence(user_log(2, lists=2)) == ranker_independence(user_log(2))
+    for one, two in zip(ranker_independence(user_log(2, lists=2)), ranker_independence(user_log(2)), strict=True):
+        assert (one.value, one.p_value) == (two.value, pytest.approx(two.p_value))
     assert sample_ratio(without_users(user_log(2, lists=2)), None) == sample_ratio(without_users(user_log(2)), None)
 
 
@@ -534,6 +586,15 @@ def test_the_law_of_groups_is_that_of_scipy(groups: int, share: float, freedom: 
     assert hotelling_tail(share * groups, freedom, groups) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("groups", [3.0, 40.5, 1e6])
+@pytest.mark.parametrize("freedom", [1.0, 7.3, 150.0])
+@pytest.mark.parametrize("share", [0.0, 0.9, 1.4, 3.0])
+def test_the_law_of_squares_is_that_of_scipy(groups: float, freedom: float, share: float) -> None:
+    mean = 2.0
+    found = squares_tail(share * mean, mean, mean**2 / freedom + mean**2 / groups, mean**2 / groups, 200)
+    assert found == pytest.approx(stats.f.sf(share, freedom, 2 * groups * freedom), rel=1e-6)
+
+
 def test_drift_by_user_is_the_plain_test_where_each_user_saw_a_unit_once() -> None:
     """Residuals of small strata are small because their rates are fitted: two displays each, and V is not halved."""
     random = np.random.default_rng(0)
@@ -570,7 +631,7 @@ def test_a_page_clusters_drift_where_there_are_no_users() -> None:
 def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a test finds with p = .002, it is a note at least, and does not say that there is no sign."""
     for module, laws in {
-        "assignment": ("chi_square_tail", "hotelling_tail"),
+        "assignment": ("chi_square_tail", "hotelling_tail", "squares_tail"),
         "drift": ("two_sided", "skewed_tail"),
         "cascade": ("clustered_tail",),
     }.items():
