@@ -139,6 +139,14 @@ WORLDS = {
         "curves of queries differ in steepness, exp N(0, .7²), 200 queries, 100 pages each",
         "trust bias", spread=0.7, queries=200, sessions=100
     ),
+    "trust, own curves": of_queries(
+        "every query has a curve of its own, 1 ± .6 at single positions, 300 queries, 300 pages each",
+        "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=300, sessions=300
+    ),
+    "trust, own curves, thin": of_queries(
+        "the same, 2,000 queries, 15 pages each",
+        "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=2_000, sessions=15
+    ),
     "trust, seen": of_queries(
         "clicks as `simulate --clicks trust`, steepness exp N(0, .5²), 200 queries, 200 pages each",
         *("trust bias",), kind="alternative", spread=0.5, trust=True, queries=200, sessions=200,
@@ -179,6 +187,18 @@ WORLDS = {
     "pages": of_log("every page assigned by chance, no user column", *ASSIGNMENT, each=1),
     "users": of_log(
         "users assigned by chance, ten pages each, user column", *ASSIGNMENT, users=True, each=10, by_user=True
+    ),
+    "users, ten arms": of_log(
+        "users assigned by chance to ten rankers, ten pages each, 5,000 pages, user column", *ASSIGNMENT[:2],
+        users=True, each=10, by_user=True, arms=10, share=0.1, pages=5_000,
+    ),
+    "users, small arm": of_log(
+        "users assigned by chance, 95 and 5 %, ten pages each, 10,000 pages, user column", *ASSIGNMENT[:2],
+        users=True, each=10, by_user=True, share=0.95, pages=10_000,
+    ),
+    "users, Zipf": of_log(
+        "users assigned by chance, who come back at any time, a fifth of the pages from one; user column",
+        *ASSIGNMENT, *DRIFT, users=True, each=10, by_user=True, zipf=1.0,
     ),
     "users, drift": of_log(
         "users assigned by chance, ten pages each, user column", *DRIFT, users=True, each=10, by_user=True

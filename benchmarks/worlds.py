@@ -21,6 +21,8 @@ def page_log(
     pages: int = 1_000,
     each: int = 1,
     by_user: bool = False,
+    zipf: float | None = None,
+    arms: int = 2,
     lists: int = 1,
     skew: float = 0.0,
     share: float = 0.5,
@@ -28,13 +30,15 @@ def page_log(
     single: float = 0.0,
     follow: float = 0.0,
 ) -> pa.Table:
-    """Return a log of two rankers; users have a device, a favourite query, and click much or little.
+    """Return a log of some rankers; users have a device, a favourite query, and click much or little.
 
     Args:
         seed: seed of all randomness.
         pages: number of pages.
-        each: pages of each user, one after another.
+        each: pages of each user, on average; one after another unless `zipf` is given.
         by_user: whether users, not pages, are assigned to rankers.
+        zipf: users come back at any time, and their pages fall as this power of their rank.
+        arms: rankers; those but a share what it does not get.
         lists: lists of `POSITIONS` results on a page, each counting positions from 1.
         skew: share of what is assigned that gets the ranker of its device.
         share: share of ranker a.
@@ -45,14 +49,18 @@ def page_log(
     random = np.random.default_rng(seed)
     user = np.arange(pages) // each
     users = user[-1] + 1
+    if zipf is not None:
+        size = np.arange(1.0, users + 1) ** -zipf
+        user = random.choice(users, pages, p=size / size.sum())
     device = random.integers(2, size=users)[user]
     favourite, mood = random.integers(QUERIES, size=users), random.choice([0.3, 1.7], users)
     query = np.where(random.random(pages) < 0.5, favourite[user], random.integers(QUERIES, size=pages))
     assigned = user if by_user else np.arange(pages)
-    arm, follows = ((random.random(pages) < odds)[assigned] for odds in (1 - share, skew))
-    arm = np.where(follows, device, arm).astype(np.int64)
+    chance, follows = random.random((2, pages))[:, assigned]
+    arm = np.ceil((1 - chance / (1 - share)) * (arms - 1)).clip(0)
+    arm = np.where(follows < skew, device, arm).astype(np.int64)
     quality = random.beta(1, 2, (QUERIES, DOCS))
-    taste = random.normal(0, 0.2, (2, QUERIES, DOCS))
+    taste = random.normal(0, 0.2, (arms, QUERIES, DOCS))
     way = random.choice([-1.0, 1.0], (QUERIES, DOCS))
     trend = 2 * np.arange(pages) / pages - 1
     drawn = random.normal(0, 0.3, (pages, DOCS)) + follow * way[query] * trend[:, None]
@@ -61,7 +69,7 @@ def page_log(
     appeal = (0.2 + 0.6 * quality)[query[:, None], doc] + (common + single * way[query[:, None], doc]) * trend[:, None]
     clicks = random.random(doc.shape) < appeal / position * (mood[user] / 1.7)[:, None]
     columns = {"page": np.arange(pages), "time": np.arange(pages), "user": user, "query": query}
-    columns |= {"ranker": np.array(["a", "b"])[arm], "device": np.array(["phone", "desk"])[device]}
+    columns |= {"ranker": np.array(list("abcdefghij"))[arm], "device": np.array(["phone", "desk"])[device]}
     return _table(columns, doc, np.tile(position, (pages, 1)), clicks)
 
 
@@ -103,6 +111,7 @@ def query_interventions(
     together: float = 0.0,
     adjacent: float = 0.0,
     trust: bool = False,
+    appeal: float = 0.5,
 ) -> Interventions:
     """Return the interventions of queries with five documents and three rankings, p_k = 1 / k.
 
@@ -117,6 +126,7 @@ def query_interventions(
         together: how much the product of contexts a and b does.
         adjacent: added to log p_2 of documents that are also shown at position 3.
         trust: users click as in `simulate --clicks trust`.
+        appeal: chance that the most relevant result is clicked where it is examined, on average over moods and tastes.
     """
     docs = 5
     random = np.random.default_rng(seed)
@@ -129,13 +139,13 @@ def query_interventions(
     relevance = 1 / (1 + np.exp(0.5 - random.normal(size=(queries, 1)) - random.normal(size=(queries, docs))))
     at_both = (rankings == 1).any(axis=1) & (rankings == 2).any(axis=1)
     log_p = -np.log(place + 1) * steepness[query, None] + adjacent * (at_both[query] & (place == 1))
-    appeal = 0.5 * relevance[query]
+    attraction = relevance[query]
     if trust:
         judged = np.stack([_by_document(SimulatedUsers("trust", 0.1), place, value) for value in (False, True)])
-        appeal = 0.5 * (judged[0] * (1 - relevance[query]) + judged[1] * relevance[query])
+        attraction = judged[0] * (1 - relevance[query]) + judged[1] * relevance[query]
     mood = random.choice([0.3, 1.7], (len(query), 1)) if unlike else 1.0
     taste = random.choice([1 - unlike, 1 + unlike], (queries, docs))[query[:, None], place]
-    clicked = random.random(place.shape) < np.exp(log_p) * appeal * mood * taste
+    clicked = random.random(place.shape) < np.exp(log_p) * appeal * attraction * mood * taste
     cell = ((query[:, None] * docs + np.arange(docs)) * docs + place).ravel()
     shown = np.bincount(cell, minlength=queries * docs * docs)
     clicks = np.bincount(cell, weights=clicked.ravel(), minlength=len(shown)).astype(np.int64)

@@ -104,6 +104,13 @@ def test_p_values_are_uniform_when_all_is_well(check: Check, settings: dict[str,
     assert np.mean(p_values < ALARM) <= 0.01
 
 
+def test_queries_with_curves_of_any_shape_are_no_trust_bias() -> None:
+    """In logs large enough to see them. With one curve for all, relevance would be read off queries' own tastes."""
+    findings = [trust_bias(simulate(seed, queries=300, sessions=300, unlike=0.6)) for seed in range(25)]
+    p_values = np.array([finding.p_value for finding in findings], dtype=np.float64)
+    assert kstest(p_values, "uniform").pvalue > 0.01
+
+
 def test_one_query_with_most_of_the_clicks_does_not_outvote_all_others() -> None:
     """Phones are steeper in all queries but one, which has two thirds of the clicks; in full it would hide that."""
     queries, random = 60, np.random.default_rng(0)

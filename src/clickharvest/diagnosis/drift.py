@@ -37,8 +37,10 @@ def drift(log: ClickLog) -> list[Finding]:
       counted, 10 % of logs without drift would be rejected at 5 %).
 
     Displays to one user are alike, and so are those on one page: with a user column, or else a page column, the parts
-    c_{u'} that each user (or page) adds to a − E give the variance, for a unit and position Σ c² · m / (m − 1) of its m
-    users; for all of them the sum over users of (Σ c √(m / (m − 1)))².
+    c_{u'} that each user (or page) adds to a − E give the variance, for a unit and position Σ c² / (1 − h); for all of
+    them the sum over users of (Σ c / √(1 − h))². The rate of clicks is fitted, which takes a share h from Σ c²: with f
+    the early share of the n displays, of which n_{u'} were to the user, e_{u'} of them early,
+    h = Σ (e_{u'} − f n_{u'})² / (n² f (1 − f)).
     """
     if not log.has("time"):
         return []
@@ -106,11 +108,14 @@ def _by_user(log: ClickLog, strata: ir.Table, cells: ir.Table, keys: list[str]) 
     joined = cells.join(known, same(cells, known, keys), rname="all_{name}")
     early, rate = joined.all__early / joined.all__shown, joined.all__clicks / joined.all__shown
     part = joined._early_clicks - joined._early * rate - early * (joined._clicks - joined._shown * rate)
-    parts = log.engine.materialise(joined.select(*keys, "_user", part=part), task="Testing drift")
-    own = parts.group_by(*keys).agg(_squares=(parts.part * parts.part).sum(), _users=parts.count().cast("float64"))
+    apart = (joined._early - joined._shown * early) / joined.all__shown
+    leverage = apart * apart / (early * (1 - early))
+    parts = log.engine.materialise(joined.select(*keys, "_user", part=part, leverage=leverage), task="Testing drift")
+    own = parts.group_by(*keys).agg(
+        _squares=(parts.part * parts.part).sum(), _left=1 - parts.leverage.sum(), _users=parts.count()
+    )
     own = own.filter(own._users > 1)
-    own = own.mutate(_scale=own._users / (own._users - 1))
-    own = own.select(*keys, "_scale", _variance=own._squares * own._scale)
+    own = own.select(*keys, _scale=1 / own._left, _variance=own._squares / own._left)
     scaled = parts.join(own, same(parts, own, keys), rname="own_{name}")
     users = scaled.group_by("_user").agg(part=(scaled.part * scaled._scale.sqrt()).sum())
     total = log.engine.fetch(users.agg(total=(users.part * users.part).sum()), task="Testing drift")["total"][0].as_py()

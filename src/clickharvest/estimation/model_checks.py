@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
+from clickharvest.estimation.own_curves import OwnCurves
 from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
 from clickharvest.estimation.score_tests import (
@@ -50,8 +51,10 @@ MOST_POSITIONS = 250
 """Positions beyond which the tests take too long."""
 MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
+OWN = 0.5
+"""Standard deviation of log examination between queries, of which trust must be told apart."""
 ALIKE = 1e-6
-"""Standard deviations of log relevance within queries below which there is none but of rounding."""
+"""Share of the information on trust that curves of queries leave, below which there is none but of rounding."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -239,9 +242,10 @@ def trust_bias(
     examined impressions, standardised; the other half's clicks are tested for a term γ z_u log(k / anchor), both
     halves in one score. The null model has a free value per position, and context columns where there are some.
 
-    Curves that differ between queries must not show: of z_u its mean over the query's units is taken, weighed by their
-    information N_u Var_π(log k) on steepness, so that a steeper or flatter curve of the whole query leaves the score as
-    it is. Documents of one query are compared with each other.
+    Curves that differ between queries must not show. In either half a query has a curve of its own around the common
+    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go; and of z_u log(k / anchor)
+    that is left out which a curve of the query could do, so that no such curve changes the score. Documents of one
+    query are compared with each other.
 
     The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
     whose log relevance is one standard deviation higher.
@@ -252,15 +256,20 @@ def trust_bias(
     sample = _halves(model_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
     cells, null = share_cells(sample), _null_columns(sample, anchor)
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
-    fit, distance = fit_shares(cells, null[cells.rows]), _log_distance(sample, anchor)
-    z = _other_relevance(sample, np.asarray(null @ fit.theta))[cells.rows]
-    half = sample.query[cells.rows] * 2 + (sample.unit[cells.rows] >= sample.n_units // 2)
-    z = _within(cells, z, half, cells.spread(distance[cells.rows], fit.shares))
+    common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
+    pairs, at = distinct(sample.query, sample.unit >= sample.n_units // 2, sample.position)
+    own = OwnCurves(cells, at[cells.rows], len(pairs), len(sample.positions))
+    deviations = own.deviations(cells.log_exposure + common[cells.rows], OWN)[at]
+    z = _other_relevance(sample, common + deviations)[cells.rows]
+    cells = replace(cells, log_exposure=cells.log_exposure + deviations[cells.rows])
+    shares = cells.shares(cells.log_exposure + common[cells.rows])
+    trusted = z * _log_distance(sample, anchor)[cells.rows]
+    column = own.beyond(trusted, shares)
     name = "trust bias"
-    if np.abs(z).max(initial=0.0) < ALIKE:
+    if cells.spread(column, shares).sum() <= ALIKE * cells.spread(trusted, shares).sum():
         sentence = "No query has clicked documents of unequal relevance to compare: trust cannot be tested."
         return Finding(name, "note", sentence)
-    test = score_test(cells, null[cells.rows], csr_array((z * distance[cells.rows])[:, None]), flip=True)
+    test = score_test(cells, null[cells.rows], csr_array(column[:, None]), flip=True)
     if test is None:
         what = cluster_nouns(sample.clustered_by)[1]
         return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
@@ -421,15 +430,6 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
             query=np.tile(sample.query, 2),
         ),
     )
-
-
-def _within(cells: ShareCells, z: Array, group: Integers, information: Array) -> Array:
-    """Return z of each cell's unit less its mean over the units of its group, weighed by their information."""
-    weight = information[cells.unit] / np.bincount(cells.unit)[cells.unit]
-    _, code = np.unique(group, return_inverse=True)
-    whole = np.maximum(np.bincount(code, weights=weight), 1e-300)
-    centred: Array = z - (np.bincount(code, weights=weight * z) / whole)[code]
-    return centred
 
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:
