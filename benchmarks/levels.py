@@ -56,6 +56,7 @@ class World:
         tests: the findings that are judged.
         measure: from a seed to the p-values of tests.
         engine: whether it takes a database to measure.
+        times: how many times as many logs it has as others of its kind: a level near its bar takes more to tell.
     """
 
     kind: str
@@ -63,9 +64,15 @@ class World:
     tests: tuple[str, ...]
     measure: Callable[[int], PValues]
     engine: bool
+    times: int = 1
+
+    @property
+    def logs(self) -> int:
+        """How many logs the table has of it."""
+        return LOGS[self.kind] * self.times
 
 
-def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, **settings: Any) -> World:
+def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, times: int = 1, **settings: Any) -> World:
     """Return a world of logs of pages."""
 
     def measure(seed: int) -> PValues:
@@ -86,7 +93,7 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, **se
             findings += clicks_above(log)
         return {finding.name: finding.p_value for finding in findings}
 
-    return World(kind, told, tests, measure, engine=True)
+    return World(kind, told, tests, measure, engine=True, times=times)
 
 
 @cache
@@ -160,6 +167,10 @@ WORLDS = {
         "one query has 60 % of the clicks (sizes fall as the square of the rank); two contexts that do nothing",
         "context matters", unlike=0.6, zipf=2.0
     ),
+    "context, popularity": of_queries(
+        "Zipf sizes, 200 queries; the context is the logarithm of how often the query is shown, and does nothing",
+        "context matters", unlike=0.6, zipf=1.0, appeal=0.36, queries=200, popularity=True
+    ),
     "context, seen": of_queries(
         "Zipf sizes, k^-2 in one context and k^-.5 in the other", "context matters",
         kind="alternative", unlike=0.6, zipf=1.0, main=0.7,
@@ -186,7 +197,8 @@ WORLDS = {
     ),
     "pages": of_log("every page assigned by chance, no user column", *ASSIGNMENT, each=1),
     "users": of_log(
-        "users assigned by chance, ten pages each, user column", *ASSIGNMENT, users=True, each=10, by_user=True
+        "users assigned by chance, ten pages each, user column", *ASSIGNMENT,
+        users=True, each=10, by_user=True, times=3,
     ),
     "users, ten arms": of_log(
         "users assigned by chance to ten rankers, ten pages each, 5,000 pages, user column", *ASSIGNMENT[:2],
@@ -194,7 +206,7 @@ WORLDS = {
     ),
     "users, small arm": of_log(
         "users assigned by chance, 95 and 5 %, ten pages each, 10,000 pages, user column", *ASSIGNMENT[:2],
-        users=True, each=10, by_user=True, share=0.95, pages=10_000,
+        users=True, each=10, by_user=True, share=0.95, pages=10_000, times=3,
     ),
     "users, Zipf": of_log(
         "users assigned by chance, who come back at any time, a fifth of the pages from one; user column",
@@ -208,7 +220,7 @@ WORLDS = {
         *ASSIGNMENT, *DRIFT, kind="shown", each=10, by_user=True
     ),
     "pages of users": of_log(
-        "every page assigned by chance, ten pages a user, user column", *ASSIGNMENT, users=True, each=10
+        "every page assigned by chance, ten pages a user, user column", *ASSIGNMENT, users=True, each=10, times=3
     ),
     "two lists": of_log("pages of two lists, positions restart at 1", *ASSIGNMENT, each=1, lists=2),
     "users, skewed": of_log(
@@ -257,7 +269,7 @@ def main() -> None:
     done = read_p_values(options.json)
     for name in options.worlds:
         world, own = WORLDS[name], done.setdefault(name, {})
-        wanted = min(options.logs or LOGS[world.kind], LOGS[world.kind])
+        wanted = min(options.logs or world.logs, world.logs)
         missing = [seed for seed in range(wanted) if str(seed) not in own]
         parts = [missing[i : i + PART] for i in range(0, len(missing), PART)]
         for found in run(name, parts, options.jobs):
@@ -267,7 +279,7 @@ def main() -> None:
     lines, bars = table(done)
     text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", machine()])
     print(text)
-    complete = all(len(done.get(name, {})) >= LOGS[world.kind] for name, world in WORLDS.items())
+    complete = all(len(done.get(name, {})) >= world.logs for name, world in WORLDS.items())
     if complete or options.readme:
         before, rest = README.read_text().split(BEGIN)
         write(README, f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
@@ -344,7 +356,7 @@ def table(done: dict[str, dict[str, PValues]]) -> tuple[list[str], list[str]]:
         )
         if world.kind == "null":
             verdict = "PASS" if BAR[0] <= level <= BAR[1] else "FAIL"
-            verdict = verdict if len(p_values) >= LOGS["null"] else "OPEN"
+            verdict = verdict if len(p_values) >= world.logs else "OPEN"
             bars.append(f"{verdict}: {test} ({name}): {100 * level:.1f} ± {100 * error:.1f} % of {len(p_values)} logs")
     return lines, bars
 

@@ -112,6 +112,7 @@ def query_interventions(
     adjacent: float = 0.0,
     trust: bool = False,
     appeal: float = 0.5,
+    popularity: bool = False,
 ) -> Interventions:
     """Return the interventions of queries with five documents and three rankings, p_k = 1 / k.
 
@@ -127,6 +128,7 @@ def query_interventions(
         adjacent: added to log p_2 of documents that are also shown at position 3.
         trust: users click as in `simulate --clicks trust`.
         appeal: chance that the most relevant result is clicked where it is examined, on average over moods and tastes.
+        popularity: the context is the logarithm of how often a query is shown, instead of a and b.
     """
     docs = 5
     random = np.random.default_rng(seed)
@@ -155,6 +157,8 @@ def query_interventions(
     unit, shown, clicks = cells // docs, shown[cells], clicks[cells]
     own = unit // docs
     contexts = {"a": a[own].astype(str), "b": b[own].astype(str)} if main or together or unlike else {}
+    if popularity:
+        contexts = {"popularity": np.log(np.bincount(own, shown)[own])}
     return Interventions(unit, own, cells % docs + 1, shown.astype(np.float64), clicks, shown, contexts)
 
 
