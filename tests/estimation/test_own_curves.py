@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ def own() -> OwnCurves:
     _, unit = np.unique(group * DOCS + doc, return_inverse=True)
     log_exposure, clicks = random.normal(size=len(unit)), random.poisson(3.0, len(unit)) + 1.0
     cells = ShareCells(np.arange(len(unit)), unit, group, log_exposure, clicks)
-    return OwnCurves(cells, group * POSITIONS + position, GROUPS * POSITIONS, POSITIONS)
+    return OwnCurves(cells, group, group * POSITIONS + position, GROUPS * POSITIONS, POSITIONS, 0.5)
 
 
 def informed(own: OwnCurves, shares: Array) -> Array:
@@ -36,23 +38,31 @@ def informed(own: OwnCurves, shares: Array) -> Array:
     return np.asarray(np.diag(weight) - same * weight[:, None] * shares)
 
 
-def test_what_is_left_is_beyond_every_curve_of_a_query(own: OwnCurves) -> None:
+@pytest.mark.parametrize("spread", [0.3, 30.0])
+def test_what_is_left_is_beyond_the_curves_of_queries(own: OwnCurves, spread: float) -> None:
+    own = replace(own, spread=spread)
     random = np.random.default_rng(1)
     shares = own.cells.shares(own.cells.log_exposure)
-    column = random.normal(size=len(shares))
-    left = own.beyond(column, shares)
-    indicators, weight = np.eye(own.pairs)[own.at], informed(own, shares)
-    assert indicators.T @ weight @ left == pytest.approx(np.zeros(own.pairs), abs=1e-4)
-    nearest = np.linalg.lstsq(indicators.T @ weight @ indicators, indicators.T @ weight @ column, rcond=1e-10)[0]
-    expected = column - indicators @ nearest
-    assert left @ weight @ left == pytest.approx(expected @ weight @ expected, rel=1e-6)
-    assert own.beyond(random.normal(size=own.pairs)[own.at], shares) @ weight == pytest.approx(
-        np.zeros(len(shares)), abs=1e-3
-    )
+    column, steepness = random.normal(size=len(shares)), np.log1p(own.at % POSITIONS)
+    left, weight = own.beyond(column, steepness, shares), informed(own, shares)
+    by_group = steepness[:, None] * (own.group[:, None] == np.arange(GROUPS))
+    assert by_group.T @ weight @ left == pytest.approx(np.zeros(GROUPS), abs=1e-9)
+    indicators = np.eye(own.pairs)[own.at]
+
+    def less(column: Array) -> Array:
+        return column - by_group @ np.linalg.solve(by_group.T @ weight @ by_group, by_group.T @ weight @ column)
+
+    held = indicators.T @ weight @ indicators + np.eye(own.pairs) / spread**2
+    first = less(column)
+    expected = less(first - indicators @ np.linalg.solve(held, indicators.T @ weight @ first))
+    assert weight @ left == pytest.approx(weight @ expected, abs=1e-3)
+    if spread == 30.0:  # nothing but what sets documents apart is left
+        assert indicators.T @ weight @ left == pytest.approx(np.zeros(own.pairs), abs=0.01)
 
 
 @pytest.mark.parametrize("spread", [0.2, 2.0])
 def test_deviations_are_where_the_posterior_is_largest(own: OwnCurves, spread: float) -> None:
+    own = replace(own, spread=spread)
     cells = own.cells
 
     def loss(d: Array) -> float:
@@ -60,11 +70,10 @@ def test_deviations_are_where_the_posterior_is_largest(own: OwnCurves, spread: f
         return float(d @ d / (2 * spread**2) - cells.clicks @ np.log(shares))
 
     expected = minimize(loss, np.zeros(own.pairs), tol=1e-10).x
-    assert own.deviations(cells.log_exposure, spread) == pytest.approx(expected, abs=0.01 * spread)
+    assert own.deviations(cells.log_exposure) == pytest.approx(expected, abs=0.01 * spread)
 
 
 def test_a_pair_without_clicks_stays_where_it_was(own: OwnCurves) -> None:
-    wider = OwnCurves(own.cells, own.at, own.pairs + 2, own.positions)
-    found = wider.deviations(own.cells.log_exposure, 0.5)
+    found = replace(own, pairs=own.pairs + 2).deviations(own.cells.log_exposure)
     assert found[-2:].tolist() == [0.0, 0.0]
-    assert found[:-2] == pytest.approx(own.deviations(own.cells.log_exposure, 0.5))
+    assert found[:-2] == pytest.approx(own.deviations(own.cells.log_exposure))

@@ -227,9 +227,8 @@ def _by_user(counted: _Counted, groups: Mapping[str, int], table: Array, engine:
 
         |d_u|² = Σ n_ual n_ubm (δ_ab / π_a − 1) (δ_lm / w_l − 1) / N.
 
-    The law is `squares_tail`. Whitened by its covariance instead, d would follow users of a small arm, or of many arms
-    and levels, and be far from normal: of sound logs with arms of 98 and 2 %, or with ten arms, 16 and 40 % were
-    rejected at 5 %.
+    The law is `squares_tail`. Whitened by its covariance instead, d would follow the few users of a small arm, or of
+    single ones of many arms and levels, and be far from normal: sound logs would be rejected by the dozen.
 
     Args:
         counted: the users' pages by ranker and level.

@@ -51,10 +51,10 @@ MOST_POSITIONS = 250
 """Positions beyond which the tests take too long."""
 MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
-OWN = 0.5
+OWN = 1.0
 """Standard deviation of log examination between queries, of which trust must be told apart."""
-ALIKE = 1e-6
-"""Share of the information on trust that curves of queries leave, below which there is none but of rounding."""
+ALIKE = 1e-9
+"""Information on trust that curves of queries leave, by that on steepness, below which there is but rounding."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -243,9 +243,9 @@ def trust_bias(
     halves in one score. The null model has a free value per position, and context columns where there are some.
 
     Curves that differ between queries must not show. In either half a query has a curve of its own around the common
-    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go; and of z_u log(k / anchor)
-    that is left out which a curve of the query could do, so that no such curve changes the score. Documents of one
-    query are compared with each other.
+    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go; and of z_u log(k / anchor) what
+    such a curve could do is left out: all that steepness could, so that documents of one query are compared with each
+    other, and of the rest what is to be expected.
 
     The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
     whose log relevance is one standard deviation higher.
@@ -257,16 +257,17 @@ def trust_bias(
     cells, null = share_cells(sample), _null_columns(sample, anchor)
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
     common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
-    pairs, at = distinct(sample.query, sample.unit >= sample.n_units // 2, sample.position)
-    own = OwnCurves(cells, at[cells.rows], len(pairs), len(sample.positions))
-    deviations = own.deviations(cells.log_exposure + common[cells.rows], OWN)[at]
+    _, half = distinct(sample.query, sample.unit >= sample.n_units // 2)
+    pairs, at = distinct(half, sample.position)
+    own = OwnCurves(cells, half[cells.rows], at[cells.rows], len(pairs), len(sample.positions), OWN)
+    deviations = own.deviations(cells.log_exposure + common[cells.rows])[at]
     z = _other_relevance(sample, common + deviations)[cells.rows]
     cells = replace(cells, log_exposure=cells.log_exposure + deviations[cells.rows])
     shares = cells.shares(cells.log_exposure + common[cells.rows])
-    trusted = z * _log_distance(sample, anchor)[cells.rows]
-    column = own.beyond(trusted, shares)
+    distance = _log_distance(sample, anchor)[cells.rows]
+    column = own.beyond(z * distance, distance, shares)
     name = "trust bias"
-    if cells.spread(column, shares).sum() <= ALIKE * cells.spread(trusted, shares).sum():
+    if cells.spread(column, shares).sum() <= ALIKE * cells.spread(distance, shares).sum():
         sentence = "No query has clicked documents of unequal relevance to compare: trust cannot be tested."
         return Finding(name, "note", sentence)
     test = score_test(cells, null[cells.rows], csr_array(column[:, None]), flip=True)
