@@ -243,7 +243,7 @@ def trust_bias(
     halves in one score. The null model has a free value per position, and context columns where there are some.
 
     Curves that differ between queries must not show. In either half a query has a curve of its own around the common
-    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go; and of z_u log(k / anchor) what
+    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go. Of z_u log(k / anchor) what
     such a curve could do is left out: all that steepness could, so that documents of one query are compared with each
     other, and of the rest what is to be expected.
 
