@@ -3,8 +3,8 @@
 A page is one impression at position 1; where the log has a page column, pages are counted, not rows, so that positions
 that restart or repeat on a page count once. A/B tests assign users, not pages, and pages of one user are alike: where
 the log has a user column, tests sum what each user adds to what was observed less what was expected, d = Σ_u d_u. All
-follows from sums over pairs of a user's counts: one join of the counts with themselves. Without such a column pages are
-taken as independent, and sentences say so.
+follows from sums over pairs of a user's counts, by a join of the counts with themselves. Without such a column pages
+are taken as independent, and sentences say so.
 """
 
 from __future__ import annotations
