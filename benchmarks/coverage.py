@@ -3,9 +3,9 @@
     PYTHONPATH=src python3 benchmarks/coverage.py --jobs 16
     .venv/bin/python benchmarks/coverage.py --logs 20 --cells "8 queries;auto: fold" --kinds clustered --json some.json
 
-The kinds of logs are in `cells`, the kinds of intervals are all that `intervals` takes. Coverage is of
-log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions that the model calls supported: pointwise,
-and of all positions of a context together.
+The kinds of logs are in `cells` and `shared_cells`, the kinds of intervals are all that `intervals` takes. Coverage is
+of log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions that the model calls supported:
+pointwise, and of all positions of a context together.
 
 Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a
 run goes on where an earlier one ended. Rows of cells that have all their logs replace those in `benchmarks/README.md`;
@@ -29,8 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import machine, say, write_between_markers, write_whole
-from cells import CELLS, Cell, simulate
+from cells import CELLS as BY_QUERY
+from cells import Cell, simulate
 from numpy.typing import NDArray
+from shared_cells import SHARED, SharedCell, simulate_shared
 
 from clickharvest.experiments.runner.fingerprint import fingerprint
 
@@ -41,6 +43,7 @@ Key = tuple[str, str]
 HERE = Path(__file__).resolve().parent
 README, KEPT = HERE / "README.md", HERE / "data" / "coverage.json"
 FITS = HERE.parent / "src" / "clickharvest" / "estimation" / "estimators.py"
+CELLS: dict[str, Cell | SharedCell] = BY_QUERY | SHARED
 FULL, MORE, BAR, HONEST = 200, 600, (0.93, 0.98), 0.90
 """Logs of a cell, and of one whose logs take a second or two; the bars."""
 SOME = ("8 queries", "20 queries", "50 queries", "300 queries", "last position linked by 1", "10 levels", "power")
@@ -152,7 +155,7 @@ def logs_of(cell: str, kind: str) -> int:
     """Return how many logs of a cell the table has: more where they take a second or two, and both bars count."""
     own = CELLS[cell]
     small = own.queries <= 300 and (own.curve == "linear" or (own.curve == "auto" and own.positions <= 8))
-    return MORE if kind == "clustered" and small and own.bar != "honest" else FULL
+    return MORE if kind == "clustered" and small and isinstance(own, Cell) and own.bar != "honest" else FULL
 
 
 def in_turn(part: tuple[str, str, list[int]]) -> tuple[int, bool, int]:
@@ -172,7 +175,8 @@ def measure(name: str, kind: str, log: int) -> Outcome:
     from clickharvest.estimation import CPBM, PBM
 
     cell = CELLS[name]
-    world = simulate(cell, np.random.default_rng([log, *name.encode()]))
+    random = np.random.default_rng([log, *name.encode()])
+    world = simulate_shared(cell, random) if isinstance(cell, SharedCell) else simulate(cell, random)
     own: dict[str, Any] = {"intervals": kind, "replicates": REPLICATES, "seed": log}
     if kind == "allpairs":
         own |= {"intervals": "bootstrap", "objective": "allpairs", **(NAMED if world.contexts else {})}
@@ -265,7 +269,7 @@ def rows_in(path: Path) -> dict[Key, Row]:
     return {(one.cell, one.intervals): one for one in rows if one.cell in CELLS}
 
 
-def judge(cell: Cell, covered: float, together: float) -> str:
+def judge(cell: Cell | SharedCell, covered: float, together: float) -> str:
     """Return whether a cell's bar is met, in a word or two."""
     if cell.bar == "shown":
         return "shown, no bar"

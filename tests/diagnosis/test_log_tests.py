@@ -15,7 +15,7 @@ from scipy.special import betaincc, chdtrc, ndtr
 
 from clickharvest import PBM, diagnose, harvest
 from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
-from clickharvest.diagnosis.cascade import clicks_above
+from clickharvest.diagnosis.cascade import clicks_above, tell_clicks_above
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import chi_square_tail, clustered_tail, hotelling_tail, normal_tail, squares_tail
@@ -520,6 +520,19 @@ def test_a_cascade_is_noticed() -> None:
     assert [found.status for found in findings] == ["warning"] * 5
     assert all(found.value is not None and 0.2 < found.value < 0.8 for found in findings)
     assert "as when users leave once served" in findings[0].sentence
+
+
+@pytest.mark.parametrize("score", [-40.0, -4.0, 4.0, 40.0])
+def test_a_number_is_told_of_clicks_above_only_where_it_is_known(score: float) -> None:
+    """The standard error of log ratio is 1/10, and then 2: the interval spans a factor of 1.5, and one of 2,500."""
+    some: dict[str, Any] = {"score": score, "variance": 100.0, "squares": 100.0, "products": 0.0, "sizes": 100.0}
+    known, unknown = (tell_clicks_above(weight=weight, **some).sentence for weight in (100.0, 5.0))
+    assert f"{np.exp(score / 100):.2f} times as often" in known
+    assert "times as often" not in unknown
+    told = (
+        f"{'more' if score > 0 else 'less'} often, the more clicks" if abs(score) > 10 else "how much they might is not"
+    )
+    assert told in unknown
 
 
 def test_clicks_above_need_pages_and_results_above() -> None:

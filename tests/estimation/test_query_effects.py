@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clickharvest.estimation import query_effects
+from clickharvest.estimation import click_cells, query_effects
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -83,7 +83,7 @@ def test_the_covariance_by_hand(features: int, monkeypatch: pytest.MonkeyPatch) 
         assert found.effective_queries[k] == pytest.approx(at.sum() ** 2 / (at**2).sum())
     assert found.variance > 0
     assert found.steepness > 0
-    monkeypatch.setattr(query_effects, "CELLS", 1)
+    monkeypatch.setattr(click_cells, "NUMBERS", 1)
     assert clustered_covariance(fit).covariance == pytest.approx(found.covariance)
 
 

@@ -149,8 +149,9 @@ def by_states(gain: HeldOutGain, above: Callable[[], Iterable[Finding]]) -> tupl
         return EXAMINATION, why
     for found in above():
         if found.p_value is not None and found.value is not None and found.p_value < SIGN:
-            times = f"A result is clicked {found.value:.2f} times as often for each click that results above it attract"
-            return ("reading" if found.value < 1 else "browsing"), f"{why} {times} ({spell_p(found.p_value)})."
+            less = found.value < 1
+            told = f"A result is clicked {'less' if less else 'more'} often the more clicks results above it attract"
+            return ("reading" if less else "browsing"), f"{why} {told} ({spell_p(found.p_value)})."
     return "browsing", (
         f"{why} They may just be users who click much: that results above attract clicks changes nothing by itself. "
         "Weights are right either way; if a column tells such users apart, name it as context."

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
 
+KNOWN = math.log(10) / (2 * 1.96)
+"""Standard error of a logarithm from which on its 95 % interval spans a factor of ten: no number is told of it."""
+
 
 def clicks_above(log: ClickLog) -> list[Finding]:
     """Test whether a unit at a position is clicked less below results that attract clicks.
@@ -113,10 +116,14 @@ def tell_clicks_above(
         return Finding(name, "note", "No unit was clicked below different results: cascades cannot be tested.")
     p_value = clustered_tail(score, variance, squares, products, sizes)
     ratio = math.exp(max(-50.0, min(50.0, score / weight)))
-    told = f"{ratio:.2f} times as often for each click that results above it attract, {spell_p(p_value)}"
+    known = math.sqrt(max(variance, squares)) < KNOWN * weight
+    more = "more" if ratio > 1 else "less"
+    told = f"{ratio:.2f} times as often for each click that" if known else f"{more} often, the more clicks"
+    told += f" results above it attract, {spell_p(p_value)}"
     status = sign_of(p_value)
     if status != "warning":
-        sentence = f"{spell_sign(p_value)} that clicks above change clicks below (a result is clicked {told})."
+        why = f"a result is clicked {told}" if known else f"{spell_p(p_value)}; how much they might is not known"
+        sentence = f"{spell_sign(p_value)} that clicks above change clicks below ({why})."
         return Finding(name, status, sentence, ratio, p_value)
     how = "as when users leave once served" if ratio < 1 else "as when good results make users read on"
     sentence = (

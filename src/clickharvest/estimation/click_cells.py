@@ -52,6 +52,7 @@ class ClickCells:
         n_positions: their number.
         log_position: how far down they are, [K]: their logarithms; of places, less the log of their click rate.
         clicks_of_unit: clicks N of each cell's unit.
+        shared: whether clicks of one unit come from several clusters.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -68,6 +69,8 @@ class ClickCells:
         self.clicks = sample.clicks[self.rows].astype(np.float64)
         self.position, self.context = sample.position[self.rows], sample.context[self.rows]
         self.clicks_of_unit = np.add.reduceat(self.clicks, self.first)[self.unit]
+        whole = sample.whole[self.rows[self.first]]
+        self.shared = sample.division is not None and len(np.unique(whole)) < len(whole)
 
     def weighted(self, weights: Array) -> Self:
         """Return the same cells with clicks that count by the weight of their query, [queries]."""
@@ -93,6 +96,23 @@ class ClickCells:
             last = self.unit[min(begin + most, len(self.unit)) - 1]
             end = int(np.searchsorted(self.unit, last, side="right"))
             yield np.arange(begin, end)
+            begin = end
+
+    def some_queries(self, width: int) -> Iterator[Integers]:
+        """Yield the cells of some queries, or what else clusters, at a time, so that rows of some width can be held.
+
+        They are sorted by query and, within, by unit.
+        """
+        order = np.argsort(self.cluster, kind="stable")
+        cluster = self.cluster[order]
+        most, begin = max(1, NUMBERS // max(width, 1)), 0
+        while begin < len(order):
+            end = begin + most
+            if end < len(order):  # one query is never torn apart
+                end = int(np.searchsorted(cluster, cluster[end]))
+                if end <= begin:
+                    end = int(np.searchsorted(cluster, cluster[begin], side="right"))
+            yield order[begin:end]
             begin = end
 
     def centred(self, design: Any, share: Array, cells: Integers) -> Array:

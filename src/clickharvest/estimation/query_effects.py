@@ -27,12 +27,13 @@ All three come from residuals r = C − N π, whose variance is v = N π (1 − 
   itself, t its size in standard errors, and what that leaves counts as σ²; without that, 8 queries cover 98.4 instead
   of 97.5 % (seen by simulation).
 
-All is summed query by query, so that memory stays bounded.
+Users, pages and all else that shares units with others is left to their own scores, see `shared_units`. All is summed
+query by query, so that memory stays bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -45,13 +46,12 @@ from scipy.sparse import csr_array, diags_array
 from clickharvest.estimation.click_cells import ClickCells, Shares
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled
+from clickharvest.estimation.shared_units import beyond_independence
 from clickharvest.estimation.smooth_shares import Smooth, SmoothShares
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-CELLS = 4_000_000
-"""Numbers of Y that are held at once."""
 MOST_LEVERAGE = 0.9
 """No query counts for more than ten times itself."""
 LEAST = 1e-8
@@ -72,7 +72,7 @@ class Clustered:
         variance: σ², of the effects of single queries at single positions.
         variance_error: its standard error.
         steepness: ς², of the steepness of queries.
-        apart: what either adds to M, [2, size, size].
+        apart: what they add to M, [size, size].
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
             much, [K].
         design_effect: how many times the variance of independent clicks a typical entry of the score has.
@@ -108,17 +108,20 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     bread = cho_factor(fit.information + fit.precision, check_finite=False)
     inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
     effects, told = np.zeros((2, shares.size, shares.size)), []
-    for cells in some_queries(shares):
+    for cells in shares.some_queries(shares.size):
         for kind, (y, contrasts) in enumerate(contrasts_of_queries(shares, fit.at, cells)):
             leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
             leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
             y /= np.sqrt(1 - leverage)[:, None]
             effects[kind] += y.T @ y
             told.append(replace(contrasts, kept=1 - leverage))
-    overdispersion = _overdispersion(shares, fit.at)
+    overdispersion = 1.0 if shares.shared else _overdispersion(shares, fit.at)
     (variance, steepness), error = _variances(told, overdispersion)
-    apart = effects * np.array([variance, steepness])[:, None, None]
-    score = overdispersion * fit.information + apart.sum(axis=0)
+    independent = overdispersion * fit.information
+    apart = variance * effects[0] + steepness * effects[1]
+    if shares.shared:
+        apart = beyond_independence(fit, independent + apart, independent)
+    score = independent + apart
     single = [contrasts for contrasts in told if contrasts.position is not None]
     own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))
     told_of = np.diag(fit.information) > LEAST
@@ -136,23 +139,6 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         if told_of.any()
         else 1.0,
     )
-
-
-def some_queries(shares: LinearShares | SmoothShares) -> Iterator[Integers]:
-    """Yield the cells of some queries at a time, sorted by query and, within, by unit."""
-    order = np.argsort(shares.cluster, kind="stable")
-    cluster = shares.cluster[order]
-    # A part may be no longer than this many cells, for it has at most as many rows; one query is never torn apart.
-    most = max(1, CELLS // shares.size)
-    begin = 0
-    while begin < len(order):
-        end = begin + most
-        if end < len(order):
-            end = int(np.searchsorted(cluster, cluster[end]))
-            if end <= begin:
-                end = int(np.searchsorted(cluster, cluster[begin], side="right"))
-        yield order[begin:end]
-        begin = end
 
 
 @dataclass(frozen=True, eq=False)

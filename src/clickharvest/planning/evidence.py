@@ -23,7 +23,6 @@ from clickharvest.estimation.query_effects import (
     Clustered,
     contrasts_of_queries,
     settle,
-    some_queries,
 )
 from clickharvest.estimation.sample import Sample
 from clickharvest.harvesting.interventions import Interventions
@@ -120,7 +119,7 @@ def gather(fit: Pooled) -> Gathered:
     """Go through the queries of a fit."""
     inverse = np.linalg.inv(fit.information + fit.precision)
     effects, told = np.zeros((2, fit.shares.size, fit.shares.size)), []
-    for cells in some_queries(fit.shares):
+    for cells in fit.shares.some_queries(fit.shares.size):
         for kind, (y, contrasts) in enumerate(contrasts_of_queries(fit.shares, fit.at, cells)):
             leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
             leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)

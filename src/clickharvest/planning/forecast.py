@@ -55,7 +55,7 @@ class Forecast:
         log_p: log p_k / p_anchor, [c, K].
         information: H, [size, size].
         precision: Λ, [size, size].
-        apart: σ² S and ς² T, [size, size].
+        apart: σ² S and ς² T, or what users add, [size, size].
         overdispersion: φ.
         missed: what misfit adds to the covariance, [size, size].
         queries: number of queries.
@@ -116,7 +116,8 @@ class Forecast:
             return total
 
         fixed, once, twice = (form(rows, vectors.T @ part @ vectors) for part in (self.precision, singles, pairs))
-        variance = fixed + s * once + s**2 * twice + form(self.gradients, self.missed) / s
+        # Of users, see `shared_units`, what pairs of clicks add may come out below 0.
+        variance = fixed + s * once + s**2 * np.maximum(twice, 0.0) + form(self.gradients, self.missed) / s
         sd: Array = np.sqrt(np.maximum(variance, 0.0))
         return sd
 
@@ -180,7 +181,7 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         log_p=np.einsum("cki,i->ck", gradients, fit.theta),
         information=fit.information,
         precision=fit.precision,
-        apart=found.apart.sum(axis=0),
+        apart=found.apart,
         overdispersion=found.overdispersion,
         missed=whole - found.covariance,
         queries=sample.n_queries,
