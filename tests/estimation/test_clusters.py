@@ -145,3 +145,21 @@ def test_trust_bias_sees_the_same_relevance() -> None:
     """Relevance is the whole document's, whoever clicked: the one document of a query has no other to differ from."""
     found = trust_bias(simulated(8, users=400, pages=50, taste=0.0))
     assert (found.status, found.p_value) == ("note", None)
+
+
+def test_documents_that_cluster_are_not_compared_with_each_other() -> None:
+    """Each may be read in its own way, and what is read at the top looks relevant: that is no trust."""
+    random = np.random.default_rng(9)
+    documents, per = 120, 4
+    position = np.tile(np.arange(1, per + 1), documents)
+    unit = np.repeat(np.arange(documents), per)
+    taste, shown = random.uniform(0, 2, len(unit)), np.full(len(unit), 400)
+    clicks = random.binomial(shown, 0.3 * random.uniform(0.2, 0.9, documents)[unit] * taste / position)
+    plain = Interventions(
+        unit=unit, query=unit // 12, position=position, exposure=shown.astype(float), clicks=clicks, impressions=shown
+    )
+    by_document = trust_bias(replace(plain, cluster=np.where(clicks > 0, unit, -1), cluster_kind="doc"))
+    assert (by_document.status, by_document.p_value) == ("note", None)
+    assert "No document has" in by_document.sentence
+    by_half = trust_bias(replace(plain, cluster=np.where(clicks > 0, unit // 6, -1), cluster_kind="brand"))
+    assert by_half.p_value is not None

@@ -69,8 +69,7 @@ class ClickCells:
         self.clicks = sample.clicks[self.rows].astype(np.float64)
         self.position, self.context = sample.position[self.rows], sample.context[self.rows]
         self.clicks_of_unit = np.add.reduceat(self.clicks, self.first)[self.unit]
-        whole = sample.whole[self.rows[self.first]]
-        self.shared = sample.division is not None and len(np.unique(whole)) < len(whole)
+        self.shared = sample.shared
 
     def weighted(self, weights: Array) -> Self:
         """Return the same cells with clicks that count by the weight of their query, [queries]."""

@@ -245,7 +245,8 @@ def trust_bias(
     Curves that differ between queries must not show. In either half a query has a curve of its own around the common
     one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go. Of z_u log(k / anchor) what
     such a curve could do is left out: all that steepness could, so that documents of one query are compared with each
-    other, and of the rest what is to be expected.
+    other, and of the rest what is to be expected. Where documents cluster, each has a curve of its own, and none is
+    left to compare.
 
     The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
     whose log relevance is one standard deviation higher.
@@ -257,7 +258,7 @@ def trust_bias(
     cells, null = share_cells(sample), _null_columns(sample, anchor)
     null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
     common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
-    _, half = distinct(sample.query, sample.unit >= sample.n_units // 2)
+    _, half = distinct(_reading_alike(sample), sample.unit >= sample.n_units // 2)
     pairs, at = distinct(half, sample.position)
     own = OwnCurves(cells, half[cells.rows], at[cells.rows], len(pairs), len(sample.positions), OWN)
     deviations = own.deviations(cells.log_exposure + common[cells.rows])[at]
@@ -268,7 +269,8 @@ def trust_bias(
     column = own.beyond(z * distance, distance, shares)
     name = "trust bias"
     if cells.spread(column, shares).sum() <= ALIKE * cells.spread(distance, shares).sum():
-        sentence = "No query has clicked documents of unequal relevance to compare: trust cannot be tested."
+        what = "query" if sample.shared else cluster_nouns(sample.clustered_by)[0]
+        sentence = f"No {what} has clicked units of unequal relevance to compare: trust cannot be tested."
         return Finding(name, "note", sentence)
     test = score_test(cells, null[cells.rows], csr_array(column[:, None]), flip=True)
     if test is None:
@@ -431,6 +433,15 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
             query=np.tile(sample.query, 2),
         ),
     )
+
+
+def _reading_alike(sample: Sample) -> Integers:
+    """Return for each row what has a curve of its own: its query, or a cluster within that has units to itself."""
+    if sample.division is None or sample.shared:
+        return sample.query
+    clicked, owner = sample.clicks > 0, np.zeros(int(sample.whole.max()) + 1, dtype=np.int64)
+    owner[sample.whole[clicked]] = sample.cluster[clicked]
+    return distinct(sample.query, owner[sample.whole])[1]
 
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:

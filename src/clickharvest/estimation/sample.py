@@ -119,6 +119,15 @@ class Sample:
         return self.unit if self.division is None else self.division.unit
 
     @property
+    def shared(self) -> bool:
+        """Whether clicks of one unit come from several clusters, as those of users do."""
+        if self.division is None:
+            return False
+        clicked = self.clicks > 0
+        parts, _ = distinct(self.whole[clicked], self.cluster[clicked])
+        return len(parts) > len(np.unique(self.whole[clicked]))
+
+    @property
     def query(self) -> NDArray[np.int64]:
         """Query numbers from 0, [n]."""
         return self.cluster if self.division is None else self.division.query
