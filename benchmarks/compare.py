@@ -1,0 +1,138 @@
+"""Does `compare` say more than it knows? Intervals of held-out gains, and models of two logs that are alike.
+
+    PYTHONPATH=src python3 benchmarks/compare.py --logs 300 --jobs 16       # writes its table into benchmarks/README.md
+    .venv/bin/python benchmarks/compare.py --logs 20 --cells "8 queries;300 users"    # some; prints their table
+
+Three given curves (k^−.8, k^−1.2, and k^−1 with a position that is a third off) are scored on logs of `cells` and
+`shared_cells`, whose truth is 1 / k, more or less. What the gain of one over another is on average is the mean over all
+logs, by clicks; a 95 % interval should hold it in 93 to 98 % of the logs, and lie beyond 0 from it in 5 % at most.
+Then each log is fitted, and another one of the same kind: that they differ should be said of 7 % of them at most.
+
+Needs NumPy, SciPy and lazy_loader, no engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+from accuracy import write_between_markers
+from cells import CELLS, simulate
+from coverage import README
+from shared_cells import SHARED, simulate_shared
+
+from clickharvest.errors import NotIdentifiedError
+from clickharvest.estimation import PBM, compare_models
+from clickharvest.model import Propensities, find_differences
+from clickharvest.model.curves import make_curve
+
+NAMES = (
+    "8 queries", "20 queries", "50 queries", "300 queries", "a query with 20 % of the displays",
+    "a query with 50 % of the displays", "last position linked by 2", "clicks of a page depend",
+    "queries differ in steepness", "a step in the page", "an advertisement at 5", "50 positions", "8 users", "20 users",
+    "300 users", "users of Zipf's sizes", "50 users of Zipf's sizes", "a user with half of the pages",
+    "a home page, 300 users", "a home page, by page", "a home page of 40 documents, by document",
+)  # fmt: skip
+FULL, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
+HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ", "bar")
+
+
+class Outcome(NamedTuple):
+    """The gains of a log by pair, each with its interval and clicks, and whether its fit differs from another log's."""
+
+    gains: list[tuple[float, float, float, int]]
+    differs: bool | None
+
+
+def main() -> None:
+    """Print the table, and write it where it is whole."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
+    parser.add_argument("--cells", type=lambda text: text.split(";"), default=list(NAMES), help="divided by ;")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|---|"]
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for name in options.cells:
+            found = list(pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5))
+            lines.append(row(name, found))
+            print(lines[-1], flush=True)
+    if options.cells == list(NAMES) and options.logs >= FULL:
+        write_between_markers(README, "compare", "\n".join(lines))
+    sys.exit(any("misses" in line for line in lines))
+
+
+def row(name: str, found: list[Outcome]) -> str:
+    """Return the row of a cell: the worst of the three pairs of curves counts."""
+    covered, wrong = zip(*(judge(own) for own in pairs_of(found)), strict=True)
+    differs = float(np.mean([one.differs for one in found if one.differs is not None]))
+    worst = min(covered, key=lambda share: min(share - BAR[0], BAR[1] - share))
+    missed = [
+        *(["gains too narrow"] if min(covered) < BAR[0] else []),
+        *(["gains too wide"] if max(covered) > BAR[1] else []),
+        *(["wrong side"] if max(wrong) > WRONG else []),
+        *(["alarms"] if differs > ALARMS else []),
+    ]
+    bar = "misses: " + ", ".join(missed) if missed else "holds"
+    return f"| {name} | {len(found)} | {worst:.1%} | {max(wrong):.1%} | {differs:.1%} | {bar} |"
+
+
+def pairs_of(found: list[Outcome]) -> Iterator[np.ndarray]:
+    """Yield the gains of each pair of curves over all logs that have an interval, [logs, 4]."""
+    for pair in range(3):
+        own = [one.gains[pair] for one in found if one.gains]
+        yield np.array([gain for gain in own if np.isfinite(gain[1])])
+
+
+def judge(gains: np.ndarray) -> tuple[float, float]:
+    """Return how many intervals hold the mean gain, and how many lie on the other side of 0."""
+    gain, lower, upper, clicks = gains.T
+    mean = float(gain @ clicks / clicks.sum())
+    wrong = (upper < 0) if mean > 0 else (lower > 0)
+    return float(np.mean((lower <= mean) & (mean <= upper))), float(np.mean(wrong))
+
+
+def measure(name: str, log: int) -> Outcome:
+    """Score the given curves on a log, and compare its fit with that of another."""
+    fits = []
+    gains: list[tuple[float, float, float, int]] = []
+    for other in range(2):
+        random = np.random.default_rng([log, other, *name.encode()])
+        world = simulate(CELLS[name], random) if name in CELLS else simulate_shared(SHARED[name], random)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                fits.append(PBM().fit(world.interventions).propensities_)
+                gains = gains or gains_on(world.interventions)
+            except NotIdentifiedError:
+                return Outcome([], None)
+    return Outcome(gains, bool(find_differences(*fits).differs.any()))
+
+
+def gains_on(interventions: Any) -> list[tuple[float, float, float, int]]:
+    """Return the gain of each given curve over the others, its interval (NaN where there is none), and clicks."""
+    positions = tuple(range(1, int(interventions.position.max()) + 1))
+    below = np.log(positions[1:])
+    off = np.where(np.arange(len(below)) == len(below) // 2, 0.3, 0.0)
+    curve = make_curve("constant", positions, anchor=1, n_features=0)
+    logs = {"flat": -0.8 * below, "steep": -1.2 * below, "off": off - below}
+    models = {name: Propensities(curve, {"b": log_p}, None, shown=positions) for name, log_p in logs.items()}
+    found = compare_models(models, interventions)
+    by_pair = {frozenset((gain.name, gain.over)): gain for gain in found.gains}
+    asked = [by_pair[frozenset(pair)] for pair in combinations(logs, 2)]
+    nan = float("nan")
+    return [
+        (one.per_click, nan if one.lower is None else one.lower, nan if one.upper is None else one.upper, found.clicks)
+        for one in asked
+    ]
+
+
+if __name__ == "__main__":
+    main()
