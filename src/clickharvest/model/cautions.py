@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from clickharvest.errors import InputError
@@ -11,7 +11,7 @@ from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
 from clickharvest.positions.places import Places, name_place, name_places
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, cluster_nouns, count
 
 MOST_VALUES = 6
 """Values of contexts that a sentence names."""
@@ -59,6 +59,7 @@ longer log or from a swap experiment that moves results there.
         gaps(model),
         undecided(prediction),
         few_queries(model),
+        few_clusters(model),
         unlinked_values(model),
         off_the_curve(model),
     )
@@ -117,12 +118,27 @@ def undecided(prediction: Prediction) -> str:
 
 def few_queries(model: _Model) -> str:
     """Return a sentence on the positions that rest on one to four effective queries; nothing without such."""
-    told = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
-    few = {k: queries for k, queries in told if queries is not None and rests_on_few(queries)}
+    told = () if model.support is None else model.support.queries
+    return _few(model, told, ("query", "queries"))
+
+
+def few_clusters(model: _Model) -> str:
+    """Return the same of users, or what else clusters instead of queries."""
+    by, clustered = model.info.get("clustered_by"), model.info.get("clustered")
+    told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
+    if not isinstance(by, str) or by == "query" or not isinstance(told, list):
+        return ""
+    others = [None if k == model.curve.anchor else n for k, n in zip(model.curve.positions, told, strict=False)]
+    return _few(model, others, cluster_nouns(by))
+
+
+def _few(model: _Model, effective: Sequence[float | None], nouns: tuple[str, str]) -> str:
+    told = zip(model.curve.positions, effective, strict=False)
+    few = {k: own for k, own in told if own is not None and rests_on_few(own)}
     if not few:
         return ""
     least, most = (f"{max(end(few.values()), 1):.0f}" for end in (min, max))
-    spelt = f"{least} to {most} queries" if least != most else count(int(least), "query", "queries")
+    spelt = f"{least} to {most} {nouns[1]}" if least != most else count(int(least), *nouns)
     verb = "rest" if len(few) > 1 else "rests"
     which = name_places(few, model.places)
     return (
