@@ -24,9 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import write_between_markers
-from cells import CELLS, simulate
-from coverage import README
-from shared_cells import SHARED, simulate_shared
+from coverage import README, cells_of, simulated
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.estimation import PBM, compare_models
@@ -55,7 +53,7 @@ def main() -> None:
     """Print the table, and write it where it is whole."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
-    parser.add_argument("--cells", type=lambda text: text.split(";"), default=list(NAMES), help="divided by ;")
+    parser.add_argument("--cells", type=cells_of, default=list(NAMES), help="of those of coverage, divided by ;")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
     lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|---|"]
@@ -104,8 +102,7 @@ def measure(name: str, log: int) -> Outcome:
     fits = []
     gains: list[tuple[float, float, float, int]] = []
     for other in range(2):
-        random = np.random.default_rng([log, other, *name.encode()])
-        world = simulate(CELLS[name], random) if name in CELLS else simulate_shared(SHARED[name], random)
+        world = simulated(name, log, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from accuracy import machine, say, write_between_markers, write_whole
 from cells import CELLS as BY_QUERY
-from cells import Cell, simulate
+from cells import Cell, World, simulate
 from numpy.typing import NDArray
 from shared_cells import SHARED, SharedCell, simulate_shared
 
@@ -169,14 +169,19 @@ def measure_all(name: str, kind: str, logs: list[int]) -> list[Outcome]:
     return [measure(name, kind, log) for log in logs]
 
 
+def simulated(name: str, *seed: int) -> World:
+    """Return a log of a cell and its truth."""
+    cell, random = CELLS[name], np.random.default_rng([*seed, *name.encode()])
+    return simulate_shared(cell, random) if isinstance(cell, SharedCell) else simulate(cell, random)
+
+
 def measure(name: str, kind: str, log: int) -> Outcome:
     """Simulate a log of a cell, fit it, and compare its intervals with the truth."""
     from clickharvest.errors import NotIdentifiedError
     from clickharvest.estimation import CPBM, PBM
 
     cell = CELLS[name]
-    random = np.random.default_rng([log, *name.encode()])
-    world = simulate_shared(cell, random) if isinstance(cell, SharedCell) else simulate(cell, random)
+    world = simulated(name, log)
     own: dict[str, Any] = {"intervals": kind, "replicates": REPLICATES, "seed": log}
     if kind == "allpairs":
         own |= {"intervals": "bootstrap", "objective": "allpairs", **(NAMED if world.contexts else {})}
