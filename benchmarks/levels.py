@@ -108,9 +108,10 @@ def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> 
 
     def measure(seed: int) -> PValues:
         from clickharvest.estimation import model_checks
+        from clickharvest.estimation.trust_bias import trust_bias
 
         check = {
-            "trust bias": model_checks.trust_bias,
+            "trust bias": trust_bias,
             "context matters": model_checks.context_matters,
             "transitivity": model_checks.transitivity,
         }[test]
@@ -153,6 +154,10 @@ WORLDS = {
     "trust, own curves, thin": of_queries(
         "the same, 2,000 queries, 15 pages each",
         "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=2_000, sessions=15
+    ),
+    "trust, own curves, large and thin": of_queries(
+        "the same, 20,000 queries, 15 pages each",
+        "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=20_000, sessions=15
     ),
     "trust, seen": of_queries(
         "clicks as `simulate --clicks trust`, steepness exp N(0, .5²), 200 queries, 200 pages each",

@@ -11,8 +11,9 @@ import pytest
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.estimation.comparison import compare_models
 from clickharvest.estimation.estimators import CPBM, PBM
-from clickharvest.estimation.model_checks import check_model, trust_bias
+from clickharvest.estimation.model_checks import check_model
 from clickharvest.estimation.sample import make_sample
+from clickharvest.estimation.trust_bias import trust_bias
 from clickharvest.harvesting.interventions import Interventions
 
 K, QUERIES, TASTE = 4, 150, 0.7

@@ -11,8 +11,9 @@ from scipy.stats import beta, kstest
 from clickharvest.diagnosis.findings import ALARM, Finding
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import CPBM
-from clickharvest.estimation.model_checks import _halves, check_model, context_matters, transitivity, trust_bias
+from clickharvest.estimation.model_checks import check_model, context_matters, transitivity
 from clickharvest.estimation.score_tests import LEFT_OUT
+from clickharvest.estimation.trust_bias import _halves, trust_bias
 from clickharvest.harvesting.interventions import Interventions
 from samples import simulated_sample
 

@@ -124,7 +124,7 @@ class Affine(ClickModel):
         query where all results are clicked more. Documents of one query compared with each other do not.
         """
         from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
-        from clickharvest.estimation.model_checks import trust_bias
+        from clickharvest.estimation.trust_bias import trust_bias
 
         plain = replace(interventions.clicked(), contexts={})
         with self.progress("Checking the model"):

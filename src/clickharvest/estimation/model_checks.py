@@ -2,9 +2,6 @@
 
 Each is a query-clustered score test of columns added to the click shares of a null model, see `score_tests`.
 Needs NumPy and SciPy, not JAX.
-
-How far down a list a result stands is log(k / anchor). Places have no such number: there it is −log p_k of the PBM, how
-much less a place is examined than the anchor.
 """
 
 from __future__ import annotations
@@ -18,11 +15,8 @@ from scipy.sparse import csr_array
 
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
-from clickharvest.estimation.own_curves import OwnCurves
-from clickharvest.estimation.pooling import pool
-from clickharvest.estimation.sample import Sample, make_sample, supported_positions
+from clickharvest.estimation.sample import Sample, supported_positions
 from clickharvest.estimation.score_tests import (
-    ENOUGH,
     Columns,
     Scores,
     ScoreTest,
@@ -33,11 +27,18 @@ from clickharvest.estimation.score_tests import (
     score_columns,
     score_test,
     smallest_p,
+    steadied,
 )
+from clickharvest.estimation.share_columns import (
+    affordable,
+    context_columns,
+    log_distance,
+    model_sample,
+    null_columns,
+    share_cells,
+)
+from clickharvest.estimation.trust_bias import trust_bias
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.harvesting.numbering import distinct
-from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant
 from clickharvest.positions.places import Anchor, find_anchor, name_place
 from clickharvest.words import cluster_nouns
 
@@ -51,10 +52,6 @@ MOST_POSITIONS = 250
 """Positions beyond which the tests take too long."""
 MOST_PAIRS = 250
 """Pairs of positions that are tested; of more, those whose units have most clicks."""
-OWN = 1.0
-"""Standard deviation of log examination between queries, of which trust must be told apart."""
-ALIKE = 1e-9
-"""Information on trust that curves of queries leave, by that on steepness, below which there is but rounding."""
 HETEROGENEOUS = 2.0
 """Q per degree of freedom from which on pairs are called heterogeneous."""
 
@@ -108,9 +105,9 @@ def context_matters(
       τ = `TYPICAL`: UᵀAU with A = (I + 1 / τ²)⁻¹. Less Σ_q s_qᵀAs_q, which random signs do not change, it is to first
       order what this model gains in log likelihood on queries that it is not fitted to, each left out once.
 
-    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`), in which very
-    large queries count for less (`evened`). The number is the likelihood ratio of what was more telling, all clicks
-    counted; its χ² law holds for independent clicks only.
+    The p-value is that of the smaller of both under random signs of the queries' scores (`smallest_p`), in which large
+    queries count for less (`evened`), all the more where curves of queries differ (`steadied`). The number is the
+    likelihood ratio of what was more telling, all clicks counted; its χ² law holds for independent clicks only.
 
     Raises:
         InputError: there are no context columns.
@@ -121,13 +118,13 @@ def context_matters(
     sample = model_sample(interventions, anchor, kinds)
     cells, name, spelled = share_cells(sample), "context matters", ", ".join(interventions.contexts)
     few = cluster_nouns(sample.clustered_by)[1]
-    null = _null_columns(sample, anchor)[cells.rows]
-    steepness = not _affordable(sample)
-    extra = _context_columns(sample, anchor, steepness)[cells.rows]
-    even = evened(cells)
+    null = null_columns(sample, anchor)[cells.rows]
+    steepness = not affordable(sample)
+    extra = context_columns(sample, anchor, steepness)[cells.rows]
+    even = _weighted(cells, null, sample)
     test = score_test(even, null, extra, flip=steepness)
     if test is None and not steepness:
-        steepness, extra = True, _context_columns(sample, anchor, True)[cells.rows]
+        steepness, extra = True, context_columns(sample, anchor, True)[cells.rows]
         test = score_test(even, null, extra, flip=True)
     if test is None:
         return Finding(name, "note", f"Too few {few} with clicks to test whether examination depends on {spelled}.")
@@ -151,6 +148,18 @@ def context_matters(
     advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"
     sentence = f"{spell_sign(p_value)} that examination depends on {spelled} ({told}): {advice}."
     return Finding(name, sign_of(p_value), sentence, gain, p_value)
+
+
+def _weighted(cells: ShareCells, null: Columns, sample: Sample) -> ShareCells:
+    """Return the cells with clicks of large queries counting for less.
+
+    A query is as large as it was displayed: clicks tell of its curve, too. Users and pages have no displays of theirs.
+    """
+    even = evened(cells)
+    counted = sample.impressions if sample.division is None else sample.clicks
+    _, query = np.unique(cells.cluster, return_inverse=True)
+    kept = np.bincount(query, even.clicks) / np.maximum(np.bincount(query, cells.clicks), 1)
+    return steadied(even, null, counted[cells.rows] * kept[query])
 
 
 def _both_ways(scores: Scores, directions: Array) -> tuple[float, Array]:
@@ -186,8 +195,8 @@ def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, 
     pooled = interventions.unit_kind == "query"
     sample = model_sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
     cells, pair = _most_clicked(*_pairs(share_cells(sample), sample.position))
-    columns = _context_columns(sample, anchor, not _affordable(sample))
-    null = beside(_null_columns(sample, anchor), columns)[cells.rows]
+    columns = context_columns(sample, anchor, not affordable(sample))
+    null = beside(null_columns(sample, anchor), columns)[cells.rows]
     pairs, code = np.unique(pair, axis=1, return_inverse=True)
     lower = np.flatnonzero(sample.position[cells.rows] == pair[1])
     extra = csr_array((np.ones(len(lower)), (lower, code[lower])), shape=(len(code), pairs.shape[1]))
@@ -232,86 +241,6 @@ def _heterogeneity(test: ScoreTest, by: str, what: str) -> Finding:
     return Finding("heterogeneity of pairs", "note", f"{sentence}{by} only.", value)
 
 
-def trust_bias(
-    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
-) -> Finding:
-    """Test whether the ratio of positions depends on the unit's relevance, as when users trust top results.
-
-    Impressions are dealt at random into two halves, clicks with them; given the unit, clicks of the halves are
-    independent. Each half gives a relevance z_u = log((C_u + 1) / (Σ_k n_{u,k} p̂_k + 1/m)), m the mean click rate of
-    examined impressions, standardised; the other half's clicks are tested for a term γ z_u log(k / anchor), both
-    halves in one score. The null model has a free value per position, and context columns where there are some.
-
-    Curves that differ between queries must not show. In either half a query has a curve of its own around the common
-    one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go. Of z_u log(k / anchor) what
-    such a curve could do is left out: all that steepness could, so that documents of one query are compared with each
-    other, and of the rest what is to be expected. Where documents cluster, each has a curve of its own, and none is
-    left to compare.
-
-    The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
-    whose log relevance is one standard deviation higher.
-
-    Raises:
-        NotIdentifiedError: no position is linked to the anchor.
-    """
-    sample = _halves(model_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
-    cells, null = share_cells(sample), _null_columns(sample, anchor)
-    null = beside(null, _context_columns(sample, anchor, not _affordable(sample)))
-    common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
-    _, half = distinct(_reading_alike(sample), sample.unit >= sample.n_units // 2)
-    pairs, at = distinct(half, sample.position)
-    own = OwnCurves(cells, half[cells.rows], at[cells.rows], len(pairs), len(sample.positions), OWN)
-    deviations = own.deviations(cells.log_exposure + common[cells.rows])[at]
-    z = _other_relevance(sample, common + deviations)[cells.rows]
-    cells = replace(cells, log_exposure=cells.log_exposure + deviations[cells.rows])
-    shares = cells.shares(cells.log_exposure + common[cells.rows])
-    distance = _log_distance(sample, anchor)[cells.rows]
-    column = own.beyond(z * distance, distance, shares)
-    name = "trust bias"
-    if cells.spread(column, shares).sum() <= ALIKE * cells.spread(distance, shares).sum():
-        what = "query" if sample.shared else cluster_nouns(sample.clustered_by)[0]
-        sentence = f"No {what} has clicked units of unequal relevance to compare: trust cannot be tested."
-        return Finding(name, "note", sentence)
-    test = score_test(cells, null[cells.rows], csr_array(column[:, None]), flip=True)
-    if test is None:
-        what = cluster_nouns(sample.clustered_by)[1]
-        return Finding(name, "note", f"Too few {what} with clicks to test whether ratios depend on relevance.")
-    value = float(test.shift[0])
-    power = "k" if sample.places is None else "1 / examination"
-    told = f"power of {power} {value:+.2f} per sd of log relevance, {spell_p(test.p_value)}"
-    status = sign_of(test.p_value)
-    if status != "warning":
-        what = "positions" if sample.places is None else "places"
-        sentence = f"{spell_sign(test.p_value)} that ratios of {what} depend on relevance ({told})."
-        return Finding(name, status, sentence, value, test.p_value)
-    where = "down the page" if sample.places is None else "from place to place"
-    how = f"less steeply {where}, as when users trust top results"
-    if value < 0:
-        how = f"more steeply {where}, as when users stop once served"
-    advice = "fit --model affine corrects for trust" if value > 0 else "prefer clicks that show satisfaction"
-    sentence = (
-        f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
-        f"care; {advice}."
-    )
-    return Finding(name, "warning", sentence, value, test.p_value)
-
-
-def model_sample(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> Sample:
-    """Return what a model is fitted to: the positions that are linked, contexts encoded."""
-    positions = supported_positions(interventions, anchor)
-    encoder = ContextEncoder.fit(interventions.contexts, kinds=kinds) if interventions.contexts else None
-    return make_sample(interventions, positions, encoder)
-
-
-def share_cells(sample: Sample) -> ShareCells:
-    """Return the cells of the units with clicks."""
-    clicked = np.bincount(sample.unit, weights=sample.clicks)[sample.unit] > 0
-    rows = np.flatnonzero(clicked & (sample.exposure > 0))
-    _, unit = np.unique(sample.unit[rows], return_inverse=True)
-    clicks = sample.clicks[rows].astype(np.float64)
-    return ShareCells(rows, unit, sample.cluster[rows], np.log(sample.exposure[rows]), clicks)
-
-
 def _pairs(cells: ShareCells, position: Integers) -> tuple[ShareCells, Integers]:
     """Make every pair of a unit's cells a unit of its own; return it with the positions k < k' of each cell's pair."""
     order = np.lexsort((position[cells.rows], cells.unit))
@@ -338,23 +267,6 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
     return chosen, pair[:, kept]
 
 
-def _null_columns(sample: Sample, anchor: int) -> Columns:
-    """Return the columns of the PBM, [n, K − 1]; where contexts vary inside units, also x, how much they click."""
-    own = by_position(np.ones((len(sample.unit), 1)), sample, anchor)
-    return beside(own, csr_array(sample.x[sample.context])) if sample.unit_kind == "query" else own
-
-
-def _affordable(sample: Sample) -> bool:
-    """Whether there are queries enough for all of W."""
-    return bool(ENOUGH * sample.x.shape[1] * (len(sample.positions) - 1) <= sample.n_clusters)
-
-
-def _context_columns(sample: Sample, anchor: int, steepness: bool) -> Columns:
-    """Return the columns of W, [n, (K − 1) d], or of w alone, [n, d]."""
-    x = sample.x[sample.context]
-    return csr_array(-x * _log_distance(sample, anchor)[:, None]) if steepness else by_position(x, sample, anchor)
-
-
 def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
     """Return columns of steepness of distinct contexts, [n, contexts], or of squares and products of features.
 
@@ -371,83 +283,4 @@ def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
         values = (values - values.mean(axis=0)) / values.std(axis=0)
     if not 0 < values.shape[1] <= MOST_CONTEXTS or values.shape[1] * sample.n_clusters > MOST_SCORES:
         return None
-    return csr_array(-values[sample.context] * _log_distance(sample, anchor)[:, None])
-
-
-def by_position(x: Array, sample: Sample, anchor: int) -> Columns:
-    """Return x in the columns of the row's position, the anchor's left out, [n, (K − 1) d]."""
-    anchored, width = sample.positions.index(anchor), x.shape[1]
-    slot = sample.position - (sample.position > anchored)
-    rows = np.flatnonzero(sample.position != anchored)
-    row, feature = np.nonzero(x[rows])
-    shape = (len(x), (len(sample.positions) - 1) * width)
-    return csr_array((x[rows][row, feature], (rows[row], slot[rows][row] * width + feature)), shape=shape)
-
-
-def _log_distance(sample: Sample, anchor: int) -> Array:
-    """Return how far from the anchor each row stands, log(k / anchor) in a list."""
-    distance: Array = np.log(np.array(sample.positions) / anchor)
-    if sample.places is not None:
-        found = pool(Constant(sample.positions, anchor, sample.x.shape[1]), sample)
-        distance = np.insert(-found.theta, sample.positions.index(anchor), 0.0)
-    return distance[sample.position]
-
-
-def _deal(clicks: Integers, impressions: Integers, shown: Integers, random: np.random.Generator) -> Integers:
-    """Return how many of the clicks fall on `shown` of the impressions: hypergeometric.
-
-    NumPy draws it for less than 10⁹ of either kind; of more, a normal with the same mean and variance is as good.
-    """
-    small = np.maximum(clicks, impressions - clicks) < 10**9
-    dealt = random.hypergeometric(clicks * small, (impressions - clicks) * small, shown * small)
-    share = shown / np.maximum(impressions, 1)
-    spread = np.sqrt(clicks * (1 - clicks / np.maximum(impressions, 1)) * share * (1 - share))
-    drawn = np.rint(clicks * share + spread * random.normal(size=len(clicks)))
-    least, most = np.maximum(0, shown - (impressions - clicks)), np.minimum(clicks, shown)
-    return np.where(small, dealt, np.clip(drawn, least, most)).astype(np.int64)
-
-
-def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
-    """Deal impressions, their clicks and realised exposures into two halves of each unit; n_units apart, 2 n rows."""
-    random = np.random.default_rng(seed)
-    shown = random.binomial(sample.impressions, 0.5)
-    clicks = _deal(sample.clicks, sample.impressions, shown, random)
-    shown, clicks = np.stack([shown, sample.impressions - shown]), np.stack([clicks, sample.clicks - clicks])
-    _, cell = distinct(sample.whole, sample.context, sample.position)
-    of_cell = np.stack([np.bincount(cell, weights=own)[cell] for own in shown])
-    share = of_cell / np.maximum(of_cell.sum(axis=0), 1) if realised else np.ones(shown.shape)
-    n_wholes = int(sample.whole.max(initial=-1)) + 1
-    return replace(
-        sample,
-        context=np.tile(sample.context, 2),
-        position=np.tile(sample.position, 2),
-        cluster=np.tile(sample.cluster, 2),
-        unit=np.concatenate([sample.unit, sample.unit + sample.n_units]),
-        exposure=(sample.exposure * share).ravel(),
-        clicks=clicks.ravel(),
-        impressions=shown.ravel(),
-        division=sample.division
-        and replace(
-            sample.division,
-            unit=np.concatenate([sample.whole, sample.whole + n_wholes]),
-            query=np.tile(sample.query, 2),
-        ),
-    )
-
-
-def _reading_alike(sample: Sample) -> Integers:
-    """Return for each row what has a curve of its own: its query, or a cluster within that has units to itself."""
-    if sample.division is None or sample.shared:
-        return sample.query
-    clicked, owner = sample.clicks > 0, np.zeros(int(sample.whole.max()) + 1, dtype=np.int64)
-    owner[sample.whole[clicked]] = sample.cluster[clicked]
-    return distinct(sample.query, owner[sample.whole])[1]
-
-
-def _other_relevance(halves: Sample, log_p: Array) -> Array:
-    """Return for each row the standardised, smoothed log click rate per examination of its unit's other half."""
-    clicks = np.bincount(halves.whole, weights=halves.clicks)
-    examined = np.bincount(halves.whole, weights=halves.impressions * np.exp(log_p))
-    rate = np.log((clicks + 1) / (examined + (examined.sum() + 1) / (clicks.sum() + 1)))
-    standard: Array = (rate - rate.mean()) / max(float(rate.std()), 1e-9)
-    return np.roll(standard, len(standard) // 2)[halves.whole]
+    return csr_array(-values[sample.context] * log_distance(sample, anchor)[:, None])

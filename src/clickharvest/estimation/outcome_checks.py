@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
-from clickharvest.estimation.model_checks import TYPICAL, by_position, model_sample, share_cells, transitivity
+from clickharvest.estimation.model_checks import TYPICAL, transitivity
 from clickharvest.estimation.score_tests import ENOUGH, Array, scores_by_query, smallest_p
+from clickharvest.estimation.share_columns import by_position, model_sample, share_cells
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.words import clean_text, cluster_nouns
 

@@ -168,6 +168,44 @@ def fit_shares(cells: ShareCells, columns: Columns) -> SharesFit:
     return now
 
 
+def steadied(cells: ShareCells, columns: Columns, size: Array) -> ShareCells:
+    """Return the cells with queries counting for what they tell of a common curve, w_q C with w_q = 1 / (1 + φ λ_q).
+
+    Where queries have curves of their own, a large one tells little more than a small one. With λ_q its share of all
+    displays, the scores of the null fit, whitened by its information, vary as
+
+        E |S_q|² = r (λ_q (1 − λ_q) + φ λ_q² (1 − 2 λ_q + Σ_j λ_j²)),   r columns,
+
+    φ = 0 where queries read alike; what is subtracted is that the fit follows each query. The sum over all gives φ.
+
+    Args:
+        cells: the cells, `evened`.
+        columns: the columns of the null model.
+        size: displays, or what else does not depend on where clicks fell, of each cell.
+
+    Example:
+        Of queries that read alike all clicks count; a taste for one position leaves the larger one less.
+
+        >>> shown = ShareCells(np.arange(8), np.arange(8) // 2, np.arange(8) // 2, np.zeros(8), np.full(8, 3.0))
+        >>> second, size = csr_array(np.tile([[0.0], [1.0]], (4, 1))), np.repeat([6.0, 1.0, 1.0, 1.0], 2)
+        >>> steadied(shown, second, size).clicks[[0, -1]].tolist()
+        [3.0, 3.0]
+        >>> unlike = replace(shown, clicks=np.array([30.0, 2.0, 2.0, 30.0, 30.0, 2.0, 2.0, 30.0]))
+        >>> steadied(unlike, second, size).clicks[[0, -1]].round(2).tolist()
+        [0.21, 1.22]
+    """
+    fit = fit_shares(cells, columns)
+    information = cells.information(columns, fit.shares) + RIDGE * np.eye(columns.shape[1])
+    scores = _summed(_scaled(columns, cells.residual(fit.shares)), cells.cluster).toarray()
+    found = float(np.sum(scores * np.linalg.solve(information, scores.T).T)) / columns.shape[1]
+    _, query = np.unique(cells.cluster, return_inverse=True)
+    share = np.bincount(query, weights=size)
+    share = share / share.sum()
+    beyond = np.sum(share**2 * (1 - 2 * share + share @ share))  # 0 of a single query
+    spread = max(0.0, (found - np.sum(share * (1 - share))) / max(beyond, 1e-300))
+    return replace(cells, clicks=cells.clicks / (1 + spread * share)[query]) if beyond > 0 else cells
+
+
 @dataclass(frozen=True)
 class Scores:
     """The scores of tested columns by query, less what the null fit takes from them.

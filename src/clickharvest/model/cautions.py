@@ -122,11 +122,17 @@ def few_queries(model: _Model) -> str:
     return _few(model, told, ("query", "queries"))
 
 
+def clustered_by(info: Mapping[str, Any]) -> str | None:
+    """Return what clusters the clicks that a model was fitted on, where it is not queries."""
+    by = info.get("clustered_by", "query")
+    return by if isinstance(by, str) and by != "query" else None
+
+
 def few_clusters(model: _Model) -> str:
     """Return the same of users, or what else clusters instead of queries."""
-    by, clustered = model.info.get("clustered_by"), model.info.get("clustered")
+    by, clustered = clustered_by(model.info), model.info.get("clustered")
     told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
-    if not isinstance(by, str) or by == "query" or not isinstance(told, list):
+    if by is None or not isinstance(told, list):
         return ""
     others = [None if k == model.curve.anchor else n for k, n in zip(model.curve.positions, told, strict=False)]
     return _few(model, others, cluster_nouns(by))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.cautions import outcome_of, tell_cautions
+from clickharvest.model.cautions import clustered_by, outcome_of, tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
@@ -214,12 +214,6 @@ def spell_thinned(info: Mapping[str, Any]) -> str:
     if not isinstance(clicks, int) or not isinstance(whole, int) or not 0 < clicks <= whole:
         return ""
     return spell_thinning(clicks, whole)
-
-
-def clustered_by(info: Mapping[str, Any]) -> str | None:
-    """Return what clusters the clicks that a model was fitted on, where it is not queries."""
-    by = info.get("clustered_by", "query")
-    return by if isinstance(by, str) and by != "query" else None
 
 
 def spell_fitted(info: Any) -> str:

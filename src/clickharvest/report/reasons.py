@@ -11,8 +11,9 @@ from typing import Literal
 import numpy as np
 
 from clickharvest.diagnosis.findings import ALARM, Finding
+from clickharvest.model.cautions import clustered_by
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import clustered_by, typical_context
+from clickharvest.model.summary import typical_context
 from clickharvest.positions.places import name_place, name_places
 
 Word = Literal["trustworthy", "with care", "cannot tell"]
