@@ -20,7 +20,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from multiprocessing import get_context
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shared_cells import HOME, USERS, ZIPF, SharedCell, simulate_shared
 from worlds import click_log, page_log, query_interventions
 
 from clickharvest.files import atomic_path
@@ -104,20 +105,33 @@ def _engine() -> Any:
 
 
 def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> World:
-    """Return a world of interventions."""
+    """Return a world of interventions in which queries cluster."""
 
     def measure(seed: int) -> PValues:
-        from clickharvest.estimation import model_checks
-        from clickharvest.estimation.trust_bias import trust_bias
-
-        check = {
-            "trust bias": trust_bias,
-            "context matters": model_checks.context_matters,
-            "transitivity": model_checks.transitivity,
-        }[test]
-        return {test: check(query_interventions(seed, **settings)).p_value}
+        return {test: _check(test)(query_interventions(seed, **settings)).p_value}
 
     return World(kind, told, (test,), measure, engine=False)
+
+
+def of_users(told: str, cell: SharedCell, *tests: str, kind: str = "null", times: int = 1) -> World:
+    """Return a world of interventions in which users cluster, or pages."""
+
+    def measure(seed: int) -> PValues:
+        rows = simulate_shared(cell, np.random.default_rng(seed)).interventions
+        return {test: _check(test)(rows).p_value for test in tests}
+
+    return World(kind, told, tests, measure, engine=False, times=times)
+
+
+def _check(test: str) -> Callable[..., Any]:
+    from clickharvest.estimation import model_checks
+    from clickharvest.estimation.trust_bias import trust_bias
+
+    return {
+        "trust bias": trust_bias,
+        "context matters": model_checks.context_matters,
+        "transitivity": model_checks.transitivity,
+    }[test]
 
 
 def of_purchases(told: str, *, kind: str = "null", context: bool = False, pages: int, **settings: Any) -> World:
@@ -187,6 +201,26 @@ WORLDS = {
     "context, together": of_queries(
         "two contexts that change steepness only together", "context matters",
         kind="alternative", unlike=0.6, together=0.4,
+    ),
+    "clusters, users": of_users(
+        "300 users cluster, who read and click unlike each other; two contexts that do nothing",
+        replace(USERS, levels=2, effect=0.0), "context matters", "trust bias", times=3,
+    ),
+    "clusters, Zipf": of_users(
+        "500 users of Zipf sizes cluster; two contexts that do nothing",
+        replace(ZIPF, levels=2, effect=0.0), "context matters", "trust bias", times=3,
+    ),
+    "clusters, half": of_users(
+        "100 users cluster, one with half of the pages; two contexts that do nothing",
+        replace(USERS, users=100, half=True, levels=2, effect=0.0), "context matters", "trust bias", times=3,
+    ),
+    "clusters, pages": of_users(
+        "8,000 pages of one query cluster, four rankings",
+        replace(HOME, arms=4, users=2_000, pages=4.0, apart=0.0, mood=0.0, by="page"), "trust bias",
+    ),
+    "clusters, users, seen": of_users(
+        "300 users cluster; two contexts, whose steepness differs by .4 on average",
+        replace(USERS, levels=2, pages=80.0), "context matters", kind="alternative",
     ),
     "transitivity": of_queries("one curve, clicks of a query and a page depend", "transitivity", unlike=0.6),
     "transitivity, seen": of_queries(

@@ -15,8 +15,8 @@ from cells import World
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-EFFECT, DEEPEST = 0.35, 10
-"""The standard deviation of what levels add to the steepness, and the last position of pages with more documents."""
+DEEPEST = 10
+"""The last position of pages with more documents."""
 MOODS = np.array([0.1, 1.9])
 """What users of one page multiply all their clicks by, where pages cluster."""
 
@@ -40,6 +40,7 @@ class SharedCell:
         better: how much better the second arm ranks.
         by: what clusters: the users; pages, whose users click much or little; or documents, which have factors then.
         levels: levels of a context that a user keeps.
+        effect: standard deviation of what levels add to the steepness.
         rate: clicks of an examined document of relevance 1.
         curve, bar: as of `cells.Cell`.
     """
@@ -58,6 +59,7 @@ class SharedCell:
     better: float = 0.0
     by: Literal["user", "page", "doc"] = "user"
     levels: int = 0
+    effect: float = 0.35
     rate: float = 0.12
     curve: str = "linear"
     bar: Literal["calibrated", "honest", "shown"] = "calibrated"
@@ -109,7 +111,7 @@ def simulate_shared(cell: SharedCell, random: np.random.Generator) -> World:
     query = random.integers(queries, size=len(user))
     position = ranks[random.integers(cell.arms, size=cell.users)[user], query]
     level = random.integers(levels, size=cell.users)
-    steepness = 1 + (random.normal(0, EFFECT, levels) if cell.levels else np.zeros(1))
+    steepness = 1 + (random.normal(0, cell.effect, levels) if cell.levels else np.zeros(1))
     log_p = -steepness[:, None] * np.log(np.arange(1, documents + 1))
     rate = cell.rate * np.exp(log_p[level[user][:, None], position]) * relevance[query]
     rate *= factors(cell, user, query, position, random)

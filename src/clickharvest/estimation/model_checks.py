@@ -153,13 +153,15 @@ def context_matters(
 def _weighted(cells: ShareCells, null: Columns, sample: Sample) -> ShareCells:
     """Return the cells with clicks of large queries counting for less.
 
-    A query is as large as it was displayed: clicks tell of its curve, too. Users and pages have no displays of theirs.
+    A query is as large as it was displayed: clicks tell of its curve, too. Where clusters share units, as users do, all
+    clicks count alike: what a unit was shown to one of them, exposures tell of all.
     """
+    if sample.shared:
+        return cells
     even = evened(cells)
-    counted = sample.impressions if sample.division is None else sample.clicks
     _, query = np.unique(cells.cluster, return_inverse=True)
     kept = np.bincount(query, even.clicks) / np.maximum(np.bincount(query, cells.clicks), 1)
-    return steadied(even, null, counted[cells.rows] * kept[query])
+    return steadied(even, null, sample.impressions[cells.rows] * kept[query])
 
 
 def _both_ways(scores: Scores, directions: Array) -> tuple[float, Array]:
