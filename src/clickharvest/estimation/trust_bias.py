@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
 from clickharvest.estimation.own_curves import OwnCurves
-from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.sample import ROWS, Sample
 from clickharvest.estimation.score_tests import beside, fit_shares, score_test
 from clickharvest.estimation.share_columns import (
     affordable,
@@ -33,8 +34,10 @@ Integers = NDArray[np.int64]
 
 OWN = 1.0
 """Standard deviation of log examination between queries, of which trust must be told apart."""
+DEALS, MOST_ROWS = 4, 400_000
+"""How often impressions are dealt at most, and rows of all deals; a log with more has power enough."""
 BALANCE = 0.75
-"""How far clicks are weighted by 1 / p̂ where a unit's relevance is judged; 0 is least noisy, 1 blind to pages."""
+"""How far clicks are weighted by 1 / p̂ where a unit's relevance is judged: between tastes of queries and of pages."""
 ALIKE = 1e-9
 """Information on trust that curves of queries leave, by that on steepness, below which there is but rounding."""
 
@@ -45,16 +48,18 @@ def trust_bias(
     """Test whether the ratio of positions depends on the unit's relevance, as when users trust top results.
 
     Impressions are dealt at random into two halves, clicks with them; given the unit, clicks of the halves are
-    independent. Each half gives a relevance z_u, standardised, of weighted clicks by weighted examinations,
+    independent. Each half gives a relevance, standardised, of weighted clicks by weighted examinations,
 
         z_u = (Σ_k w_k C_{u,k} + 1) / (Σ_k w_k n_{u,k} p̂_k + 1/m),   w_k = p̂_k^−`BALANCE`,
 
-    m their mean ratio; the other half's clicks are tested for a term γ z_u log(k / anchor), both halves in one score.
-    The null model has a free value per position, and context columns where there are some.
+    m their mean ratio, and the other half's clicks are tested for a term γ z_u log(k / anchor), both halves in one
+    score. As chance deals, it is dealt `DEALS` times, where rows are few, and scores add up. The null model has a free
+    value per position, and context columns where there are some.
 
-    Pages on which much is clicked must not show either. Halves of different documents share pages, and such a page adds
-    most to the z of the document at its top if clicks count alike: results that look relevant then seem to fall more
-    steeply. With w_k = 1 / p̂_k it adds the same to all, and what all have does not count; but that is noisy.
+    Pages on which much is clicked must not show. Halves of different documents share pages. With w_k = 1 such a page
+    adds most to the z of the document at its top, and results that look relevant seem to fall more steeply; with
+    w_k = 1 / p̂_k it adds the same to all, and what all have does not count. But z then hangs on single clicks far down,
+    where tastes of a query show.
 
     Nor must curves that differ between queries. In either half a query has a curve of its own around the common
     one (`OwnCurves`, standard deviation `OWN`), by which z_u and the expected clicks go. Of z_u log(k / anchor) what
@@ -68,11 +73,13 @@ def trust_bias(
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
-    sample = _halves(model_sample(interventions, anchor, kinds), interventions.exposure_kind == "realised", seed)
+    once = model_sample(interventions, anchor, kinds)
+    deals = int(np.clip(MOST_ROWS // max(len(once.unit), 1), 1, DEALS))
+    sample = _halves(_repeated(once, deals), interventions.exposure_kind == "realised", seed)
     cells, null = share_cells(sample), null_columns(sample, anchor)
     null = beside(null, context_columns(sample, anchor, not affordable(sample)))
     common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
-    _, half = distinct(_reading_alike(sample), sample.unit >= sample.n_units // 2)
+    _, half = distinct(_reading_alike(sample), sample.unit // max(once.n_units, 1))
     pairs, at = distinct(half, sample.position)
     own = OwnCurves(cells, half[cells.rows], at[cells.rows], len(pairs), len(sample.positions), OWN)
     logits = cells.log_exposure + common[cells.rows]
@@ -108,6 +115,18 @@ def trust_bias(
         f"care; {advice}."
     )
     return Finding(name, "warning", sentence, value, test.p_value)
+
+
+def _repeated(sample: Sample, times: int) -> Sample:
+    """Return the units several times over, n_units apart."""
+    n_wholes = int(sample.whole.max(initial=-1)) + 1
+    block = np.repeat(np.arange(times), len(sample.unit))
+    rows: dict[str, Any] = {name: np.tile(getattr(sample, name), times) for name in ROWS}
+    rows["unit"] += block * sample.n_units
+    division = sample.division and replace(
+        sample.division, unit=np.tile(sample.whole, times) + block * n_wholes, query=np.tile(sample.query, times)
+    )
+    return replace(sample, **rows, division=division)
 
 
 def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
@@ -162,7 +181,7 @@ def _reading_alike(sample: Sample) -> Integers:
 
 
 def _other_relevance(halves: Sample, log_p: Array) -> Array:
-    """Return for each row the standardised, smoothed click rate per examination of its unit's other half."""
+    """Return for each row the standardised, smoothed relevance that the other half of its unit has."""
     weight = np.exp(-BALANCE * log_p)
     clicks = np.bincount(halves.whole, weights=halves.clicks * weight)
     examined = np.bincount(halves.whole, weights=halves.impressions * np.exp(log_p) * weight)
