@@ -11,7 +11,7 @@ import pytest
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.estimation.comparison import compare_models
 from clickharvest.estimation.estimators import CPBM, PBM
-from clickharvest.estimation.model_checks import check_model
+from clickharvest.estimation.model_checks import check_model, context_matters
 from clickharvest.estimation.sample import make_sample
 from clickharvest.estimation.trust_bias import trust_bias
 from clickharvest.harvesting.interventions import Interventions
@@ -46,6 +46,43 @@ def simulated(seed: int, users: int = 40, pages: int = 150, taste: float = TASTE
 
 def with_device(interventions: Interventions) -> Interventions:
     return replace(interventions, contexts={"device": np.where(interventions.query % 3 == 0, "phone", "desk")})
+
+
+def test_a_user_with_half_of_the_pages_is_no_context_effect() -> None:
+    """Were its clicks to count for less, while results shown to it count in full, its device would seem to matter."""
+    p_values = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        user = np.where(random.random(4_000) < 0.5, 0, random.integers(1, 40, 4_000))
+        arm, query = random.integers(2, size=40)[user], random.integers(10, size=len(user))
+        phone = random.permutation(40)[user] < 20
+        first = np.arange(2) == (arm ^ (query % 2))[:, None]  # which of two documents stands on top
+        clicks = random.random(first.shape) < np.where(first, 0.3, 0.15)
+        p_values.append(context_matters(divided(user, query, phone, first, clicks)).p_value)
+    assert 0 <= np.mean(np.array(p_values, dtype=np.float64) < 0.05) <= 0.125
+
+
+def divided(user: Any, query: Any, phone: Any, first: Any, clicks: Any) -> Interventions:
+    """Return displays of two documents a page as a harvest by user gives them."""
+    unit = (query * 2 + phone)[:, None] * 2 + np.arange(2)
+    place = (unit * 2 + ~first).ravel()
+    shown = np.bincount(place, minlength=80)
+    whose = np.where(clicks, user[:, None] + 1, 0).ravel()
+    rows, row = np.unique(place * 41 + whose, return_inverse=True)
+    cell = rows // 41
+    both = (np.minimum(shown[::2], shown[1::2]) > 0)[cell // 2]
+    cell, rows, own = cell[both], rows[both], np.bincount(row)[both]
+    return Interventions(
+        unit=cell // 2,
+        query=cell // 8,
+        position=cell % 2 + 1,
+        exposure=shown[cell].astype(np.float64),
+        clicks=np.where(rows % 41 > 0, own, 0),
+        impressions=own,
+        contexts={"device": np.where(cell // 4 % 2 == 1, "phone", "desk")},
+        cluster=rows % 41 - 1,
+        cluster_kind="user",
+    )
 
 
 def test_a_sample_keeps_every_click_and_display() -> None:

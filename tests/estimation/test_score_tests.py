@@ -15,6 +15,7 @@ from clickharvest.estimation.score_tests import (
     score_columns,
     score_test,
     smallest_p,
+    steadied,
 )
 
 
@@ -198,6 +199,28 @@ def test_queries_alike_or_few_count_in_full(totals: list[int]) -> None:
 def test_few_queries_are_evened_to_twice_the_average() -> None:
     even = evened(units_of_two([100, 1, 1, 1, 1], [100, 1, 1, 1, 1]))
     assert even.totals / even.totals.sum() == pytest.approx([0.4, 0.15, 0.15, 0.15, 0.15])
+
+
+def test_large_queries_count_for_less_where_curves_differ() -> None:
+    """Ratios that differ by chance alone leave all clicks; ratios that differ more leave them by the square of size."""
+    random, queries = np.random.default_rng(0), 200
+    totals = np.where(np.arange(queries) < 20, 400, 20)
+    column = csr_array(np.tile([[0.0], [1.0]], (queries, 1)))
+    weights = {}
+    for spread in (0.0, 1.0):
+        ratio = 1 / (1 + np.exp(-spread * random.normal(size=queries)))
+        second = random.binomial(totals, ratio)
+        cells = units_of_two(list(totals - second), list(second))
+        weighted = steadied(cells, column, np.repeat(totals / 2, 2).astype(np.float64))
+        weights[spread] = weighted.totals / cells.totals
+    assert weights[0.0].min() > 0.7
+    # Of var = n / 4 + n² spread² / 16, what the binomial alone would have: 1 / (1 + n / 4).
+    assert weights[1.0][0] / weights[1.0][-1] == pytest.approx((1 + 20 / 4) / (1 + 400 / 4), rel=0.5)
+
+
+def test_a_single_query_counts_in_full() -> None:
+    cells = units_of_two([7], [3])
+    assert steadied(cells, csr_array([[0.0], [1.0]]), np.array([5.0, 5.0])) is cells
 
 
 def test_the_smallest_p_value_of_two_questions_has_its_level(monkeypatch: pytest.MonkeyPatch) -> None:

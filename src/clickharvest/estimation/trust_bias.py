@@ -67,6 +67,9 @@ def trust_bias(
     other, and of the rest what is to be expected. Where documents cluster, each has a curve of its own, and none is
     left to compare.
 
+    A curve that is steeper for relevant units is no warning: in large logs of queries with few pages each, what is left
+    of dependent pages shows.
+
     The number is the one-step estimate U / I of γ: how much flatter (> 0) the curve is, as a power of k, for units
     whose relevance is one standard deviation higher.
 
@@ -106,13 +109,16 @@ def trust_bias(
         sentence = f"{spell_sign(test.p_value)} that ratios of {what} depend on relevance ({told})."
         return Finding(name, status, sentence, value, test.p_value)
     where = "down the page" if sample.places is None else "from place to place"
-    how = f"less steeply {where}, as when users trust top results"
     if value < 0:
-        how = f"more steeply {where}, as when users stop once served"
-    advice = "fit --model affine corrects for trust" if value > 0 else "prefer clicks that show satisfaction"
+        sentence = (
+            f"Clicks on relevant results fall more steeply {where} ({told}). Users may stop once served, which clicks "
+            "above tells where the log names pages; or little is clicked on some pages and much on others, which looks "
+            "the same here."
+        )
+        return Finding(name, "note", sentence, value, test.p_value)
     sentence = (
-        f"Clicks on relevant results fall {how} ({told}): the curve is an average over relevance. Use its weights with "
-        f"care; {advice}."
+        f"Clicks on relevant results fall less steeply {where}, as when users trust top results ({told}): the curve is "
+        "an average over relevance. Use its weights with care; fit --model affine corrects for trust."
     )
     return Finding(name, "warning", sentence, value, test.p_value)
 
@@ -138,22 +144,11 @@ def _halves(sample: Sample, realised: bool, seed: int) -> Sample:
     _, cell = distinct(sample.whole, sample.context, sample.position)
     of_cell = np.stack([np.bincount(cell, weights=own)[cell] for own in shown])
     share = of_cell / np.maximum(of_cell.sum(axis=0), 1) if realised else np.ones(shown.shape)
-    n_wholes = int(sample.whole.max(initial=-1)) + 1
     return replace(
-        sample,
-        context=np.tile(sample.context, 2),
-        position=np.tile(sample.position, 2),
-        cluster=np.tile(sample.cluster, 2),
-        unit=np.concatenate([sample.unit, sample.unit + sample.n_units]),
+        _repeated(sample, 2),
         exposure=(sample.exposure * share).ravel(),
         clicks=clicks.ravel(),
         impressions=shown.ravel(),
-        division=sample.division
-        and replace(
-            sample.division,
-            unit=np.concatenate([sample.whole, sample.whole + n_wholes]),
-            query=np.tile(sample.query, 2),
-        ),
     )
 
 
