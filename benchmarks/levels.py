@@ -80,6 +80,7 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, time
         from clickharvest import read_log
         from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
         from clickharvest.diagnosis.cascade import clicks_above
+        from clickharvest.diagnosis.diagnosing import compare_rankers
         from clickharvest.diagnosis.drift import drift
 
         table = click_log(seed, **settings) if "clicks" in settings else page_log(seed, **settings)
@@ -90,6 +91,8 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, time
             findings += ranker_independence(log) + sample_ratio(log, {"a": 1, "b": 1})
         if set(tests) & set(DRIFT):
             findings += drift(log)
+        if "usual position" in tests:
+            findings += compare_rankers(log)
         if "clicks above" in tests:
             findings += clicks_above(log)
         return {finding.name: finding.p_value for finding in findings}
@@ -284,6 +287,33 @@ WORLDS = {
     ),
     "drift, common": of_log(
         "all documents are clicked more and more", "common drift", kind="alternative", each=1, common=0.2
+    ),
+    "usual, pages": of_log(
+        "rankers move results by chance, 2,000 pages, no user column", "usual position", each=1, pages=2_000
+    ),
+    "usual, users": of_log(
+        "the same, 3,000 pages, users like different results, ten pages each, user column", "usual position",
+        users=True, each=10, by_user=True, pages=3_000, liking=0.7,
+    ),
+    "usual, Zipf": of_log(
+        "the same, a fifth of the pages from one user", "usual position",
+        users=True, each=10, by_user=True, zipf=1.0, pages=3_000, liking=0.7,
+    ),
+    "usual, ten arms": of_log(
+        "the same, ten rankers, 5,000 pages", "usual position",
+        users=True, each=10, by_user=True, arms=10, share=0.1, pages=5_000, liking=0.7,
+    ),
+    "usual, home page": of_log(
+        "the same, one query, 3,000 pages", "usual position",
+        users=True, each=10, by_user=True, queries=1, pages=3_000, liking=0.7,
+    ),
+    "usual, personal": of_log(
+        "rankers know what users like in part, 4,000 pages", "usual position",
+        kind="alternative", each=1, pages=4_000, liking=0.7, personal=0.2,
+    ),
+    "usual, shuffled": of_log(
+        "positions are logged before 3 in 10 pages are shuffled, 4,000 pages", "usual position",
+        kind="alternative", each=1, pages=4_000, shuffled=0.3,
     ),
     "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
     "purchases, eager": of_purchases(

@@ -29,6 +29,10 @@ def page_log(
     common: float = 0.0,
     single: float = 0.0,
     follow: float = 0.0,
+    queries: int = QUERIES,
+    liking: float = 0.0,
+    personal: float = 0.0,
+    shuffled: float = 0.0,
 ) -> pa.Table:
     """Return a log of some rankers; users have a device, a favourite query, and click much or little.
 
@@ -45,6 +49,10 @@ def page_log(
         common: how much all documents are clicked more at the end than in the middle.
         single: the same, up or down, each document its own way.
         follow: how much documents that are clicked more and more move up.
+        queries: number of queries.
+        liking: spread of what single users think of documents, on the log scale.
+        personal: how much the rankers know of it.
+        shuffled: share of the pages that are shuffled after positions were logged.
     """
     random = np.random.default_rng(seed)
     user = np.arange(pages) // each
@@ -53,24 +61,30 @@ def page_log(
         size = np.arange(1.0, users + 1) ** -zipf
         user = random.choice(users, pages, p=size / size.sum())
     device = random.integers(2, size=users)[user]
-    favourite, mood = random.integers(QUERIES, size=users), random.choice([0.3, 1.7], users)
-    query = np.where(random.random(pages) < 0.5, favourite[user], random.integers(QUERIES, size=pages))
+    favourite, mood = random.integers(queries, size=users), random.choice([0.3, 1.7], users)
+    query = np.where(random.random(pages) < 0.5, favourite[user], random.integers(queries, size=pages))
     assigned = user if by_user else np.arange(pages)
     chance, follows = random.random((2, pages))[:, assigned]
     arm = np.ceil((1 - chance / (1 - share)) * (arms - 1)).clip(0)
     arm = np.where(follows < skew, device, arm).astype(np.int64)
-    quality = random.beta(1, 2, (QUERIES, DOCS))
-    taste = random.normal(0, 0.2, (arms, QUERIES, DOCS))
-    way = random.choice([-1.0, 1.0], (QUERIES, DOCS))
+    quality = random.beta(1, 2, (queries, DOCS))
+    taste = random.normal(0, 0.2, (arms, queries, DOCS))
+    way = random.choice([-1.0, 1.0], (queries, DOCS))
     trend = 2 * np.arange(pages) / pages - 1
     drawn = random.normal(0, 0.3, (pages, DOCS)) + follow * way[query] * trend[:, None]
-    doc = np.argsort(-(quality[query] + taste[arm, query] + drawn), axis=1)[:, : lists * POSITIONS]
+    others = np.random.default_rng([seed, 1])  # worlds without likings are what they were before there were any
+    likes = others.normal(0, liking, (users, queries, DOCS))[user, query]
+    score = quality[query] + taste[arm, query] + personal * likes + drawn
+    doc = np.argsort(-score, axis=1)[:, : lists * POSITIONS]
     position = np.tile(np.arange(POSITIONS), lists) + 1
     appeal = (0.2 + 0.6 * quality)[query[:, None], doc] + (common + single * way[query[:, None], doc]) * trend[:, None]
+    appeal = appeal * np.exp(np.take_along_axis(likes, doc, axis=1))
     clicks = random.random(doc.shape) < appeal / position * (mood[user] / 1.7)[:, None]
     columns = {"page": np.arange(pages), "time": np.arange(pages), "user": user, "query": query}
     columns |= {"ranker": np.array(list("abcdefghij"))[arm], "device": np.array(["phone", "desk"])[device]}
-    return _table(columns, doc, np.tile(position, (pages, 1)), clicks)
+    logged = np.tile(position, (pages, 1))
+    logged = np.where(others.random((pages, 1)) < shuffled, others.permuted(logged, axis=1), logged)
+    return _table(columns, doc, logged, clicks)
 
 
 def click_log(seed: int, *, clicks: str, mood: bool = False, pages: int = 1_000) -> pa.Table:

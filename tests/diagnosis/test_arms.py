@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest.diagnosis.arms import clicks_by_ranker
+from clickharvest.diagnosis.diagnosing import compare_rankers
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -30,7 +30,8 @@ def told(way: str, *, factor: float, pages: int = 6_000, seed: int = 0) -> list[
     table = {name: np.repeat(column, 6) for name, column in columns.items()}
     table |= {"doc": (doc + 7 * query[:, None]).ravel(), "position": np.tile(np.arange(1, 7), pages)}
     table["click"] = (random.random(chance.shape) < chance).ravel().astype(int)
-    return clicks_by_ranker(read_log(pa.table(table), engine=ENGINE, validate=False))
+    found = compare_rankers(read_log(pa.table(table), engine=ENGINE, validate=False))
+    return [finding for finding in found if finding.name == "clicks by ranker"]
 
 
 def test_one_arm_that_is_clicked_less_is_harmless_where_results_move_both_ways() -> None:
@@ -69,4 +70,4 @@ def test_few_units_tell_nothing(pages: int) -> None:
 
 def test_a_log_without_rankers_is_not_compared() -> None:
     table = pa.table({"query": ["q"] * 4, "doc": list("aabb"), "position": [1, 2, 2, 1], "click": [1, 1, 0, 0]})
-    assert clicks_by_ranker(read_log(table)) == []
+    assert compare_rankers(read_log(table)) == []

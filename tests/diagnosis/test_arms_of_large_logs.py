@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest.diagnosis import arms
+from clickharvest.diagnosis import arm_displays
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
 
@@ -21,7 +21,7 @@ def counted(documents: int, engine: DuckDBEngine) -> dict[tuple[Any, ...], float
     columns = {name: random.integers(n, size=ROWS) for name, n in (("query", 2), ("doc", documents), ("ranker", 2))}
     columns["doc"] += 1  # the digest of zeros is 0, so that they are always drawn
     log = pa.table(columns | {"position": random.integers(1, 4, size=ROWS), "click": random.integers(2, size=ROWS)})
-    cells = arms.count_displays(read_log(log, ranker="ranker", engine=engine))
+    cells = arm_displays.count_displays(read_log(log, ranker="ranker", engine=engine))
     found = engine.fetch(cells, task="Counting").to_pylist()
     return {tuple(row[name] for name in ("query", "doc", "position", "arm")): row["shown"] for row in found}
 
@@ -33,7 +33,7 @@ def test_documents_of_large_logs_are_drawn_whole(digests: bool, monkeypatch: pyt
         monkeypatch.setattr(DuckDBEngine, "digest", lambda *_: None)
     whole = counted(100, engine)
     assert sum(whole.values()) == ROWS
-    monkeypatch.setattr(arms, "MOST_ROWS", ROWS // 4)
+    monkeypatch.setattr(arm_displays, "MOST_ROWS", ROWS // 4)
     some = counted(100, engine)
     assert some.items() < whole.items()
     assert 0.5 < sum(some.values()) / (ROWS / 4) < 2
@@ -42,5 +42,5 @@ def test_documents_of_large_logs_are_drawn_whole(digests: bool, monkeypatch: pyt
 
 
 def test_few_documents_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arms, "MOST_ROWS", 1)
+    monkeypatch.setattr(arm_displays, "MOST_ROWS", 1)
     assert sum(counted(3, DuckDBEngine()).values()) == ROWS

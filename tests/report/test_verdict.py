@@ -26,6 +26,7 @@ FINE = (
     Finding("connectivity", "ok", "Linked.", 1.0),
     Finding("drift with position", "ok", "None.", 0.01, 0.5),
     Finding("clicks above", "ok", "None.", 1.05, 0.6),
+    Finding("usual position", "ok", "None.", 0.01, 0.5),
 )
 CHECKS = (Finding("transitivity", "ok", "Agree.", 1.0, 0.4), Finding("trust bias", "ok", "None.", 0.001, 0.7))
 GOOD = Grounds(FINE, CHECKS, same_data=True, moved=0.4)
@@ -94,7 +95,14 @@ def test_what_the_model_says_of_itself(model: Propensities, word: str, why: str,
         (replace(GOOD, same_data=False), "with care", "not the data that the model was fitted on"),
         (replace(GOOD, moved=1.2), "with care", "leaves its own interval"),
         (replace(GOOD, findings=FINE[:1] + FINE[2:]), "with care", "whether results change while they move"),
-        (replace(GOOD, findings=FINE[:2]), "with care", "whether people stop at a good result"),
+        (replace(GOOD, findings=FINE[:2] + FINE[3:]), "with care", "whether people stop at a good result"),
+        (replace(GOOD, findings=FINE[:3]), "with care", "whether rankers put a result higher for people who want it"),
+        (replace(GOOD, findings=swap(FINE, "usual position", value=0.2)), "with care", "put a result higher"),
+        (
+            replace(GOOD, findings=swap(FINE, "usual position", status="note", p_value=None)),
+            "with care",
+            "put a result",
+        ),
         (replace(GOOD, checks=()), "with care", "good results are read otherwise"),
         (replace(GOOD, checks=swap(CHECKS, "trust bias", value=0.2)), "with care", "good results are read otherwise"),
         (replace(GOOD, findings=swap(FINE, "clicks above", value=0.5)), "with care", "stop at a good result"),
@@ -109,6 +117,8 @@ def test_what_nobody_has_looked_at(grounds: Grounds | None, word: str, why: str)
 ALARMS = [
     ("drift with position", -0.1, "cannot tell", "lose clicks over time move down"),
     ("drift with position", 0.1, "cannot tell", "lose clicks over time move up"),
+    ("usual position", 0.8, "cannot tell", "higher for people who want it more"),
+    ("usual position", -0.8, "cannot tell", "did not stand where the log says"),
     ("clicks above", 0.5, "cannot tell", "stop reading once a result above has served them"),
     ("clicks above", 0.95, "with care", "stop reading once a result above has served them"),
     ("clicks above", 2.0, "cannot tell", "read on below good results"),
@@ -123,8 +133,8 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
     verdict = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **alarm), checks=swap(CHECKS, name, **alarm)))
     assert verdict.word == word
     assert why in verdict.why
-    # .05 / 4 checks: below it a weak sign counts, above it does not.
-    for p_value, expected in ((0.012, "with care"), (0.013, "trustworthy")):
+    # .05 / 5 checks: below it a weak sign counts, above it does not.
+    for p_value, expected in ((0.009, "with care"), (0.011, "trustworthy")):
         weak = {"status": "note", "p_value": p_value, "value": 1.05 if name == "clicks above" else 0.001}
         told = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **weak), checks=swap(CHECKS, name, **weak)))
         assert told.word == expected
@@ -159,6 +169,21 @@ def test_few_users_are_no_matter_where_users_cluster() -> None:
     assert judge(by_user, few).word == "trustworthy"
 
 
+def test_where_pages_have_one_click_trust_may_be_competition() -> None:
+    trust = swap(CHECKS, "trust bias", status="warning", value=0.3, p_value=1e-9)
+    one = replace(GOOD, findings=(*FINE, Finding("one click a page", "warning", "One.", 0.0)), checks=trust)
+    reasons = [judge(SHARP, one), *judge(SHARP, one).also]
+    assert any("results compete for the one click" in reason.why for reason in reasons)
+    assert not any("--model affine" in reason.advice for reason in reasons)
+
+
+def test_where_users_cluster_more_of_them_are_asked_for() -> None:
+    rough = curve({1: 1, 2: 1.2, 3: 3})
+    assert "3 times as many clicks" in judge(rough, GOOD).advice
+    by_user = replace(rough, info=dict(rough.info) | {"clustered_by": "user"})
+    assert "clicks of about 3 times as many users" in judge(by_user, GOOD).advice
+
+
 def test_positions_that_the_model_has_never_heard_of_count() -> None:
     """Where nothing below position 2 ever moved, the harvest has no row of it, and every position it has is known."""
     half = swap(FINE, "connectivity", status="blocking", value=0.25)
@@ -184,9 +209,15 @@ def test_other_alarms_count_where_they_touch_the_model() -> None:
     assert judge(SHARP, replace(GOOD, findings=(nothing, *FINE[1:]))).word == "cannot tell"
 
 
+def test_rankers_that_show_a_result_at_one_position_need_no_test() -> None:
+    still = swap(FINE, "usual position", value=None, p_value=None)
+    assert judge(SHARP, replace(GOOD, findings=still)).word == "trustworthy"
+
+
 def test_drift_does_not_touch_exposures_by_design() -> None:
-    drifting = swap(FINE, "drift with position", status="warning", p_value=1e-9)
-    assert judge(SHARP, replace(GOOD, findings=drifting, realised=False)).word == "trustworthy"
+    for name in ("drift with position", "usual position"):
+        found = swap(FINE, name, status="warning", p_value=1e-9)
+        assert judge(SHARP, replace(GOOD, findings=found, realised=False)).word == "trustworthy"
     assert judge(SHARP, replace(GOOD, findings=FINE[:1] + FINE[2:], realised=False)).word == "trustworthy"
 
 

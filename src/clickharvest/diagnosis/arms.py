@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from clickharvest.diagnosis.arm_displays import TASK
 from clickharvest.diagnosis.findings import ALARM, Finding, percent, spell_p
 from clickharvest.diagnosis.laws import clustered_tail
-from clickharvest.logs.hashing import is_drawn
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
 
-NAME, TASK = "clicks by ranker", "Comparing rankers"
+NAME = "clicks by ranker"
 MATTERS = 0.1
 """Steepness, the power of the position, that is wrong by so much is wrong enough: a fifth at position 8."""
 UNSEEN = 0.35
@@ -32,18 +32,12 @@ FEWEST = 20
 """Units that moved, below which nothing is told."""
 MOST_RANKERS = 20
 """Rankers that are looked at, those with most clicks."""
-MOST_ROWS = 2_000_000
-"""Rows, about, that are compared, all of some documents of queries."""
-PARTS = 10_000
-"""Parts into which digests divide documents of queries."""
-FEW = 0.1
-"""Share of `MOST_ROWS` below which documents are so few that all of them are compared."""
 NORMAL = 1.96
 SUMS = ("score", "variance", "squares", "products", "sizes")
 """What `clustered_tail` takes."""
 
 
-def clicks_by_ranker(log: ClickLog) -> list[Finding]:
+def clicks_by_ranker(log: ClickLog, cells: ir.Table) -> list[Finding]:
     """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
 
     Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
@@ -56,12 +50,11 @@ def clicks_by_ranker(log: ClickLog) -> list[Finding]:
     to the slope of log examination in log position; that is the number. Results move one way where Σ w m / Σ w |m| is
     near 1 or −1.
 
-    Needs a ranker column.
+    Args:
+        log: a log with a ranker column.
+        cells: its `count_displays`.
     """
-    if not log.has("ranker") or log.places is not None:
-        return []
-    log = log.with_plain_contexts()
-    cells, unit = count_displays(log), ["query", *log.context, "doc"]
+    unit = ["query", *log.context, "doc"]
     alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=TASK).to_pylist()}
     moves = log.engine.fetch(_moves(cells, unit), task=TASK).to_pylist()
     moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]
@@ -69,29 +62,6 @@ def clicks_by_ranker(log: ClickLog) -> list[Finding]:
     # Two rankers are off by the same amount: rounded, so that the one with more clicks is told on every run.
     worst = max(told, key=lambda own: (own.status == "warning", round(abs(own.value or 0.0), 9)), default=None)
     return [] if worst is None else [worst]
-
-
-def count_displays(log: ClickLog) -> ir.Table:
-    """Return `shown` and `clicks` of units at positions by ranker; of a large log for some documents, drawn by hash."""
-    t, engine = log.table, log.engine
-    rows = 0 if log.facts is None else log.facts.rows
-    if rows > MOST_ROWS:
-        share, digest = MOST_ROWS / rows, engine.digest([t.query, t.doc])
-        if digest is None:
-            chosen = is_drawn(t.query.cast("string") + "\t" + t.doc.cast("string"), share)
-        else:  # a tenth of the time
-            chosen = digest % PARTS < int(share * PARTS)
-        drawn = engine.materialise(_cells(log, t.filter(chosen)), task=TASK)
-        shown = engine.fetch(drawn.agg(shown=drawn.shown.sum()), task=TASK).to_pylist()[0]["shown"] or 0.0
-        if shown >= FEW * MOST_ROWS:
-            return drawn
-    return engine.materialise(_cells(log, t), task=TASK)
-
-
-def _cells(log: ClickLog, rows: ir.Table) -> ir.Table:
-    return rows.group_by("query", *log.context, "doc", "position", arm=rows.ranker.cast("string")).agg(
-        shown=rows.impressions.sum().cast("float64"), clicks=rows.clicks.sum().cast("float64")
-    )
 
 
 def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:

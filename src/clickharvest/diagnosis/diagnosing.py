@@ -13,6 +13,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from clickharvest.diagnosis.arm_displays import count_displays
 from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
@@ -29,6 +30,7 @@ from clickharvest.diagnosis.overlap import (
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.diagnosis.suspects import suspects
+from clickharvest.diagnosis.usual_position import usual_position
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
@@ -174,7 +176,7 @@ def diagnose(
         findings = page_findings(source) + suspects(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
-            findings += ranker_independence(source) + sample_ratio(source, traffic) + clicks_by_ranker(source)
+            findings += ranker_independence(source) + sample_ratio(source, traffic) + compare_rankers(source)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
@@ -197,6 +199,15 @@ def diagnose(
         findings=tuple(first + findings),
         places=places,
     )
+
+
+def compare_rankers(log: ClickLog) -> list[Finding]:
+    """Return what rankers do to clicks beside the order of results; nothing of a log without a ranker column."""
+    if not log.has("ranker") or log.places is not None:
+        return []
+    log = log.with_plain_contexts()
+    cells = count_displays(log)
+    return clicks_by_ranker(log, cells) + usual_position(log, cells)
 
 
 def _shown(rows: ir.Table, engine: Engine) -> list[Shown]:

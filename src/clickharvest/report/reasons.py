@@ -22,7 +22,7 @@ LEVEL = 0.05
 """How often a log without bias may lose its good word to the checks."""
 STRONG = 1.25
 """A click above that changes clicks below by this factor or more leaves no curve of positions to speak of."""
-BIASES = ("drift with position", "clicks above", "trust bias", "transitivity")
+BIASES = ("drift with position", "usual position", "clicks above", "trust bias", "transitivity")
 """Checks that can find a bias, whatever the model."""
 
 
@@ -101,6 +101,17 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "nobody knows.",
             "Fit a shorter period in which results change little, or swap ranks at random for two weeks and fit that.",
         )  # fmt: skip
+    if name == "usual position":
+        steep = (
+            "Rankers put a result higher for people who want it more, so that their wishes look like position and the "
+            "curve is too steep.",
+            "Name what the rankers know of people (--context), or swap ranks at random for two weeks and fit that.",
+        )
+        flat = (
+            "Results did not stand where the log says, so that the curve is too flat.",
+            "Log positions as people see them, after results were shuffled, filtered or moved, and fit again.",
+        )
+        return None if not grounds.realised else Reason("cannot tell", *(steep if value > 0 else flat))
     if name == "clicks above":
         strong = not 1 / STRONG < value < STRONG
         how = "stop reading once a result above has served them" if value < 1 else "read on below good results"
@@ -111,6 +122,13 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "test the ranker they train in an A/B test.",
         )
     if name == "trust bias":
+        if value > 0 and {"single clicks", "one click a page"} & {own.name for own in grounds.findings or ()}:
+            return Reason(
+                "with care",
+                "Good results fall off with position in another way than bad ones: people trust what stands high, or "
+                "results compete for the one click that a page has, which looks the same.",
+                "Log every click of a page before correcting for trust.",
+            )
         return Reason(
             "with care",
             "Good results fall off with position in another way than bad ones, as when people trust what stands high: "
@@ -220,9 +238,9 @@ def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
     if grounds.findings is None:
         needed = {"trust bias"}
     elif not grounds.realised:
-        needed.discard("drift with position")
-    if model.places is not None:  # neither is told of places, which have no order
-        needed -= {"drift with position", "clicks above"}
+        needed -= {"drift with position", "usual position"}
+    if model.places is not None:  # none is told of places, which have no order
+        needed -= {"drift with position", "usual position", "clicks above"}
     unseen, advice, times = [], [], 0.0
     for name, (what, how) in UNSEEN.items():
         if name not in needed:
@@ -249,7 +267,7 @@ def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
 def _blindness(finding: Finding, model: Propensities) -> float:
     """Return the least effect that a check sees four times out of five over the least that matters."""
     if finding.p_value is None or not isinstance(finding.value, int | float):
-        return float("inf")
+        return 0.0 if finding.status == "ok" else float("inf")
     depth = math.log(max(model.curve.positions) / model.curve.anchor) or 1.0
     if model.places is not None:
         log_p = model.curve.relative(model.params, typical_context(model))
@@ -258,6 +276,7 @@ def _blindness(finding: Finding, model: Propensities) -> float:
         "clicks above": (abs(math.log(max(finding.value, 1e-300))), MATTERS_ABOVE),
         "trust bias": (abs(finding.value), MATTERS_TRUST / depth),
         "drift with position": (abs(finding.value), MATTERS_DRIFT),
+        "usual position": (abs(finding.value), MATTERS_USUAL),
     }[finding.name]
     z = -NormalDist().inv_cdf(min(max(finding.p_value, 1e-300), 1.0) / 2)
     # Where p is 1 the effect is 0 and so is z: nothing tells the standard error.
@@ -270,12 +289,18 @@ MATTERS_TRUST = math.log(1.1)
 """A curve that ends a tenth higher for results of a relevance one standard deviation higher, on the log scale."""
 MATTERS_DRIFT = 0.1
 """A correlation between how units drift and how they move."""
+MATTERS_USUAL = 0.35
+"""A power of the usual position that, if all of it were bias, would be a factor of two at position 8."""
 SEEN = 2.8
 """Standard errors that an effect must have to be seen four times out of five at the level .05."""
 UNSEEN = {
     "drift with position": (
         "whether results change while they move on the page",
         "name the log's time column (--time)",
+    ),
+    "usual position": (
+        "whether rankers put a result higher for people who want it more",
+        "name the log's ranker column (--ranker)",
     ),
     "clicks above": (
         "whether people stop at a good result",

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 from clickharvest.diagnosis.findings import Finding, Status
-from clickharvest.model.cautions import outcome_of
+from clickharvest.model.cautions import clustered_by, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import FEW, SPAN
@@ -29,7 +29,7 @@ from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
 from clickharvest.report.standing import ROUGH, Standing, State, standings
 from clickharvest.report.values import column_values
-from clickharvest.words import count
+from clickharvest.words import cluster_nouns, count
 
 NORMAL = 1.96
 """Standard errors to either side of the estimate in a 95 % interval."""
@@ -216,8 +216,14 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
             "with care",
             f"At {_named(held['rough'])} {_asked(model, 'examination')} is known to a factor of up to {widest:.2g} "
             "only.",
-            f"Collect about {more:,.0f} times as many clicks, or {_swap(model, held['rough'][-1])}.",
+            f"Collect {_times_as_many(model, more)}, or {_swap(model, held['rough'][-1])}.",
         )
+
+
+def _times_as_many(model: Propensities, times: float) -> str:
+    """Return what there should be so many times as much of: clicks, or users where they cluster."""
+    by, more = clustered_by(model.info), f"about {times:,.0f} times as many"
+    return f"{more} clicks" if by is None else f"clicks of {more} {cluster_nouns(by)[1]}"
 
 
 def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
