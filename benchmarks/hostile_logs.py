@@ -399,7 +399,7 @@ WORLDS = {
     ),
     "another layout": of("in one of three arms half as much is clicked", another_layout),
     "season": of("one ranker after the other, while clicking doubles", season, pages=TWO),
-    "hidden device": of("phones, not named, mostly meet one arm", hidden_device, "clicks by ranker", pages=TWO),
+    "hidden device": of("phones, not named, mostly meet one arm", hidden_device, "depth by ranker", pages=TWO),
     "personalised": plain("all rankers know the taste of the user", "usual position", taste=0.7, personal=0.2),
     "bandit": World("results stand in the order of their clicks so far", bandit, ("drift with position",)),
     "rank before": of("3 in 10 pages are shuffled after the rank was logged", rank_before, "usual position"),

@@ -44,6 +44,7 @@ PART = 20
 
 PValues = dict[str, float | None]
 ASSIGNMENT = ("ranker and query", "ranker and device", "sample ratio")
+RANKERS = ("usual position", "depth by ranker")
 DRIFT = ("drift with position", "common drift", "drift of single units")
 
 
@@ -91,7 +92,7 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, time
             findings += ranker_independence(log) + sample_ratio(log, {"a": 1, "b": 1})
         if set(tests) & set(DRIFT):
             findings += drift(log)
-        if "usual position" in tests:
+        if set(tests) & set(RANKERS):
             findings += compare_rankers(log)
         if "clicks above" in tests:
             findings += clicks_above(log)
@@ -288,32 +289,36 @@ WORLDS = {
     "drift, common": of_log(
         "all documents are clicked more and more", "common drift", kind="alternative", each=1, common=0.2
     ),
-    "usual, pages": of_log(
-        "rankers move results by chance, 2,000 pages, no user column", "usual position", each=1, pages=2_000
+    "rankers": of_log(
+        "rankers move results by chance, 2,000 pages, no user column", *RANKERS, each=1, pages=2_000
     ),
-    "usual, users": of_log(
-        "the same, 3,000 pages, users like different results, ten pages each, user column", "usual position",
-        users=True, each=10, by_user=True, pages=3_000, liking=0.7,
+    "rankers, users": of_log(
+        "the same, 3,000 pages, users like different results and read to different depths, ten pages each, user column",
+        *RANKERS, users=True, each=10, by_user=True, pages=3_000, liking=0.7, depth=0.3,
     ),
-    "usual, Zipf": of_log(
-        "the same, a fifth of the pages from one user", "usual position",
-        users=True, each=10, by_user=True, zipf=1.0, pages=3_000, liking=0.7,
+    "rankers, Zipf": of_log(
+        "the same, a fifth of the pages from one user",
+        *RANKERS, users=True, each=10, by_user=True, zipf=1.0, pages=3_000, liking=0.7, depth=0.3,
     ),
-    "usual, ten arms": of_log(
-        "the same, ten rankers, 5,000 pages", "usual position",
-        users=True, each=10, by_user=True, arms=10, share=0.1, pages=5_000, liking=0.7,
+    "rankers, ten arms": of_log(
+        "the same, ten rankers, 5,000 pages",
+        *RANKERS, users=True, each=10, by_user=True, arms=10, share=0.1, pages=5_000, liking=0.7, depth=0.3,
     ),
-    "usual, home page": of_log(
-        "the same, one query, 3,000 pages", "usual position",
-        users=True, each=10, by_user=True, queries=1, pages=3_000, liking=0.7,
+    "rankers, home page": of_log(
+        "the same, one query, 3,000 pages",
+        *RANKERS, users=True, each=10, by_user=True, queries=1, pages=3_000, liking=0.7, depth=0.3,
     ),
-    "usual, personal": of_log(
+    "rankers, personal": of_log(
         "rankers know what users like in part, 4,000 pages", "usual position",
         kind="alternative", each=1, pages=4_000, liking=0.7, personal=0.2,
     ),
-    "usual, shuffled": of_log(
+    "rankers, shuffled": of_log(
         "positions are logged before 3 in 10 pages are shuffled, 4,000 pages", "usual position",
         kind="alternative", each=1, pages=4_000, shuffled=0.3,
+    ),
+    "rankers, depth": of_log(
+        "with one ranker k^-1.4 instead of k^-1, 3,000 pages", "depth by ranker",
+        kind="alternative", each=1, pages=3_000, apart=0.4,
     ),
     "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
     "purchases, eager": of_purchases(

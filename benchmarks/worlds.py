@@ -33,6 +33,8 @@ def page_log(
     liking: float = 0.0,
     personal: float = 0.0,
     shuffled: float = 0.0,
+    depth: float = 0.0,
+    apart: float = 0.0,
 ) -> pa.Table:
     """Return a log of some rankers; users have a device, a favourite query, and click much or little.
 
@@ -53,6 +55,8 @@ def page_log(
         liking: spread of what single users think of documents, on the log scale.
         personal: how much the rankers know of it.
         shuffled: share of the pages that are shuffled after positions were logged.
+        depth: spread of users' powers of the position around −1.
+        apart: how much steeper it is with ranker b.
     """
     random = np.random.default_rng(seed)
     user = np.arange(pages) // each
@@ -79,7 +83,8 @@ def page_log(
     position = np.tile(np.arange(POSITIONS), lists) + 1
     appeal = (0.2 + 0.6 * quality)[query[:, None], doc] + (common + single * way[query[:, None], doc]) * trend[:, None]
     appeal = appeal * np.exp(np.take_along_axis(likes, doc, axis=1))
-    clicks = random.random(doc.shape) < appeal / position * (mood[user] / 1.7)[:, None]
+    power = 1 + others.normal(0, depth, users)[user] + apart * (arm == 1)
+    clicks = random.random(doc.shape) < appeal * position ** -power[:, None] * (mood[user] / 1.7)[:, None]
     columns = {"page": np.arange(pages), "time": np.arange(pages), "user": user, "query": query}
     columns |= {"ranker": np.array(list("abcdefghij"))[arm], "device": np.array(["phone", "desk"])[device]}
     logged = np.tile(position, (pages, 1))

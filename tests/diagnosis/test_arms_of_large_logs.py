@@ -21,7 +21,7 @@ def counted(documents: int, engine: DuckDBEngine) -> dict[tuple[Any, ...], float
     columns = {name: random.integers(n, size=ROWS) for name, n in (("query", 2), ("doc", documents), ("ranker", 2))}
     columns["doc"] += 1  # the digest of zeros is 0, so that they are always drawn
     log = pa.table(columns | {"position": random.integers(1, 4, size=ROWS), "click": random.integers(2, size=ROWS)})
-    cells = arm_displays.count_displays(read_log(log, ranker="ranker", engine=engine))
+    cells = arm_displays.count_displays(read_log(log, ranker="ranker", engine=engine)).cells
     found = engine.fetch(cells, task="Counting").to_pylist()
     return {tuple(row[name] for name in ("query", "doc", "position", "arm")): row["shown"] for row in found}
 

@@ -153,6 +153,7 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
         ("one user", "with care"),
         ("few users", "with care"),
         ("clicks by ranker", "with care"),
+        ("depth by ranker", "with care"),
     ],
 )
 def test_a_log_of_the_wrong_kind_costs_the_good_word(name: str, word: str) -> None:

@@ -8,12 +8,14 @@ arm puts on top, it looks like position.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clickharvest.diagnosis.arm_displays import TASK
+import numpy as np
+
+from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays
+from clickharvest.diagnosis.arm_scores import ArmScores, Score
 from clickharvest.diagnosis.findings import ALARM, Finding, percent, spell_p
-from clickharvest.diagnosis.laws import clustered_tail
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
@@ -33,17 +35,14 @@ FEWEST = 20
 MOST_RANKERS = 20
 """Rankers that are looked at, those with most clicks."""
 NORMAL = 1.96
-SUMS = ("score", "variance", "squares", "products", "sizes")
-"""What `clustered_tail` takes."""
 
 
-def clicks_by_ranker(log: ClickLog, cells: ir.Table) -> list[Finding]:
+def clicks_by_ranker(log: ClickLog, displays: ArmDisplays, scores: ArmScores | None) -> list[Finding]:
     """Tell whether one ranker's pages are clicked more or less than the others', and what that does to the curve.
 
-    Of ranker a, the displays n_a and clicks c_a of a unit at one position are compared with all displays N and clicks C
-    there: U = Σ (c_a − C n_a / N), W = Σ C (n_a / N)(1 − n_a / N), θ = U / W is the log of how many times as often a is
-    clicked, and its law is that of queries that differ (`clustered_tail`). With m_u how much lower a unit stands with a
-    than with the others, in log position, and w_u = C_u f_u (1 − f_u), f_u a's share of its displays, θ adds about
+    Of ranker a, the clicks of a unit at one position are compared with those of the others there (`ArmScores.tests`): θ
+    is the log of how many times as often a is clicked. With m_u how much lower a unit stands with a than with the
+    others, in log position, and w_u = C_u f_u (1 − f_u), C_u its clicks and f_u a's share of its displays, θ adds about
 
         θ · Σ w m / Σ w m²
 
@@ -52,37 +51,18 @@ def clicks_by_ranker(log: ClickLog, cells: ir.Table) -> list[Finding]:
 
     Args:
         log: a log with a ranker column.
-        cells: its `count_displays`.
+        displays: its `count_displays`.
+        scores: its `arm_scores`.
     """
-    unit = ["query", *log.context, "doc"]
-    alike = {row["arm"]: row for row in log.engine.fetch(_alike(cells, unit), task=TASK).to_pylist()}
-    moves = log.engine.fetch(_moves(cells, unit), task=TASK).to_pylist()
+    moves = log.engine.fetch(_moves(displays.cells, displays.unit), task=TASK).to_pylist()
     moves = [row for row in moves if row["units"] >= FEWEST and row["squares"]]
-    told = [_tell(row, alike.get(row["arm"], {}), len(moves)) for row in moves]
+    alike: Sequence[Score | None] = [None] * len(moves)
+    if scores is not None:
+        alike = [*scores.tests((scores.of(row["arm"]) for row in moves), np.zeros_like(scores.arm))]
+    told = [_tell(row, test, len(moves)) for row, test in zip(moves, alike, strict=True)]
     # Two rankers are off by the same amount: rounded, so that the one with more clicks is told on every run.
     worst = max(told, key=lambda own: (own.status == "warning", round(abs(own.value or 0.0), 9)), default=None)
     return [] if worst is None else [worst]
-
-
-def _alike(cells: ir.Table, unit: list[str]) -> ir.Table:
-    """Return Σ U, W and the like of each ranker, over units at positions where several rankers showed them."""
-    import ibis
-
-    both = ibis.window(group_by=[*unit, "position"])
-    strata = cells.mutate(all_n=cells.shown.sum().over(both), all_c=cells.clicks.sum().over(both))
-    strata = strata.filter((strata.all_n > strata.shown) & (strata.all_c > 0))
-    share, rate = strata.shown / strata.all_n, strata.all_c / strata.all_n
-    weight = strata.all_c * share * (1 - share)
-    strata = strata.select(
-        "arm", "query", score=strata.clicks - strata.shown * rate, weight=weight, variance=weight * (1 - rate)
-    )
-    own = strata.group_by("arm", "query").agg(**{n: strata[n].sum() for n in ("score", "weight", "variance")})
-    return own.group_by("arm").agg(
-        **{name: own[name].sum() for name in ("score", "weight", "variance")},
-        squares=(own.score * own.score).sum(),
-        products=(own.score * own.variance).sum(),
-        sizes=(own.variance * own.variance).sum(),
-    )
 
 
 def _moves(cells: ir.Table, unit: list[str]) -> ir.Table:
@@ -109,14 +89,11 @@ def _moves(cells: ir.Table, unit: list[str]) -> ir.Table:
     return arms.order_by(arms.clicks.desc(), "arm").limit(MOST_RANKERS)
 
 
-def _tell(moves: Mapping[str, Any], alike: Mapping[str, Any], rankers: int) -> Finding:
+def _tell(moves: Mapping[str, Any], alike: Score | None, rankers: int) -> Finding:
     """Return what is told of one ranker."""
     slope, balance = moves["moved"] / moves["squares"], moves["moved"] / moves["way"]
-    theta, error, p_value = 0.0, math.inf, None
-    if alike and alike["weight"] > 1e-9:
-        theta = alike["score"] / alike["weight"]
-        error = math.sqrt(max(alike["variance"], alike["squares"])) / alike["weight"]
-        p_value = min(1.0, rankers * clustered_tail(*(alike[name] for name in SUMS)))
+    theta, error, p_value = (0.0, math.inf, None) if alike is None else alike
+    p_value = None if p_value is None else min(1.0, rankers * p_value)
     off, differs = theta * slope, p_value is not None and p_value < ALARM
     stand = f"{'lower' if balance > 0 else 'higher'}"
     one_way = f"{percent(abs(balance))} of the way one direction outweighs the other"

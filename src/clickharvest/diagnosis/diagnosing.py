@@ -14,9 +14,11 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.diagnosis.arm_displays import count_displays
+from clickharvest.diagnosis.arm_scores import arm_scores
 from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
+from clickharvest.diagnosis.depth_by_ranker import depth_by_ranker
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.overlap import (
@@ -206,8 +208,10 @@ def compare_rankers(log: ClickLog) -> list[Finding]:
     if not log.has("ranker") or log.places is not None:
         return []
     log = log.with_plain_contexts()
-    cells = count_displays(log)
-    return clicks_by_ranker(log, cells) + usual_position(log, cells)
+    displays = count_displays(log)
+    scores = arm_scores(log, displays)
+    found = clicks_by_ranker(log, displays, scores) + usual_position(log, displays, scores)
+    return found + ([] if scores is None else depth_by_ranker(scores))
 
 
 def _shown(rows: ir.Table, engine: Engine) -> list[Shown]:

@@ -201,6 +201,10 @@ PLAIN = {
         "Between rankers results move mostly one way, so that whatever else differs between them looks like position.",
         "Compare rankers that differ in the order of results alone, or swap ranks at random.",
     ),
+    "depth by ranker": (
+        "Pages of one ranker are read less far than those of others, and the curve is a mix of both.",
+        "Name what differs between their users or pages (--context), such as the device, and fit again.",
+    ),
     "sample ratio": (
         "The rankers did not get the traffic they were meant to get: part of it may be lost, or logged twice.",
         "Find out where pages are lost before acting on these numbers.",

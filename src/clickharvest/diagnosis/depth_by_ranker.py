@@ -1,0 +1,62 @@
+"""Are the pages of all rankers read to the same depth?
+
+Phones that mostly meet one ranker, or a layout of its own, make its pages be read less far. The curve then is neither
+that of phones nor of others nor their mean: which of them counts differs from position to position, with the rankers
+that show results there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from clickharvest.diagnosis.arm_scores import ArmScores
+from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
+from clickharvest.words import clean_text
+
+NAME = "depth by ranker"
+MATTERS = 0.1
+"""Difference in the power of the position that is too small to matter: a fifth at position 8."""
+MOST_RANKERS = 20
+"""Rankers that are looked at, those with most clicks."""
+
+
+def depth_by_ranker(scores: ArmScores) -> list[Finding]:
+    """Test whether clicks fall as far down the page with one ranker as with others.
+
+    The clicks of unit u at position k fall to rankers as C_{u,a,k} ∝ n_{u,a,k} θ_a k^{δ_a}, n displays: the same result
+    at the same place, so that neither relevance nor the order of results matters. δ_a = 0 where the pages of all
+    rankers are read alike. Each ranker is tested against the others (`ArmScores.tests`), and the smallest p times their
+    number is told. The number is the estimate of δ_a.
+    """
+    clicks = np.bincount(scores.arm, scores.clicks)
+    arms = sorted(range(len(clicks)), key=lambda a: (-clicks[a], str(scores.names[a])))[:MOST_RANKERS]
+    arms = arms[:1] if len(clicks) == 2 else arms  # of two, one is the other's mirror image
+    columns = (np.where(scores.arm == a, scores.log_k, 0.0) for a in arms)
+    tests = zip(arms, scores.tests(columns, scores.arm), strict=True)
+    found = [(test.p_value * len(arms), a, test.estimate) for a, test in tests if test is not None]
+    return [_tell(scores, *min(found))] if found else []
+
+
+def _tell(scores: ArmScores, p_value: float, a: int, power: float) -> Finding:
+    """Return what is told of the ranker with the smallest p."""
+    p_value = min(1.0, p_value)
+    told = f"power of the position {power:+.2f}, {spell_p(p_value)}"
+    status = sign_of(p_value)
+    if status != "warning":
+        sentence = f"{spell_sign(p_value)} that pages of rankers are read to different depths ({told})."
+        return Finding(NAME, status, sentence, power, p_value)
+    more, last = power > 0, float(scores.log_k.max())
+    begin = (
+        f"Pages of ranker {clean_text(scores.names[a], 24)} are read {'farther' if more else 'less far'} than others: "
+        f"from position 1 to {math.exp(last):.0f}, clicks on the same results at the same positions fall "
+        f"{math.exp(min(abs(power) * last, 50.0)):.2f} times {'less' if more else 'more'} ({told})"
+    )
+    if abs(power) < MATTERS:
+        return Finding(NAME, "note", f"{begin}, which is too little to matter.", power, p_value)
+    sentence = (
+        f"{begin}. Its users, or its layout, are others, and the curve mixes both. Name what differs (--context), such "
+        "as the device."
+    )
+    return Finding(NAME, "warning", sentence, power, p_value)
