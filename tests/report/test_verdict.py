@@ -135,7 +135,8 @@ def test_an_alarm_of_a_bias(name: str, value: float, word: str, why: str) -> Non
     assert why in verdict.why
     # .05 / 5 checks: below it a weak sign counts, above it does not.
     for p_value, expected in ((0.009, "with care"), (0.011, "trustworthy")):
-        weak = {"status": "note", "p_value": p_value, "value": 1.05 if name == "clicks above" else 0.001}
+        size = {"clicks above": 1.05, "usual position": 0.2}.get(name, 0.001)
+        weak = {"status": "note", "p_value": p_value, "value": size}
         told = judge(SHARP, replace(GOOD, findings=swap(FINE, name, **weak), checks=swap(CHECKS, name, **weak)))
         assert told.word == expected
 
@@ -208,6 +209,11 @@ def test_other_alarms_count_where_they_touch_the_model() -> None:
     )
     nothing = Finding("connectivity", "blocking", "Nothing is linked.", 0.0)
     assert judge(SHARP, replace(GOOD, findings=(nothing, *FINE[1:]))).word == "cannot tell"
+
+
+def test_a_usual_position_that_matters_too_little_is_no_bias() -> None:
+    small = swap(FINE, "usual position", status="note", value=0.05, p_value=1e-9)
+    assert judge(SHARP, replace(GOOD, findings=small)).word == "trustworthy"
 
 
 def test_rankers_that_show_a_result_at_one_position_need_no_test() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.diagnosis.arm_displays import MOST_ROWS, TASK, ArmDisplays, count_rows
+from clickharvest.diagnosis.findings import spell_p
 from clickharvest.diagnosis.laws import FEWEST, clustered_tail
 from clickharvest.diagnosis.users import with_user
 from clickharvest.harvesting.numbering import as_array, distinct
@@ -32,6 +33,8 @@ Integers = NDArray[np.intp]
 
 EXACT = 1e-9
 """Information below which there is but rounding."""
+ROUGH = 0.5
+"""Standard error of a power from which on no number is told of it: a factor of eight and more at position 8."""
 ROUNDS, CLOSE = 200, 1e-6
 """Rounds of the null fit and of the projection at most, and the change that ends them."""
 
@@ -50,6 +53,20 @@ class Score(NamedTuple):
     p_value: float
 
 
+def spell_power(of: str, score: Score, p_value: float) -> str:
+    """Return the estimate of a power and its p-value as people write them; no number where little is known of it.
+
+    Example:
+        >>> spell_power("the position", Score(0.71, 0.1, 1e-9), 1e-9)
+        'power of the position +0.71, p < 0.001'
+        >>> spell_power("the position", Score(3.0, 2.0, 0.13), 0.13)
+        'p = 0.130; how large it might be is not known'
+    """
+    if score.error > ROUGH:
+        return f"{spell_p(p_value)}; how large it might be is not known"
+    return f"power of {of} {score.estimate:+.2f}, {spell_p(p_value)}"
+
+
 @dataclass(frozen=True)
 class ArmScores:
     """Units at positions that several rankers show, clicked and not, in numbers.
@@ -65,7 +82,7 @@ class ArmScores:
         cell: cell of a row, [rows]; a row is a cell, or what a user saw of it where users are known.
         row_shown: displays of a row, [rows].
         row_clicks: clicks of a row, [rows].
-        query: query of a row, [rows].
+        group: query of a row, or its unit where queries are few, [rows].
         user: user of a row, [rows]; None where users are not known.
     """
 
@@ -79,7 +96,7 @@ class ArmScores:
     cell: Integers
     row_shown: Array
     row_clicks: Array
-    query: Integers
+    group: Integers
     user: Integers | None
 
     def of(self, name: str | None) -> Array:
@@ -92,7 +109,7 @@ class ArmScores:
         With x the column, n displays and θ_g a factor of each group g of cells, clicks of a unit at a position fall to
         rankers as n θ_g e^{γ x}. The score of γ is U = Σ s (C − μ), μ the clicks expected with γ = 0 and s what is
         left of x once units at positions, and θ, are taken out; the estimate is U / Σ μ s². Its law is that of
-        queries, and of users where they are known, that differ (`clustered_tail`).
+        queries (units, where queries are few), and of users where they are known, that differ (`clustered_tail`).
 
         Args:
             columns: x, [cells] each.
@@ -112,16 +129,14 @@ class ArmScores:
                 yield None
 
     def _judge(self, score: Array, variance: Array, information: float) -> Score:
-        """Return the test of scores of rows that depend within queries, and within users where they are known.
+        """Return the test of scores of rows that depend within groups, and within users where they are known.
 
-        What depends in two ways has the squares of both, less those that both have in common. Few queries tell nothing
-        of how queries differ, and then users alone count.
+        What depends in two ways has the squares of both, less those that both have in common.
         """
-        sums, total = _sums(score, variance, self.query), float(variance.sum())
+        sums, total = _sums(score, variance, self.group), float(variance.sum())
         if self.user is not None:
-            own = _sums(score, variance, self.user)
-            few = total**2 < FEWEST * sums[2]
-            sums = own if few else sums + own - _sums(score, variance, distinct(self.query, self.user)[1])
+            both = distinct(self.group, self.user)[1]
+            sums = sums + _sums(score, variance, self.user) - _sums(score, variance, both)
         whole = float(score.sum())
         p_value = clustered_tail(whole, total, *map(float, sums))
         return Score(whole / information, math.sqrt(max(total, float(sums[0]))) / information, p_value)
@@ -162,6 +177,8 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
     shown, clicks, usual, k = (
         as_array(rows[name]).astype(np.float64) for name in ("shown", "clicks", "usual", "position")
     )
+    of_query = np.bincount(codes["query"], clicks)
+    few = of_query.sum() ** 2 < FEWEST * (of_query @ of_query)
     return ArmScores(
         names=names,
         arm=arm[first],
@@ -173,7 +190,7 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
         cell=cell,
         row_shown=shown,
         row_clicks=clicks,
-        query=codes["query"],
+        group=distinct(*(codes[name] for name in displays.unit))[1] if few else codes["query"],
         user=_numbered(rows["_user"])[1] if "_user" in rows.column_names else None,
     )
 

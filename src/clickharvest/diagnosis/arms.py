@@ -15,7 +15,7 @@ import numpy as np
 
 from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays
 from clickharvest.diagnosis.arm_scores import ArmScores, Score
-from clickharvest.diagnosis.findings import ALARM, Finding, percent, spell_p
+from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding, percent, spell_p
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
 
 NAME = "clicks by ranker"
-MATTERS = 0.1
-"""Steepness, the power of the position, that is wrong by so much is wrong enough: a fifth at position 8."""
 UNSEEN = 0.35
 """Steepness that nothing may hide: a factor of two at position 8."""
 ONE_WAY = 0.8

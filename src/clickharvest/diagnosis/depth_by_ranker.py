@@ -11,13 +11,11 @@ import math
 
 import numpy as np
 
-from clickharvest.diagnosis.arm_scores import ArmScores
-from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
+from clickharvest.diagnosis.arm_scores import ArmScores, Score, spell_power
+from clickharvest.diagnosis.findings import MATTERS, Finding, sign_of, spell_sign
 from clickharvest.words import clean_text
 
 NAME = "depth by ranker"
-MATTERS = 0.1
-"""Difference in the power of the position that is too small to matter: a fifth at position 8."""
 MOST_RANKERS = 20
 """Rankers that are looked at, those with most clicks."""
 
@@ -35,14 +33,14 @@ def depth_by_ranker(scores: ArmScores) -> list[Finding]:
     arms = arms[:1] if len(clicks) == 2 else arms  # of two, one is the other's mirror image
     columns = (np.where(scores.arm == a, scores.log_k, 0.0) for a in arms)
     tests = zip(arms, scores.tests(columns, scores.arm), strict=True)
-    found = [(test.p_value * len(arms), a, test.estimate) for a, test in tests if test is not None]
-    return [_tell(scores, *min(found))] if found else []
+    found = [(test.p_value, a, test) for a, test in tests if test is not None]
+    return [_tell(scores, *min(found)[1:], len(arms))] if found else []
 
 
-def _tell(scores: ArmScores, p_value: float, a: int, power: float) -> Finding:
+def _tell(scores: ArmScores, a: int, test: Score, arms: int) -> Finding:
     """Return what is told of the ranker with the smallest p."""
-    p_value = min(1.0, p_value)
-    told = f"power of the position {power:+.2f}, {spell_p(p_value)}"
+    power, p_value = test.estimate, min(1.0, test.p_value * arms)
+    told = spell_power("the position", test, p_value)
     status = sign_of(p_value)
     if status != "warning":
         sentence = f"{spell_sign(p_value)} that pages of rankers are read to different depths ({told})."

@@ -13,6 +13,9 @@ ALARM = 0.001
 WEAK = 0.05
 """p-values between `ALARM` and this are a weak sign: a note, neither an alarm nor nothing."""
 
+MATTERS = 0.1
+"""A power of the position that is wrong by so much is wrong enough: a fifth at position 8."""
+
 
 @dataclass(frozen=True)
 class Finding:

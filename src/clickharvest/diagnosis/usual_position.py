@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays
-from clickharvest.diagnosis.arm_scores import EXACT, ArmScores
-from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, spell_sign
+from clickharvest.diagnosis.arm_scores import EXACT, ArmScores, Score, spell_power
+from clickharvest.diagnosis.findings import MATTERS, Finding, percent, sign_of, spell_sign
 from clickharvest.harvesting.numbering import distinct
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 NAME = "usual position"
 STILL = 0.05
 """Share of all movement that is within rankers, up to which it is too little to bias anything."""
-MATTERS = 0.1
-"""Power of the usual position that is too small to matter: a fifth at position 8, if all of it were bias."""
 
 
 def usual_position(log: ClickLog, displays: ArmDisplays, scores: ArmScores | None) -> list[Finding]:
@@ -61,7 +59,7 @@ def usual_position(log: ClickLog, displays: ArmDisplays, scores: ArmScores | Non
             "want it more cannot be tested."
         )
         return [Finding(NAME, "note", sentence)]
-    return [_tell(tests[0].estimate, tests[0].p_value)]
+    return [_tell(tests[0])]
 
 
 def _movement(cells: ir.Table, unit: list[str]) -> ir.Table:
@@ -86,9 +84,10 @@ def _movement(cells: ir.Table, unit: list[str]) -> ir.Table:
     )
 
 
-def _tell(power: float, p_value: float) -> Finding:
+def _tell(test: Score) -> Finding:
     """Return what is told of γ."""
-    told = f"power of its usual position {power:+.2f}, {spell_p(p_value)}"
+    power, p_value = test.estimate, test.p_value
+    told = spell_power("its usual position", test, p_value)
     status = sign_of(p_value)
     if status != "warning":
         sentence = (

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from clickharvest.diagnosis.findings import ALARM, Finding
+from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding
 from clickharvest.model.cautions import clustered_by
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
@@ -111,7 +111,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "Results did not stand where the log says, so that the curve is too flat.",
             "Log positions as people see them, after results were shuffled, filtered or moved, and fit again.",
         )
-        return None if not grounds.realised else Reason("cannot tell", *(steep if value > 0 else flat))
+        small = not grounds.realised or abs(value) < MATTERS
+        return None if small else Reason("cannot tell", *(steep if value > 0 else flat))
     if name == "clicks above":
         strong = not 1 / STRONG < value < STRONG
         how = "stop reading once a result above has served them" if value < 1 else "read on below good results"
