@@ -83,6 +83,7 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, time
         from clickharvest.diagnosis.cascade import clicks_above
         from clickharvest.diagnosis.diagnosing import compare_rankers
         from clickharvest.diagnosis.drift import drift
+        from clickharvest.diagnosis.usual_position import usual_position_by_user
 
         table = click_log(seed, **settings) if "clicks" in settings else page_log(seed, **settings)
         user = "user" if users else ""
@@ -94,6 +95,8 @@ def of_log(told: str, *tests: str, kind: str = "null", users: bool = False, time
             findings += drift(log)
         if set(tests) & set(RANKERS):
             findings += compare_rankers(log)
+        if "usual position by user" in tests:
+            findings += usual_position_by_user(log)
         if "clicks above" in tests:
             findings += clicks_above(log)
         return {finding.name: finding.p_value for finding in findings}
@@ -290,7 +293,7 @@ WORLDS = {
         "all documents are clicked more and more", "common drift", kind="alternative", each=1, common=0.2
     ),
     "rankers": of_log(
-        "rankers move results by chance, 2,000 pages, no user column", *RANKERS, each=1, pages=2_000
+        "rankers move results by chance, 2,000 pages, no user column", *RANKERS, each=1, pages=2_000, times=3
     ),
     "rankers, users": of_log(
         "the same, 3,000 pages, users like different results and read to different depths, ten pages each, user column",
@@ -298,7 +301,7 @@ WORLDS = {
     ),
     "rankers, Zipf": of_log(
         "the same, a fifth of the pages from one user",
-        *RANKERS, users=True, each=10, by_user=True, zipf=1.0, pages=3_000, liking=0.7, depth=0.3,
+        *RANKERS, users=True, each=10, by_user=True, zipf=1.0, pages=3_000, liking=0.7, depth=0.3, times=3,
     ),
     "rankers, ten arms": of_log(
         "the same, ten rankers, 5,000 pages",
@@ -319,6 +322,27 @@ WORLDS = {
     "rankers, depth": of_log(
         "with one ranker k^-1.4 instead of k^-1, 3,000 pages", "depth by ranker",
         kind="alternative", each=1, pages=3_000, apart=0.4,
+    ),
+    "personal, home page": of_log(
+        "one query, 3,000 pages, ten of each user; users like different results and read to different depths",
+        "usual position by user", users=True, each=10, queries=1, pages=3_000, liking=0.7, depth=0.3,
+    ),
+    "personal, thin": of_log(
+        "the same, two pages of each user",
+        "usual position by user", users=True, each=2, queries=1, pages=3_000, liking=0.7, depth=0.3,
+    ),
+    "personal, queries": of_log(
+        "the same, 20 queries, 6,000 pages, 20 of each user, two rankers by user",
+        "usual position by user", users=True, each=20, by_user=True, pages=6_000, liking=0.7, depth=0.3,
+    ),
+    "personal, Zipf": of_log(
+        "the same, a sixth of the pages from one user",
+        "usual position by user",
+        users=True, each=20, by_user=True, zipf=1.0, pages=6_000, liking=0.7, depth=0.3,
+    ),
+    "personal, seen": of_log(
+        "one query, 3,000 pages, ten of each user, whose likings rankers know in part", "usual position by user",
+        kind="alternative", users=True, each=10, queries=1, pages=3_000, liking=0.7, personal=0.2,
     ),
     "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
     "purchases, eager": of_purchases(

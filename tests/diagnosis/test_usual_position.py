@@ -12,6 +12,7 @@ from clickharvest.diagnosis import arm_scores
 from clickharvest.diagnosis.diagnosing import compare_rankers
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import two_sided
+from clickharvest.diagnosis.usual_position import usual_position_by_user
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
@@ -56,6 +57,10 @@ def found(rows: dict[str, Any], **roles: Any) -> Finding:
 def usual(log: ClickLog) -> Finding:
     (finding,) = [one for one in compare_rankers(log) if one.name == "usual position"]
     return finding
+
+
+def by_user(rows: dict[str, Any], **roles: Any) -> list[Finding]:
+    return usual_position_by_user(read_log(pa.table(rows), engine=ENGINE, validate=False, **roles))
 
 
 def test_rankers_that_know_what_users_like_are_seen() -> None:
@@ -198,3 +203,40 @@ def test_few_queries_leave_users_to_tell() -> None:
     assert known.p_value is not None
     assert unknown.p_value is not None
     assert known.p_value > unknown.p_value
+
+
+@pytest.mark.parametrize("ranker", ["", "ranker"])
+def test_a_ranking_that_is_personal_is_seen_by_user_also_if_no_ranker_is_named(ranker: str) -> None:
+    (finding,) = by_user(pages(personal=0.3, each=20), ranker=ranker)
+    assert finding.status == "warning"
+    assert finding.value is not None
+    assert finding.value < -0.2
+    assert "rankings are personal" in finding.sentence
+
+
+def test_tastes_that_no_ranker_knows_of_are_no_matter() -> None:
+    for seed in range(3):
+        (finding,) = by_user(pages(each=20, seed=seed))
+        assert finding.status != "warning"
+        assert finding.p_value is not None
+        assert finding.p_value > 0.01
+
+
+def test_users_who_are_tired_of_what_they_saw_high_up() -> None:
+    """Whoever has seen a result at the top twice leaves it, wherever it stands."""
+    rows = pages(each=200, n=16_000)
+    keys = rows["user"] * 1_000 + rows["doc"]
+    seen = dict.fromkeys(keys, 0)
+    for i, (key, position) in enumerate(zip(keys, rows["position"], strict=True)):
+        rows["click"][i] *= seen[key] < 2
+        seen[key] += position == 1
+    (finding,) = by_user(rows)
+    assert finding.status == "warning"
+    assert finding.value is not None
+    assert finding.value > 0.1
+    assert "tired" in finding.sentence
+
+
+def test_users_who_see_nothing_twice_tell_nothing() -> None:
+    assert by_user(pages(each=1)) == []
+    assert by_user(pages(n=200), user="") == []

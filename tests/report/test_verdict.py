@@ -211,6 +211,28 @@ def test_other_alarms_count_where_they_touch_the_model() -> None:
     assert judge(SHARP, replace(GOOD, findings=(nothing, *FINE[1:]))).word == "cannot tell"
 
 
+@pytest.mark.parametrize(
+    ("value", "word", "why"),
+    [
+        (-0.8, "cannot tell", "higher for people who want them more"),
+        (0.8, "with care", "seen it higher up before"),
+        (-0.05, "trustworthy", ""),
+    ],
+)
+def test_an_alarm_of_users_who_usually_see_a_result_elsewhere(value: float, word: str, why: str) -> None:
+    alarm = Finding("usual position by user", "warning", "Found.", value, 1e-9)
+    verdict = judge(SHARP, replace(GOOD, findings=(*FINE, alarm)))
+    assert verdict.word == word
+    assert why in verdict.why
+
+
+def test_users_may_tell_what_rankers_that_are_not_named_cannot() -> None:
+    by_user = replace(FINE[3], name="usual position by user")
+    assert judge(SHARP, replace(GOOD, findings=(*FINE[:3], by_user))).word == "trustworthy"
+    blind = replace(by_user, value=0.2)
+    assert judge(SHARP, replace(GOOD, findings=(*FINE[:3], blind))).word == "with care"
+
+
 def test_a_usual_position_that_matters_too_little_is_no_bias() -> None:
     small = swap(FINE, "usual position", status="note", value=0.05, p_value=1e-9)
     assert judge(SHARP, replace(GOOD, findings=small)).word == "trustworthy"

@@ -1,16 +1,19 @@
-"""What rankers showed: displays and clicks of documents of queries at positions, by ranker."""
+"""What was shown by whom, or to whom: displays and clicks of documents of queries at positions, by ranker or user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from clickharvest.diagnosis.users import with_user
 from clickharvest.logs.hashing import is_drawn
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from clickharvest.logs.click_log import ClickLog
+
+By = Literal["ranker", "user"]
 
 TASK = "Comparing rankers"
 MOST_ROWS = 2_000_000
@@ -23,23 +26,26 @@ FEW = 0.1
 
 @dataclass(frozen=True)
 class ArmDisplays:
-    """Displays of units by ranker; of a large log for some documents, drawn by hash.
+    """Displays of units by ranker, or by user; of a large log for some documents, drawn by hash.
 
     Attributes:
+        by: `ranker` or `user`.
         unit: the columns that name a unit.
-        rows: rows of the log, with the ranker as `arm`.
+        rows: rows of the log, with the ranker, or user, as `arm`.
         cells: their `shown` and `clicks` by unit, `position` and `arm`.
     """
 
+    by: By
     unit: list[str]
     rows: ir.Table
     cells: ir.Table
 
 
-def count_displays(log: ClickLog) -> ArmDisplays:
-    """Return the displays of a log with a ranker column and plain contexts."""
+def count_displays(log: ClickLog, by: By = "ranker") -> ArmDisplays:
+    """Return the displays of a log with a ranker, or user, column and plain contexts."""
     unit, engine = ["query", *log.context, "doc"], log.engine
-    t = log.table.mutate(arm=log.table.ranker.cast("string"))
+    t = with_user(log, log.table) if by == "user" else log.table
+    t = t.mutate(arm=t._user if by == "user" else t.ranker.cast("string"))
     rows = 0 if log.facts is None else log.facts.rows
     if rows > MOST_ROWS:
         share, digest = MOST_ROWS / rows, engine.digest([t.query, t.doc])
@@ -51,8 +57,8 @@ def count_displays(log: ClickLog) -> ArmDisplays:
         drawn = engine.materialise(count_rows(some, [*unit, "position", "arm"]), task=TASK)
         shown = engine.fetch(drawn.agg(shown=drawn.shown.sum()), task=TASK).to_pylist()[0]["shown"] or 0.0
         if shown >= FEW * MOST_ROWS:
-            return ArmDisplays(unit, some, drawn)
-    return ArmDisplays(unit, t, engine.materialise(count_rows(t, [*unit, "position", "arm"]), task=TASK))
+            return ArmDisplays(by, unit, some, drawn)
+    return ArmDisplays(by, unit, t, engine.materialise(count_rows(t, [*unit, "position", "arm"]), task=TASK))
 
 
 def count_rows(rows: ir.Table, keys: list[str]) -> ir.Table:

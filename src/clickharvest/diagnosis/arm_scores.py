@@ -1,7 +1,8 @@
-"""Score tests within units at positions: what changes how their clicks fall to rankers?
+"""Score tests within units at positions: what changes how their clicks fall to rankers, or to users?
 
 A unit at a position is the same result at the same place. Whatever it is, and wherever that is, its clicks fall to
-rankers by their displays, but for what all pages of a ranker have in common.
+rankers by their displays, but for what all pages of a ranker have in common. Users may stand for rankers everywhere
+here.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ Integers = NDArray[np.intp]
 
 EXACT = 1e-9
 """Information below which there is but rounding."""
+LEFT = 0.05
+"""Least share of the displays that other users have."""
 ROUGH = 0.5
 """Standard error of a power from which on no number is told of it: a factor of eight and more at position 8."""
 ROUNDS, CLOSE = 200, 1e-6
@@ -83,6 +86,7 @@ class ArmScores:
         row_shown: displays of a row, [rows].
         row_clicks: clicks of a row, [rows].
         group: query of a row, or its unit where queries are few, [rows].
+        few: whether queries are so few that they tell nothing of how queries differ.
         user: user of a row, [rows]; None where users are not known.
     """
 
@@ -97,6 +101,7 @@ class ArmScores:
     row_shown: Array
     row_clicks: Array
     group: Integers
+    few: bool
     user: Integers | None
 
     def of(self, name: str | None) -> Array:
@@ -109,7 +114,8 @@ class ArmScores:
         With x the column, n displays and θ_g a factor of each group g of cells, clicks of a unit at a position fall to
         rankers as n θ_g e^{γ x}. The score of γ is U = Σ s (C − μ), μ the clicks expected with γ = 0 and s what is
         left of x once units at positions, and θ, are taken out; the estimate is U / Σ μ s². Its law is that of
-        queries (units, where queries are few), and of users where they are known, that differ (`clustered_tail`).
+        queries, and of users where they are known, that differ (`clustered_tail`); where queries are few, of users, or
+        else of units.
 
         Args:
             columns: x, [cells] each.
@@ -131,15 +137,28 @@ class ArmScores:
     def _judge(self, score: Array, variance: Array, information: float) -> Score:
         """Return the test of scores of rows that depend within groups, and within users where they are known.
 
-        What depends in two ways has the squares of both, less those that both have in common.
+        What depends in two ways has the squares of both, less those that both have in common. What a user adds to the
+        clicks of a unit at a position is fitted with them, which takes its share h of the displays from the square: a
+        user's scores count 1 / √(1 − h) times. Users with much variance V_g have more than V_g if users differ:
+        V_g + τ V_g², τ by moments, tells how many of them there are in effect.
         """
-        sums, total = _sums(score, variance, self.group), float(variance.sum())
+        whole, total = float(score.sum()), float(variance.sum())
+        sums, freedom = _sums(score, variance, self.group), math.inf
         if self.user is not None:
+            at = self.at[self.cell]
+            seen = distinct(at, self.user)[1]
+            share = np.bincount(seen, self.row_shown)[seen] / np.bincount(at, self.row_shown)[at]
+            scaled = score / np.sqrt(np.maximum(1 - share, LEFT))
+            users = _sums(scaled, variance, self.user)
             both = distinct(self.group, self.user)[1]
-            sums = sums + _sums(score, variance, self.user) - _sums(score, variance, both)
-        whole = float(score.sum())
-        p_value = clustered_tail(whole, total, *map(float, sums))
-        return Score(whole / information, math.sqrt(max(total, float(sums[0]))) / information, p_value)
+            sums = users if self.few else sums + users - _sums(scaled, variance, both)
+            own, size = np.bincount(self.user, scaled), np.bincount(self.user, variance)
+            own = own - whole / total * size
+            spread = size + max(0.0, float(own @ own) - total) / float(size @ size) * size**2
+            freedom = float(spread.sum() ** 2 / (spread @ spread)) - 1
+        squares, products, sizes = map(float, sums)
+        p_value = clustered_tail(whole, total, squares, products, sizes, max(freedom, 1.0))
+        return Score(whole / information, math.sqrt(max(total, squares)) / information, p_value)
 
     def _null_shares(self, common: Integers) -> Array:
         """Return how the clicks of a unit at a position fall to rankers if γ = 0, by iterative scaling."""
@@ -177,8 +196,9 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
     shown, clicks, usual, k = (
         as_array(rows[name]).astype(np.float64) for name in ("shown", "clicks", "usual", "position")
     )
+    user = _numbered(rows["_user"])[1] if "_user" in rows.column_names else arm if displays.by == "user" else None
     of_query = np.bincount(codes["query"], clicks)
-    few = of_query.sum() ** 2 < FEWEST * (of_query @ of_query)
+    few = bool(of_query.sum() ** 2 < FEWEST * (of_query @ of_query))
     return ArmScores(
         names=names,
         arm=arm[first],
@@ -191,7 +211,8 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
         row_shown=shown,
         row_clicks=clicks,
         group=distinct(*(codes[name] for name in displays.unit))[1] if few else codes["query"],
-        user=_numbered(rows["_user"])[1] if "_user" in rows.column_names else None,
+        few=few,
+        user=user,
     )
 
 
@@ -208,7 +229,7 @@ def _compared(log: ClickLog, displays: ArmDisplays) -> ir.Table:
     cells = cells.semi_join(places, same(cells, places, [*unit, "position"]))
     cells = cells.join(arms, same(cells, arms, [*unit, "arm"]), rname="arms_{name}")
     cells = cells.select(*keys, "usual", "shown", "clicks")
-    if not log.has("user"):
+    if displays.by == "user" or not log.has("user"):
         return cells
     cells = log.engine.materialise(cells, task=TASK)
     many = log.engine.fetch(cells.agg(shown=cells.shown.sum()), task=TASK).to_pylist()[0]["shown"] or 0.0

@@ -32,7 +32,7 @@ from clickharvest.diagnosis.overlap import (
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.diagnosis.suspects import suspects
-from clickharvest.diagnosis.usual_position import usual_position
+from clickharvest.diagnosis.usual_position import usual_position, usual_position_by_user
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design, check_design
@@ -179,6 +179,7 @@ def diagnose(
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
             findings += ranker_independence(source) + sample_ratio(source, traffic) + compare_rankers(source)
+            findings += usual_position_by_user(source)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]

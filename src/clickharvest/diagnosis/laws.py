@@ -142,7 +142,9 @@ def student_tail(t: float, freedom: float) -> float:
     return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
-def clustered_tail(total: float, information: float, squares: float, products: float, sizes: float) -> float:
+def clustered_tail(
+    total: float, information: float, squares: float, products: float, sizes: float, freedom: float = math.inf
+) -> float:
     """Return the probability of so large a sum of scores U = Σ_g U_g, independent groups g having information V_g.
 
     The variance of groups is Σ_g (U_g − θ V_g)² · G / (G − 1), θ = U / Σ V_g, G = (Σ V_g)² / Σ V_g² being their
@@ -159,6 +161,7 @@ def clustered_tail(total: float, information: float, squares: float, products: f
         squares: Σ U_g².
         products: Σ U_g V_g.
         sizes: Σ V_g².
+        freedom: degrees of freedom at most, where few groups make most of the variance.
 
     Example:
         Five groups with information 1 and scores 2, 1, 1, 1, 0; two with scores 3 and 1.
@@ -174,4 +177,4 @@ def clustered_tail(total: float, information: float, squares: float, products: f
     between = (squares - 2 * common * products + common**2 * sizes) * groups / (groups - 1)
     if groups < FEWEST - 1e-9 or between <= 1e-9 * information:  # groups alike to the last digit tell nothing, either
         return two_sided(total, max(information, between))
-    return student_tail(total / math.sqrt(between), groups - 1)
+    return student_tail(total / math.sqrt(between), min(groups - 1, freedom))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays
-from clickharvest.diagnosis.arm_scores import EXACT, ArmScores, Score, spell_power
+from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays, count_displays
+from clickharvest.diagnosis.arm_scores import EXACT, ROUGH, ArmScores, Score, arm_scores, spell_power
 from clickharvest.diagnosis.findings import MATTERS, Finding, percent, sign_of, spell_sign
 from clickharvest.harvesting.numbering import distinct
 
@@ -20,9 +20,27 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
 
-NAME = "usual position"
+NAME, BY_USER = "usual position", "usual position by user"
 STILL = 0.05
 """Share of all movement that is within rankers, up to which it is too little to bias anything."""
+
+KNOWING = (
+    ": they put it higher for users who want it more, by something that the log does not name, and the curve is too "
+    "steep. Name what they go by (--context), or swap ranks at random on part of the traffic."
+)
+MOVED = (
+    ", as if it had stood where it usually does: results were shuffled, filtered or moved after their position was "
+    "logged, and the curve is too flat. Log positions as users see them."
+)
+TIRED = (
+    ", as when they are tired of what they have seen high up: what was seen before looks like position. Fit what users "
+    "see for the first time."
+)
+PERSONAL = (
+    ": rankings are personal, and put it higher for users who want it more, which looks like position; or it stood "
+    "where it usually does, and not where the log says. Name what rankings go by (--context), log positions as users "
+    "see them, or swap ranks at random on part of the traffic."
+)
 
 
 def usual_position(log: ClickLog, displays: ArmDisplays, scores: ArmScores | None) -> list[Finding]:
@@ -59,7 +77,27 @@ def usual_position(log: ClickLog, displays: ArmDisplays, scores: ArmScores | Non
             "want it more cannot be tested."
         )
         return [Finding(NAME, "note", sentence)]
-    return [_tell(tests[0])]
+    return [_tell(NAME, "with rankers that usually show it", tests[0], KNOWING, MOVED)]
+
+
+def usual_position_by_user(log: ClickLog) -> list[Finding]:
+    """Test whether a unit at a position is clicked alike by users who usually see it higher and lower.
+
+    As `usual_position`, users standing for rankers, and θ_a for how much a user clicks. It takes users to whom results
+    are shown again, as on a home page, and neither several rankers nor their names. Where a ranker goes by what a user
+    wants, who usually sees a result low wants it less, and γ < 0. It is > 0 where users are tired of what they have
+    seen high up.
+
+    Needs a user column.
+    """
+    if not log.has("user") or log.places is not None:
+        return []
+    log = log.with_plain_contexts()
+    scores = arm_scores(log, count_displays(log, "user"))
+    test = None if scores is None else next(scores.tests([scores.usual], scores.arm))
+    if test is None or test.error > ROUGH:
+        return []
+    return [_tell(BY_USER, "by users who usually see it", test, TIRED, PERSONAL)]
 
 
 def _movement(cells: ir.Table, unit: list[str]) -> ir.Table:
@@ -84,29 +122,26 @@ def _movement(cells: ir.Table, unit: list[str]) -> ir.Table:
     )
 
 
-def _tell(test: Score) -> Finding:
-    """Return what is told of γ."""
+def _tell(name: str, who: str, test: Score, more: str, less: str) -> Finding:
+    """Return what is told of γ.
+
+    Args:
+        name: the finding's.
+        who: those who usually show, or see, a result elsewhere.
+        test: the test.
+        more: what it means, and what to do, if γ > 0.
+        less: the same if γ < 0.
+    """
     power, p_value = test.estimate, test.p_value
-    told = spell_power("its usual position", test, p_value)
-    status = sign_of(p_value)
+    told, status = spell_power("its usual position", test, p_value), sign_of(p_value)
     if status != "warning":
         sentence = (
-            f"{spell_sign(p_value)} that the same result at the same position is clicked more, or less, with rankers "
-            f"that usually show it elsewhere ({told})."
+            f"{spell_sign(p_value)} that the same result at the same position is clicked more, or less, {who} "
+            f"elsewhere ({told})."
         )
-        return Finding(NAME, status, sentence, power, p_value)
+        return Finding(name, status, sentence, power, p_value)
     how = "more" if power > 0 else "less"
-    begin = f"The same result at the same position is clicked {how} with rankers that usually show it lower ({told})"
+    begin = f"The same result at the same position is clicked {how} {who} lower ({told})"
     if abs(power) < MATTERS:
-        return Finding(NAME, "note", f"{begin}: too little to matter.", power, p_value)
-    if power > 0:
-        sentence = (
-            f"{begin}: they put it higher for users who want it more, by something that the log does not name, and the "
-            "curve is too steep. Name what they go by (--context), or swap ranks at random on part of the traffic."
-        )
-    else:
-        sentence = (
-            f"{begin}, as if it had stood where it usually does: results were shuffled, filtered or moved after their "
-            "position was logged, and the curve is too flat. Log positions as users see them."
-        )
-    return Finding(NAME, "warning", sentence, power, p_value)
+        return Finding(name, "note", f"{begin}: too little to matter.", power, p_value)
+    return Finding(name, "warning", f"{begin}{more if power > 0 else less}", power, p_value)

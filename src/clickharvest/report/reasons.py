@@ -22,7 +22,14 @@ LEVEL = 0.05
 """How often a log without bias may lose its good word to the checks."""
 STRONG = 1.25
 """A click above that changes clicks below by this factor or more leaves no curve of positions to speak of."""
-BIASES = ("drift with position", "usual position", "clicks above", "trust bias", "transitivity")
+BIASES = (
+    "drift with position",
+    "usual position",
+    "usual position by user",
+    "clicks above",
+    "trust bias",
+    "transitivity",
+)
 """Checks that can find a bias, whatever the model."""
 
 
@@ -113,6 +120,10 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         )
         small = not grounds.realised or abs(value) < MATTERS
         return None if small else Reason("cannot tell", *(steep if value > 0 else flat))
+    if name == "usual position by user":
+        if abs(value) < MATTERS or not grounds.realised:
+            return None
+        return Reason("with care", *TIRED) if value > 0 else Reason("cannot tell", *PERSONAL)
     if name == "clicks above":
         strong = not 1 / STRONG < value < STRONG
         how = "stop reading once a result above has served them" if value < 1 else "read on below good results"
@@ -168,6 +179,17 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
     return Reason(word, finding.sentence, "See the checks below.")
 
 
+TIRED = (
+    "People click a result less where they have seen it higher up before, so that what they have had looks like "
+    "position.",
+    "Fit what people see for the first time alone.",
+)
+PERSONAL = (
+    "Results stand higher for people who want them more, or did not stand where the log says: their wishes look like "
+    "position, and the curve is wrong, by how much nobody knows.",
+    "Name what rankings go by (--context), log positions as people see them, or swap ranks at random for two weeks and "
+    "fit that.",
+)
 SEGMENTS = (
     "Some contexts do not compare all positions by themselves: there the curve leans on the other contexts.",
     "Use the curves of contexts that link all positions, or name fewer or coarser context columns.",
@@ -250,12 +272,12 @@ def silence_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
     for name, (what, how) in UNSEEN.items():
         if name not in needed:
             continue
-        tried = findings.get(name) or findings.get(name.split()[0])
-        blindness = 0.0 if tried is None else _blindness(tried, model)
-        if tried is None or blindness > 1:
+        tried = [findings[also] for also in (name, *ALSO.get(name, ())) if also in findings]
+        blindness = min((_blindness(finding, model) for finding in tried), default=0.0)
+        if not tried or blindness > 1:
             unseen.append(what)
             times = max(times, blindness)
-        if tried is None:
+        if not tried:
             advice.append(how)
     if times > 1:
         many = f"about {np.ceil(times**2):,.0f} times as many" if np.isfinite(times) else "more"
@@ -282,12 +304,15 @@ def _blindness(finding: Finding, model: Propensities) -> float:
         "trust bias": (abs(finding.value), MATTERS_TRUST / depth),
         "drift with position": (abs(finding.value), MATTERS_DRIFT),
         "usual position": (abs(finding.value), MATTERS_USUAL),
+        "usual position by user": (abs(finding.value), MATTERS_USUAL),
     }[finding.name]
     z = -NormalDist().inv_cdf(min(max(finding.p_value, 1e-300), 1.0) / 2)
     # Where p is 1 the effect is 0 and so is z: nothing tells the standard error.
     return SEEN * size / z / matters if z > 1e-3 else 0.0
 
 
+ALSO = {"drift with position": ("drift",), "usual position": ("usual position by user",)}
+"""Findings that stand for a check, beside the one of its name."""
 MATTERS_ABOVE = math.log(2)
 """A click above that halves or doubles clicks below, on the log scale."""
 MATTERS_TRUST = math.log(1.1)
