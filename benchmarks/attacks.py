@@ -36,6 +36,7 @@ BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
 LOGS, BAR, WOLF = 20, 0.9, 0.1
 NEW = ("single clicks", "clicked through", "missing rows", "unequal pages", "one user", "repeated clicks")
 NEW += ("context of clicks", "clicks by ranker", "one click a page", "few users", "usual position", "depth by ranker")
+NEW += ("usual position by user",)
 """Findings that came with this table: where nothing is wrong, they must keep silent."""
 
 Outcome = dict[str, Any]
@@ -61,7 +62,8 @@ def measure(name: str, seed: int) -> Outcome:
     log = read_log(pa.table(table), context=list(pages.asked), **roles)
     found = list(diagnose(log).findings)
     try:
-        interventions = harvest(log)
+        one_query = not np.ptp(pages.columns["query"])  # of which nothing tells how queries differ: users do
+        interventions = harvest(log, cluster="user" if one_query else "query")
         estimator = CPBM(curve="linear") if pages.asked else PBM()
         model = estimator.fit(interventions).propensities_
         checks = check_model(interventions)

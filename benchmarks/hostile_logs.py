@@ -268,6 +268,23 @@ def few_users(random: np.random.Generator) -> Pages:
     return replace(pages, examined=np.minimum(k ** -depth[user][:, None], 1.0), truth=np.log(anybody)).draw()
 
 
+def feed(random: np.random.Generator, *, personal: float) -> Pages:
+    """A home page of one ranker, which 600 users of different taste come back to; results change from page to page."""
+    user, docs, k = random.integers(600, size=PAGES), 30, np.arange(1.0, K + 1)
+    relevance, liking = random.beta(1, 2, docs), random.normal(0, 0.7, (600, docs))[user]
+    shown = np.argsort(-(relevance + personal * liking + random.normal(0, 0.2, liking.shape)), axis=1)[:, :K]
+    appeal = np.clip(relevance[shown] * np.exp(np.take_along_axis(liking, shown, axis=1)), 0, 1)
+    columns = {"query": np.zeros(PAGES, np.int64), "user": user, "time": np.arange(PAGES)}
+    examined = np.tile(k**-STEEPNESS, (PAGES, 1))
+    return Pages(random, columns, shown, appeal, examined, -STEEPNESS * np.log(k)).draw()
+
+
+def unnamed(pages: Pages) -> Pages:
+    """The log does not name rankers."""
+    del pages.columns["ranker"]
+    return pages.draw()
+
+
 def outliers(random: np.random.Generator) -> Pages:
     """A numeric context, a property of the query, with two values that are a million times too large."""
     pages = ranked(random)
@@ -401,6 +418,14 @@ WORLDS = {
     "season": of("one ranker after the other, while clicking doubles", season, pages=TWO),
     "hidden device": of("phones, not named, mostly meet one arm", hidden_device, "depth by ranker", pages=TWO),
     "personalised": plain("all rankers know the taste of the user", "usual position", taste=0.7, personal=0.2),
+    "the same, no rankers": of(
+        "the same without a ranker column", unnamed, "usual position", pages={"taste": 0.7, "personal": 0.2}
+    ),
+    "feed": World("a home page that users of different taste come back to", lambda random: feed(random, personal=0.0)),
+    "personal feed": World(
+        "the same, and its one ranker knows their taste", lambda random: feed(random, personal=0.2),
+        ("usual position by user",),
+    ),
     "bandit": World("results stand in the order of their clicks so far", bandit, ("drift with position",)),
     "rank before": of("3 in 10 pages are shuffled after the rank was logged", rank_before, "usual position"),
     "clicks as context": of("a context column is the page's number of clicks", clicks_of_page, "context of clicks"),

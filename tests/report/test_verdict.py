@@ -179,6 +179,23 @@ def test_where_pages_have_one_click_trust_may_be_competition() -> None:
     assert not any("--model affine" in reason.advice for reason in reasons)
 
 
+def test_a_home_page_is_known_by_its_users() -> None:
+    """One query is all there is: where users cluster, they tell how well it is known."""
+    home = curve({1: 1, 2: 1.2, 3: 1.3}, queries=1.0)
+    assert judge(home, GOOD).word == "cannot tell"
+    by = {"clustered_by": "user", "clustered": {"effective_queries": [600.0, 600.0, 600.0]}}
+    one = replace(GOOD, findings=(*FINE, Finding("dominance", "warning", "One query.", 1.0)))
+    verdict = judge(replace(home, info=dict(home.info) | by), one)
+    assert verdict.word == "with care"
+    assert not verdict.also
+    assert "fewer than 5 queries" in verdict.why
+    assert verdict.advice == "Use them for these queries alone."
+    few = by | {"clustered": {"effective_queries": [3.0, 3.0, 3.0]}}
+    verdict = judge(replace(home, info=dict(home.info) | few), GOOD)
+    assert verdict.word == "cannot tell"
+    assert "fewer than 5 users" in verdict.why
+
+
 def test_where_users_cluster_more_of_them_are_asked_for() -> None:
     rough = curve({1: 1, 2: 1.2, 3: 3})
     assert "3 times as many clicks" in judge(rough, GOOD).advice

@@ -128,14 +128,21 @@ def clustered_by(info: Mapping[str, Any]) -> str | None:
     return by if isinstance(by, str) and by != "query" else None
 
 
+def effective_clusters(model: _Model) -> dict[int, float | None] | None:
+    """Return the effective users, or what else clusters instead of queries, by position; None where queries do."""
+    clustered = model.info.get("clustered")
+    told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
+    if clustered_by(model.info) is None or not isinstance(told, list):
+        return None
+    return {k: n for k, n in zip(model.curve.positions, told, strict=False) if k != model.curve.anchor}
+
+
 def few_clusters(model: _Model) -> str:
     """Return the same of users, or what else clusters instead of queries."""
-    by, clustered = clustered_by(model.info), model.info.get("clustered")
-    told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
-    if by is None or not isinstance(told, list):
+    by, clusters = clustered_by(model.info), effective_clusters(model)
+    if by is None or clusters is None:
         return ""
-    others = [None if k == model.curve.anchor else n for k, n in zip(model.curve.positions, told, strict=False)]
-    return _few(model, others, cluster_nouns(by))
+    return _few(model, [clusters.get(k) for k in model.curve.positions], cluster_nouns(by))
 
 
 def _few(model: _Model, effective: Sequence[float | None], nouns: tuple[str, str]) -> str:

@@ -98,7 +98,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             f"model knows {name_places(model.curve.positions, model.places)} alone.",
             "Use it there alone, or swap ranks at random on part of the traffic.",
         )  # fmt: skip
-    if name == "few users" and clustered_by(model.info) == "user":
+    by = clustered_by(model.info)
+    if (name == "few users" and by == "user") or (name == "dominance" and by is not None):
         return None
     if name == "drift with position":
         moved = "lose clicks over time move up" if value > 0 else "lose clicks over time move down"

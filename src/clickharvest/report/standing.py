@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.cautions import effective_clusters
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
 from clickharvest.model.support import cannot_tell, rests_on_few
@@ -25,8 +26,8 @@ class Standing:
     Attributes:
         position: the position.
         state: `unlinked` to the anchor, so that there is no number; `unsupported` by the data in this context; `wide`,
-            an interval that tells nothing (`model.cannot_tell`); `thin`, resting on few effective queries; `rough`, an
-            interval that spans `ROUGH` or more; or `good`.
+            an interval that tells nothing (`model.cannot_tell`); `thin`, resting on few effective queries, or users, if
+            they cluster; `rough`, an interval that spans `ROUGH` or more; or `good`.
         propensity: the estimate; None where there is none that could be shown.
         lower: lower end of its interval; None without one.
         upper: upper end, likewise.
@@ -66,7 +67,8 @@ def standings(
         [(2, 'good'), (3, 'wide'), (4, 'unlinked')]
     """
     predicted = model.predict_encoded(typical_context(model) if x is None else x, level=level)
-    notes, queries = predicted.notes(), predicted.queries or (None,) * len(model.shown)
+    by_query: dict[int, float | None] = dict(zip(model.shown, predicted.queries or (), strict=False))
+    notes, clusters = predicted.notes(), effective_clusters(model) or by_query
     rows = []
     for row in range(len(predicted.propensity)):
         found = []
@@ -76,18 +78,18 @@ def standings(
             numbers = [float(part[row, i]) for part in (predicted.propensity, predicted.lower, predicted.upper)]
             p, lower, upper = (number if np.isfinite(number) else None for number in numbers)
             supported = bool(predicted.supported[row, i])
-            state = _state(p, lower, upper, supported, queries[i])
+            state = _state(p, lower, upper, supported, clusters.get(k))
             found.append(Standing(k, state, p if supported else None, lower, upper, notes[row, i]))
         rows.append(tuple(found))
     return rows
 
 
-def _state(p: float | None, lower: float | None, upper: float | None, supported: bool, queries: float | None) -> State:
+def _state(p: float | None, lower: float | None, upper: float | None, supported: bool, clusters: float | None) -> State:
     if p is None or not supported:
         return "unlinked" if p is None else "unsupported"
     if lower is not None and upper is not None and bool(cannot_tell(lower, upper)):
         return "wide"
-    if rests_on_few(queries):
+    if rests_on_few(clusters):
         return "thin"
     if lower is None or upper is None:
         return "good"

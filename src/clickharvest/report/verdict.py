@@ -23,7 +23,7 @@ from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.model.cautions import clustered_by, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
-from clickharvest.model.support import FEW, SPAN
+from clickharvest.model.support import FEW, SPAN, rests_on_few
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
@@ -177,7 +177,7 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
     def _named(positions: Sequence[int]) -> str:
         return name_places(positions, model.places)
 
-    anchor, found = int(model.curve.anchor), standings(model, level=level)[0]
+    anchor, found, by = int(model.curve.anchor), standings(model, level=level)[0], clustered_by(model.info)
     held: dict[State, list[int]] = {s: [own.position for own in found if own.state == s] for s in get_args(State)}
     usable = sorted([anchor, *held["rough"], *held["good"]])
     use = f"Use it for weights at {_named(usable)} alone" if len(usable) > 1 else "Do not use it for weights"
@@ -190,11 +190,18 @@ def _of_positions(model: Propensities, level: float) -> Iterator[Reason]:
             f"{use}, and {_swap(model, held['wide'][0])}.",
         )
     if held["thin"]:
+        one, many = ("query", "queries") if by is None else cluster_nouns(by)
+        others = "others may be read in another way" if by is None else f"another {one} may be unlike them"
         yield Reason(
             word,
-            f"What is known about {_named(held['thin'])} rests on fewer than {FEW} queries, and others may be read in "
-            "another way.",
-            f"{use}, until the log has more queries.",
+            f"What is known about {_named(held['thin'])} rests on fewer than {FEW} {many}, and {others}.",
+            f"{use}, until the log has more {many}.",
+        )
+    elif by is not None and any(map(rests_on_few, model.support.queries if model.support else ())):
+        yield Reason(
+            "with care",
+            f"The numbers are those of fewer than {FEW} queries, and others may be read in another way.",
+            "Use them for these queries alone.",
         )
     if held["unlinked"]:
         yield Reason(
