@@ -338,7 +338,7 @@ WORLDS = {
     "personal, Zipf": of_log(
         "the same, a sixth of the pages from one user",
         "usual position by user",
-        users=True, each=20, by_user=True, zipf=1.0, pages=6_000, liking=0.7, depth=0.3,
+        users=True, each=20, by_user=True, zipf=1.0, pages=6_000, liking=0.7, depth=0.3, times=3,
     ),
     "personal, seen": of_log(
         "one query, 3,000 pages, ten of each user, whose likings rankers know in part", "usual position by user",

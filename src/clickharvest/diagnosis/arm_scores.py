@@ -138,9 +138,9 @@ class ArmScores:
         """Return the test of scores of rows that depend within groups, and within users where they are known.
 
         What depends in two ways has the squares of both, less those that both have in common. What a user adds to the
-        clicks of a unit at a position is fitted with them, which takes its share h of the displays from the square: a
-        user's scores count 1 / √(1 − h) times. Users with much variance V_g have more than V_g if users differ:
-        V_g + τ V_g², τ by moments, tells how many of them there are in effect.
+        clicks of a unit at a position is fitted with them, which takes its share h of the displays from the score: it
+        counts 1 / (1 − h) times, as if the others were fitted alone. Where users differ, those with much variance V_g
+        have more than that: V_g + τ V_g², τ by moments, tells how many of them there are in effect.
         """
         whole, total = float(score.sum()), float(variance.sum())
         sums, freedom = _sums(score, variance, self.group), math.inf
@@ -148,7 +148,7 @@ class ArmScores:
             at = self.at[self.cell]
             seen = distinct(at, self.user)[1]
             share = np.bincount(seen, self.row_shown)[seen] / np.bincount(at, self.row_shown)[at]
-            scaled = score / np.sqrt(np.maximum(1 - share, LEFT))
+            scaled = score / np.maximum(1 - share, LEFT)
             users = _sums(scaled, variance, self.user)
             both = distinct(self.group, self.user)[1]
             sums = users if self.few else sums + users - _sums(scaled, variance, both)
