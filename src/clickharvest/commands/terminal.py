@@ -122,7 +122,12 @@ def finding_line(finding: Finding) -> Table:
 
 def _answer(diagnosis: Diagnosis) -> Text:
     if diagnosis.identified:
-        return Text(f"This log reveals examination at {_where(diagnosis)}.", style="bold green")
+        warnings = sum(finding.status == "warning" for finding in diagnosis.findings)
+        answer = f"This log reveals examination at {_where(diagnosis)}"
+        if warnings:
+            unless = "the warning above (!)" if warnings == 1 else f"one of the {warnings} warnings above (!)"
+            return Text(f"{answer}, unless {unless} spoils it.", style="bold yellow")
+        return Text(f"{answer}.", style="bold green")
     if diagnosis.places is not None:
         missing = diagnosis.places.spell(diagnosis.unlinked or diagnosis.positions)
         return Text(f"This log does not reveal examination at {missing}.", style="bold red")
