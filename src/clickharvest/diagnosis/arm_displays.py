@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 By = Literal["ranker", "user"]
 
 TASK = "Comparing rankers"
+MOST_RANKERS = 20
+"""Rankers that are looked at, those with most clicks."""
 MOST_ROWS = 2_000_000
 """Rows, about, that are compared, all of some documents of queries."""
 PARTS = 10_000

@@ -75,7 +75,7 @@ class ArmScores:
     """Units at positions that several rankers show, clicked and not, in numbers.
 
     Attributes:
-        names: the rankers.
+        names: the rankers; nothing of users.
         arm: ranker of a cell, [cells]; a cell is a unit at a position with a ranker.
         log_k: logarithm of its position, [cells].
         at: which unit at which position it is, [cells].
@@ -125,7 +125,7 @@ class ArmScores:
         share = self._null_shares(common)
         mu: Array = clicks[self.at] * share
         beyond = self.row_clicks - (mu / self.shown)[self.cell] * self.row_shown
-        chance = mu * ((shown - clicks) / (shown - 1))[self.at] / self.shown
+        chance = mu * ((shown - clicks) / np.maximum(shown - 1, 1))[self.at] / self.shown
         for column in columns:
             s = self._left_of(column, share, mu, common)
             information = float(mu @ s**2)
@@ -191,7 +191,7 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
     if not rows.num_rows:
         return None
     codes = {name: _numbered(rows[name])[1] for name in (*displays.unit, "position")}
-    names, arm = _numbered(rows["arm"])
+    values, arm = _numbered(rows["arm"])
     first, cell = distinct(*codes.values(), arm)
     shown, clicks, usual, k = (
         as_array(rows[name]).astype(np.float64) for name in ("shown", "clicks", "usual", "position")
@@ -200,7 +200,7 @@ def arm_scores(log: ClickLog, displays: ArmDisplays) -> ArmScores | None:
     of_query = np.bincount(codes["query"], clicks)
     few = bool(of_query.sum() ** 2 < FEWEST * (of_query @ of_query))
     return ArmScores(
-        names=names,
+        names=values.to_pylist() if displays.by == "ranker" else [],
         arm=arm[first],
         log_k=np.log(k[first]),
         at=distinct(*(code[first] for code in codes.values()))[1],
@@ -221,7 +221,8 @@ def _compared(log: ClickLog, displays: ArmDisplays) -> ir.Table:
 
     Where rows are too many, all of some users.
     """
-    unit, cells, keys = displays.unit, displays.cells, [*displays.unit, "position", "arm"]
+    unit, keys = displays.unit, [*displays.unit, "position", "arm"]
+    cells = displays.cells.filter(displays.cells.shown > 0)
     height = cells.shown * cells.position.cast("float64").ln()
     arms = cells.group_by(*unit, "arm").agg(usual=height.sum() / cells.shown.sum())
     places = cells.group_by(*unit, "position").agg(arms=cells.count(), n=cells.shown.sum(), c=cells.clicks.sum())
@@ -242,10 +243,10 @@ def _compared(log: ClickLog, displays: ArmDisplays) -> ir.Table:
     )
 
 
-def _numbered(column: pa.ChunkedArray) -> tuple[list[str | None], Integers]:
+def _numbered(column: pa.ChunkedArray) -> tuple[pa.Array, Integers]:
     """Return the values of a column, and numbers for them; what is empty is a value, too."""
     encoded = column.combine_chunks().dictionary_encode("encode")
-    return encoded.dictionary.to_pylist(), np.from_dlpack(encoded.indices).astype(np.intp)
+    return encoded.dictionary, np.from_dlpack(encoded.indices).astype(np.intp)
 
 
 def _sums(score: Array, variance: Array, group: Integers) -> Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays
+from clickharvest.diagnosis.arm_displays import MOST_RANKERS, TASK, ArmDisplays
 from clickharvest.diagnosis.arm_scores import ArmScores, Score
 from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding, percent, spell_p
 from clickharvest.words import clean_text
@@ -30,8 +30,6 @@ ONE_WAY = 0.8
 """Share of the way that results move in one direction, less that in the other, from which on they move one way."""
 FEWEST = 20
 """Units that moved, below which nothing is told."""
-MOST_RANKERS = 20
-"""Rankers that are looked at, those with most clicks."""
 NORMAL = 1.96
 
 

@@ -11,13 +11,12 @@ import math
 
 import numpy as np
 
+from clickharvest.diagnosis.arm_displays import MOST_RANKERS
 from clickharvest.diagnosis.arm_scores import ArmScores, Score, spell_power
 from clickharvest.diagnosis.findings import MATTERS, Finding, sign_of, spell_sign
 from clickharvest.words import clean_text
 
 NAME = "depth by ranker"
-MOST_RANKERS = 20
-"""Rankers that are looked at, those with most clicks."""
 
 
 def depth_by_ranker(scores: ArmScores) -> list[Finding]:
