@@ -1,9 +1,12 @@
-"""Which contexts a sample speaks of, and on how many queries its positions rest."""
+"""Which contexts a sample speaks of, and on how many queries its positions rest.
+
+Values of contexts are supported by queries, or by what else clusters: users of a home page are many, and its query one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +38,14 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
     clicked = np.bincount(sample.unit, sample.clicks) > 0
     sample = sample if clicked.all() else sample.take(clicked[sample.unit])
     shares = _Shares.of(sample, log_p)
-    # Rows of a query stand together and mostly share their context: one look at each run of them is enough.
-    runs = np.flatnonzero(run_starts([sample.query, sample.context], len(sample.unit)))
+    queries = shares.effective_queries(sample.positions, curve.anchor)
+    if sample.division is not None:
+        sample = replace(sample, division=None)
+        shares = _Shares.of(sample, log_p)
+    # Rows of a cluster stand together and mostly share their context: one look at each run of them is enough.
+    runs = np.flatnonzero(run_starts([sample.cluster, sample.context], len(sample.unit)))
     lengths = np.diff(runs, append=len(sample.unit))
-    query, x = sample.query[runs], sample.x[sample.context[runs]]
+    cluster, x = sample.cluster[runs], sample.x[sample.context[runs]]
     columns = []
     begin = 0
     for part in () if encoder is None else encoder.parts:
@@ -53,9 +60,9 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         reach = None
         if part.kind == "numeric":
             told = values[:, 0]
-            reach = _reach(part.mean + part.sd * block[told, 0], query[told])
+            reach = _reach(part.mean + part.sd * block[told, 0], cluster[told])
         columns.append(ColumnSupport(tuple(linked), bool(unknown.any()), reach))
-    return Support(tuple(columns), shares.effective_queries(sample.positions, curve.anchor))
+    return Support(tuple(columns), queries)
 
 
 def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float | None, ...]:

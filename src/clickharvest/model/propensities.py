@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.model.cautions import clustered_by
 from clickharvest.model.contexts import ContextEncoder, Table
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
@@ -27,6 +28,7 @@ from clickharvest.model.storage import write_file
 from clickharvest.model.summary import describe_model, summarise
 from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
+from clickharvest.words import cluster_nouns
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
@@ -185,7 +187,12 @@ class Propensities:
             return found
         if self.draws_kind != "clustered":
             found += tuple(self._blind_spots(self.draws_kind or "bootstrap"))
-        return found + self.support.doubts(self.encoder, x, self.shown, lacking)
+        return found + self.support.doubts(self.encoder, x, self.shown, lacking, self.clusters)
+
+    @property
+    def clusters(self) -> str:
+        """What clusters the clicks that the model was fitted on, in the plural."""
+        return cluster_nouns(clustered_by(self.info) or "query")[1]
 
     def _blind_spots(self, kind: str) -> Iterator[Doubt]:
         """Yield where intervals of a kind that counts on many queries, no choice and no shrinkage do not hold."""

@@ -4,9 +4,9 @@ A curve gives a number for every context. Only some of these numbers rest on dat
 
 - a *position* is supported where clicks link it to the anchor (`harvesting.linked`); elsewhere there is no number;
 - a *value* of a yes/no column or a category, and a missing value, is supported at the positions that the units with
-  that value link to the anchor among themselves, by `ENOUGH` effective queries or more. One that training never had is
-  supported nowhere, and neither is one too rare for a feature of its own: its number is that of all rarer values
-  together;
+  that value link to the anchor among themselves, by `ENOUGH` effective queries or more (users, if they cluster, and so
+  on). One that training never had is supported nowhere, and neither is one too rare for a feature of its own: its
+  number is that of all rarer values together;
 - a *number* is supported up to half the width of its reach beyond it. The reach is as far as five queries go (half of
   them, where there are fewer than ten): a single outlier does not widen it.
 
@@ -110,6 +110,7 @@ class Support:
         x: NDArray[np.float64],
         positions: Sequence[int],
         lacking: Mask | None = None,
+        clusters: str = "queries",
     ) -> tuple[Doubt, ...]:
         """Return what speaks against contexts, at some positions.
 
@@ -118,13 +119,14 @@ class Support:
             x: encoded contexts, [n, d].
             positions: the positions, [K].
             lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
+            clusters: what values are supported by.
         """
         found: list[Doubt] = []
         begin = 0
         for i, (part, column) in enumerate(zip(encoder.parts if encoder else (), self.columns, strict=True)):
             block = x[:, begin : begin + len(part.features)]
             begin += len(part.features)
-            found += _column_doubts(part, column, block, positions)
+            found += _column_doubts(part, column, block, positions, clusters)
             if lacking is not None:
                 found.append(
                     Doubt(f"{clean_text(part.name)}: missing, as it never was in training", lacking[:, i, None])
@@ -240,7 +242,7 @@ def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, 
 
 
 def _column_doubts(
-    part: ContextColumn, column: ColumnSupport, block: NDArray[np.float64], positions: Sequence[int]
+    part: ContextColumn, column: ColumnSupport, block: NDArray[np.float64], positions: Sequence[int], clusters: str
 ) -> list[Doubt]:
     name = clean_text(part.name)
     values, unknown = used_values(part, block)
@@ -260,5 +262,5 @@ def _column_doubts(
         found.append(Doubt(f"{name}: far outside of what training had, {had}", outside[:, None]))
     if unlinked.any():
         where = values.astype(np.float32) @ unlinked.astype(np.float32) > 0
-        found.append(Doubt(f"{name}: too few queries with this value link this position to the anchor", where))
+        found.append(Doubt(f"{name}: too few {clusters} with this value link this position to the anchor", where))
     return found
