@@ -93,6 +93,7 @@ SHARED = {
     "a home page of 12 documents, by document": replace(BY_DOCUMENT, documents=12),
     "a home page of 40 documents, by document": replace(BY_DOCUMENT, documents=40, pages=16.0),
     "a home page, 2 levels, 300 users": replace(HOME, levels=2, pages=160.0),
+    "a home page, 5 levels, 20 users": replace(HOME, levels=5, users=20, pages=600.0),
     "auto: a home page, 5 levels, 300 users": replace(HOME, levels=5, pages=160.0, curve="auto"),
     "2 levels, 300 users": replace(USERS, levels=2, pages=80.0),
     "2 levels, users of Zipf's sizes": replace(ZIPF, levels=2, pages=80.0),

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.sample import make_sample
 from clickharvest.estimation.support import effective_queries, find_support
+from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant
 
@@ -146,3 +149,30 @@ def test_estimators_tell_what_they_do_not_know() -> None:
     assert alone.support is not None
     assert alone.support.columns == ()
     assert alone.predict().supported.all()
+
+
+def home_page(users: int, phones: int, *, cluster: str) -> Any:
+    """Return a model of a home page, of whose users some have phones; two rankings."""
+    random = np.random.default_rng(0)
+    pages, k = 20 * users, np.arange(1, 4)
+    user, arm = np.arange(pages) // 20, random.integers(2, size=pages)
+    doc = np.array([[0, 1, 2], [2, 0, 1]])[arm]
+    clicks = random.random(doc.shape) < np.array([0.8, 0.5, 0.6])[doc] / k
+    columns = {"user": user, "device": np.where(user < phones, "phone", "desk"), "query": np.zeros(pages, np.int64)}
+    rows = {name: np.repeat(column, 3) for name, column in columns.items()}
+    rows |= {"doc": doc.ravel(), "position": np.tile(k, pages), "click": clicks.ravel().astype(int)}
+    log = read_log(pa.table(rows), context=["device"], user="user")
+    return CPBM(curve="linear").fit(harvest(log, cluster=cluster)).propensities_
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_values_are_supported_by_users_where_they_cluster() -> None:
+    devices = {"device": ["phone", "desk"]}
+    assert home_page(40, 20, cluster="user").predict(devices).supported.all()
+    few = home_page(40, 2, cluster="user").predict(devices)
+    assert few.supported[1].all()
+    assert not few.supported[0, 1:].any()
+    assert few.notes()[0, 1] == "device: too few users with this value link this position to the anchor"
+    by_query = home_page(40, 20, cluster="query").predict(devices)
+    assert not by_query.supported[:, 1:].any()
+    assert by_query.notes()[0, 1] == "device: too few queries with this value link this position to the anchor"
