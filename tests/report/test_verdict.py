@@ -228,6 +228,14 @@ def test_other_alarms_count_where_they_touch_the_model() -> None:
     assert judge(SHARP, replace(GOOD, findings=(nothing, *FINE[1:]))).word == "cannot tell"
 
 
+def test_drift_is_told_before_what_else_it_looks_like() -> None:
+    alarm = {"status": "warning", "value": 0.8, "p_value": 1e-9}
+    both = swap(swap(FINE[::-1], "drift with position", **alarm), "usual position", **alarm)
+    verdict = judge(SHARP, replace(GOOD, findings=both))
+    assert "lose clicks over time" in verdict.why
+    assert "wanted more" in verdict.also[0].why
+
+
 @pytest.mark.parametrize(
     ("value", "word", "why"),
     [

@@ -25,8 +25,9 @@ STILL = 0.05
 """Share of all movement that is within rankers, up to which it is too little to bias anything."""
 
 KNOWING = (
-    ": they put it higher for users who want it more, by something that the log does not name, and the curve is too "
-    "steep. Name what they go by (--context), or swap ranks at random on part of the traffic."
+    ": they put it higher for users who want it more, or at times when it is wanted more, by something that the log "
+    "does not name, and the curve is too steep. Name what they go by (--context), or swap ranks at random on part of "
+    "the traffic."
 )
 MOVED = (
     ", as if it had stood where it usually does: results were shuffled, filtered or moved after their position was "

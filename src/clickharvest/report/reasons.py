@@ -69,8 +69,8 @@ class Grounds:
 
 
 def check_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
-    """Yield what the checks have found, those of the log first."""
-    findings = [*(grounds.findings or ()), *grounds.checks]
+    """Yield what the checks have found, those of the log first; drift, which names a cause, before all others."""
+    findings = sorted([*(grounds.findings or ()), *grounds.checks], key=lambda own: own.name != "drift with position")
     tested = [finding for finding in findings if finding.name in BIASES and finding.p_value is not None]
     for finding in findings:
         reason = _alarm(finding, model, grounds)
@@ -111,8 +111,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         )  # fmt: skip
     if name == "usual position":
         steep = (
-            "Rankers put a result higher for people who want it more, so that their wishes look like position and the "
-            "curve is too steep.",
+            "Rankers put a result higher for people who want it more, or at times when it is wanted more, so that "
+            "wishes look like position and the curve is too steep.",
             "Name what the rankers know of people (--context), or swap ranks at random for two weeks and fit that.",
         )
         flat = (
