@@ -69,6 +69,7 @@ class Cell:
 
 LARGE = Cell(pages=60_000, queries=1_000)
 CELLS = {
+    "fine, 150,000 pages": replace(LARGE, doubtful=False, pages=150_000),
     "fine, 60,000 pages": replace(LARGE, doubtful=False),
     "fine, 20,000 pages": Cell(doubtful=False),
     "users assigned, known": replace(LARGE, doubtful=False, per_user=10),
@@ -92,6 +93,7 @@ CELLS = {
     "positions before a shuffle": Cell(kind="shuffled"),
     "trust bias, 20,000 pages": Cell(kind="trust"),
     "trust bias, 60,000 pages": replace(LARGE, kind="trust"),
+    "trust bias, 150,000 pages": replace(LARGE, kind="trust", pages=150_000),
     "context left out": replace(LARGE, curve=None),
     "no intervals": Cell(intervals=False),
     "no log given": Cell(given="none"),
