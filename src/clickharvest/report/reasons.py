@@ -317,8 +317,8 @@ ALSO = {"drift with position": ("drift",), "usual position": ("usual position by
 MATTERS_ABOVE = math.log(2)
 """A click above that halves or doubles clicks below, on the log scale."""
 MATTERS_TRUST = math.log(1.07)
-"""A curve that ends 7 % higher for results of a relevance one standard deviation higher, on the log scale: what the
-test tells of trust that makes a curve too low by half at position 10 (`benchmarks/verdicts.py`)."""
+"""A curve that ends 7 % higher for results of a relevance one standard deviation higher, on the log scale;
+chosen on the logs of trust of `benchmarks/verdicts.py`."""
 MATTERS_DRIFT = 0.1
 """A correlation between how units drift and how they move."""
 MATTERS_USUAL = 0.35
