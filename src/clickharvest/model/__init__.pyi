@@ -5,6 +5,9 @@ from .browsing import StatePropensities as StatePropensities
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder
+from .contrasts import Contrast as Contrast
+from .contrasts import Contrasts as Contrasts
+from .contrasts import find_contrasts as find_contrasts
 from .curves import CURVES as CURVES
 from .curves import MLP as MLP
 from .curves import Constant as Constant

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.model.cautions import clustered_by, outcome_of, tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.model.contrasts import Contrast, find_contrasts
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
@@ -59,7 +60,17 @@ class _Model(_Told, Protocol):
     def support(self) -> Support | None: ...
     @property
     def places(self) -> Places | None: ...
-    def predict_encoded(self, x: Any) -> Prediction: ...
+    def spread(self) -> tuple[NDArray[np.float64], float]: ...
+    def predict_encoded(self, x: Any, *, level: float = 0.95) -> Prediction: ...
+
+
+class _Varied(NamedTuple):
+    """A context x, [1, d], that differs from the typical one in one column: its name, which column, and the value."""
+
+    name: str
+    column: int
+    value: Any
+    x: NDArray[np.float64]
 
 
 def summarise(model: _Model) -> str:
@@ -84,12 +95,15 @@ def summarise(model: _Model) -> str:
     info = model.info
     parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
     varied = _varied_contexts(model)
-    predicted = model.predict_encoded(np.concatenate([typical_context(model), *(x for _, x in varied[:MOST_CONTEXTS])]))
+    predicted = model.predict_encoded(
+        np.concatenate([typical_context(model), *(one.x for one in varied[:MOST_CONTEXTS])])
+    )
     what = "Propensity" if outcome_of(model) is None else "How often a click leads to it"
     where = f"{what} relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
         where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
     parts += [wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
+    parts += [_contrast(model, varied)]
     parts += [wrap(sentence) for sentence in tell_cautions(model, predicted)]
     return "\n\n".join(part for part in parts if part)
 
@@ -135,11 +149,22 @@ def describe_model(model: _Model) -> dict[str, Any]:
         "draws": 0 if model.draws is None else len(model.draws),
         "parameters": {name: value.tolist() for name, value in model.params.items()},
         "typical_context": prediction_records(typical),
+        "clearest_contrast": _contrast_record(model),
         "support": None if model.support is None else model.support.to_dict(),
         "cautions": tell_cautions(model, typical),
         "info": dict(model.info),
         "provenance": None if model.provenance is None else model.provenance.to_dict(),
     }
+
+
+def _contrast_record(model: _Model) -> dict[str, Any] | None:
+    """Return which values of a column differ most clearly, and whether beyond chance."""
+    varied = _varied_contexts(model)
+    if model.encoder is None or (found := _clearest(model, varied[:MOST_CONTEXTS])) is None:
+        return None
+    high, low = varied[found.high], varied[found.low]
+    column = model.encoder.parts[high.column].name
+    return {"column": column, "high": high.value, "low": low.value, "position": found.position, "clear": found.clear}
 
 
 def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
@@ -299,20 +324,42 @@ def _beside(record: dict[str, Any]) -> str:
     return "" if record["propensity"] is None else "not supported"
 
 
-def _varied_contexts(model: _Model) -> list[tuple[str, NDArray[np.float64]]]:
-    """Return contexts x [1, d] that differ from the typical one in one column, with their names."""
-    varied: list[tuple[str, NDArray[np.float64]]] = []
+def _varied_contexts(model: _Model) -> list[_Varied]:
+    """Return contexts that differ from the typical one in one column."""
+    varied: list[_Varied] = []
     begin = 0
-    for part in () if model.encoder is None else model.encoder.parts:
+    for column, part in enumerate(() if model.encoder is None else model.encoder.parts):
         for name, value in telling_values(part):
             x = typical_context(model)
             x[:, begin : begin + len(part.features)] = _features(part, value)
-            varied.append((name, x))
+            varied.append(_Varied(name, column, value, x))
         begin += len(part.features)
     return varied
 
 
-def _contexts(model: _Model, prediction: Prediction, varied: list[tuple[str, NDArray[np.float64]]]) -> str:
+def _clearest(model: _Model, varied: list[_Varied]) -> Contrast | None:
+    """Return the two values of a column that differ most clearly; None where nothing can be compared."""
+    if not varied:
+        return None
+    contrasts = find_contrasts(model, np.concatenate([one.x for one in varied]), [one.column for one in varied])
+    return None if contrasts is None else contrasts.clearest()
+
+
+def _contrast(model: _Model, varied: list[_Varied]) -> str:
+    """Return which of the contexts shown are read otherwise than others, as far as that is beyond chance."""
+    shown = varied[:MOST_CONTEXTS]
+    if (found := _clearest(model, shown)) is None:
+        return ""
+    if not found.clear:
+        return wrap("No two values of a column differ by more than chance might make them.")
+    there = name_place(found.position, model.places)
+    return wrap(
+        f"Clearest difference: {there} is looked at more with {shown[found.high].name} than with "
+        f"{shown[found.low].name}."
+    )
+
+
+def _contexts(model: _Model, prediction: Prediction, varied: list[_Varied]) -> str:
     """Return a table of contexts that differ from the typical one, which is the first that was predicted for."""
     if not varied:
         return ""
@@ -322,7 +369,7 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[tuple[str, NDA
     cells = np.array([[_number(p, ".3f") for p in row] for row in prediction.propensity[1:]])
     cells[~prediction.supported[1:]] = "-"
     cells[prediction.cannot_tell[1:]] = "?"
-    rows = [[name, *row[columns]] for (name, _), row in zip(varied, cells, strict=False)]
+    rows = [[one.name, *row[columns]] for one, row in zip(varied, cells, strict=False)]
     signs = {"-": "not supported", "?": CANNOT_TELL}
     legend = ", ".join(f"{sign} {words}" for sign, words in signs.items() if any(sign in row[1:] for row in rows))
     if len(varied) > len(rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 
@@ -13,16 +12,12 @@ from clickharvest.model.summary import typical_context
 from clickharvest.model.support import CANNOT_TELL
 from clickharvest.positions.places import name_place
 from clickharvest.report.charts import shorten
-from clickharvest.report.importance import Importance
+from clickharvest.report.importance import ColumnContrasts, Importance
 from clickharvest.report.phrases import likely, queries, spell, typical_query
 from clickharvest.report.standing import Standing, State, standings
-from clickharvest.report.values import Choice, ColumnValues
+from clickharvest.report.values import ColumnValues
 
-NOTICEABLE = 0.05
-"""Mean |Δ log p| from which a column is said to move the curve."""
 MOST_HEADLINES = 4
-TELLING: tuple[State, ...] = ("thin", "rough", "good")
-"""What is known well enough to be told as a number."""
 
 
 @dataclass(frozen=True)
@@ -81,40 +76,54 @@ def lead(model: Propensities, columns: list[ColumnValues], level: float = 0.95) 
     return f"How likely {what}, compared with one at {anchor}{where}{known}:{'' if told else ' nothing here can tell.'}"
 
 
-def movement(model: Propensities, columns: list[ColumnValues], ranked: list[Importance], level: float = 0.95) -> str:
-    """Return a sentence on what moves examination, and by how much where it moves most.
+def movement(
+    model: Propensities,
+    columns: list[ColumnValues],
+    ranked: list[Importance],
+    contrasts: ColumnContrasts | None,
+    level: float = 0.95,
+) -> str:
+    """Return a sentence on what moves examination, and by how much where it does so most clearly.
+
+    That some queries are read further down than others is said where they differ beyond chance, all that could have
+    been said being counted.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
         >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
-        >>> movement(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2)), [], [])
+        >>> movement(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2)), [], [], None)
         'All queries get this one curve: the model was fitted without context columns.'
     """
     if not columns:
         return "All queries get this one curve: the model was fitted without context columns."
     if not ranked[0].effect:
         return "All queries get this one curve, whatever their context: the checks say whether contexts differ."
-    if ranked[0].effect < NOTICEABLE:
-        which = f"none of the {len(columns)} context columns moves" if len(columns) > 1 else "its column does not move"
-        return f"Context hardly matters: {which} the curve noticeably."
-    column = next(column for column in columns if column.part.name == ranked[0].column)
-    choices = [choice for choice in column.choices if choice.share > 0]
-    x = np.repeat(typical_context(model), len(choices), axis=0)
-    x[:, column.features] = [choice.features for choice in choices]
-    known: dict[int, list[tuple[float, Choice]]] = {}
-    for choice, row in zip(choices, standings(model, x, level=level), strict=True):
-        for own in row:
-            if own.state in TELLING and own.propensity:
-                known.setdefault(own.position, []).append((own.propensity, choice))
-    range_of = {k: (min(found, key=itemgetter(0)), max(found, key=itemgetter(0))) for k, found in known.items()}
-    most = f"{'Most depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}"
-    if all(low is high for low, high in range_of.values()):
-        return f"{most}, but the log cannot tell by how much."
-    at = max(range_of, key=lambda k: (range_of[k][1][0] / range_of[k][0][0], k))
-    (low, few), (high, many) = range_of[at]
-    there, anchor = (name_place(k, model.places) for k in (at, model.curve.anchor))
-    more = "are read further down than" if model.places is None else f"look more at {there} than"
-    return (
-        f"{most}: {queries(column, many)} {more} {queries(column, few)}; {there} is looked at {spell(high)} times as "
-        f"often as {anchor} there, against {spell(low)} times."
+    if contrasts is None:
+        return "Curves differ by context, but without error bars nothing tells whether by more than chance."
+    if (clearest := contrasts.found.clearest()) is None:
+        return "Curves differ by context, but the log cannot tell by how much."
+    if not clearest.clear:
+        which = f"any of the {len(columns)} context columns" if len(columns) > 1 else shorten(columns[0].part.name)
+        return (
+            f"Which queries are read further down the log cannot tell: no two values of {which} differ by more than "
+            "chance might make them."
+        )
+    (column, many), (_, few) = (contrasts.values[i] for i in (clearest.high, clearest.low))
+    x = np.repeat(typical_context(model), 2, axis=0)
+    x[:, column.features] = [many.features, few.features]
+    high, low = (
+        next(own for own in row if own.position == clearest.position) for row in standings(model, x, level=level)
     )
+    there, anchor = (name_place(k, model.places) for k in (clearest.position, model.curve.anchor))
+    further = model.places is None and clearest.further
+    more = "are read further down than" if further else f"look more at {there} than"
+    return (
+        f"{'Most clearly it depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}: "
+        f"{queries(column, many)} {more} {queries(column, few)}; {there} is looked at {_with_interval(high)} times as "
+        f"often as {anchor} there, against {_with_interval(low)} times."
+    )
+
+
+def _with_interval(own: Standing) -> str:
+    p, lower, upper = (spell(number or 0.0) for number in (own.propensity, own.lower, own.upper))
+    return f"{p} ({lower} to {upper})"

@@ -153,6 +153,8 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
 def plot_importance(model: Any, contexts: Any = None, *, top: int = 20) -> alt.Chart:
     """Plot which context columns move examination most, as bars of I_c; see `column_importance` for the formula.
 
+    Bars of columns of which no two values differ beyond chance are hollow.
+
     Args:
         model: `Propensities` or a fitted estimator, with context.
         contexts: table of contexts to average over, such as `interventions.contexts`.
@@ -169,15 +171,26 @@ def plot_importance(model: Any, contexts: Any = None, *, top: int = 20) -> alt.C
         raise InputError("the model has no context, so that nothing moves its curve: fit a CPBM with context columns")
     ranked = column_importance(propensities, contexts)[:top]
     rows = [
-        {"column": shorten(importance.column), "effect": importance.effect, "factor": float(np.exp(importance.effect))}
+        {
+            "column": shorten(importance.column),
+            "effect": importance.effect,
+            "factor": float(np.exp(importance.effect)),
+            "beyond chance": bool(importance.clear),
+        }
         for importance in ranked
     ]
     bars = alt.Chart(alt.InlineData(rows)).encode(
         y=alt.Y("column:N", title=None, sort=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
         x=alt.X("effect:Q", title="mean |Δ log examination| between two values of the column"),
-        tooltip=[alt.Tooltip("column:N"), alt.Tooltip("effect:Q", format=".3f"), alt.Tooltip("factor:Q", format=".2f")],
+        fillOpacity=alt.condition(alt.datum["beyond chance"], alt.value(1), alt.value(0)),
+        tooltip=[
+            alt.Tooltip("column:N"),
+            alt.Tooltip("effect:Q", format=".3f"),
+            alt.Tooltip("factor:Q", format=".2f"),
+            alt.Tooltip("beyond chance:N"),
+        ],
     )
-    marks = bars.mark_bar(color=PALETTE[0], cornerRadiusEnd=2, height={"band": 0.7})
+    marks = bars.mark_bar(color=PALETTE[0], stroke=PALETTE[0], cornerRadiusEnd=2, height={"band": 0.7})
     sized: alt.Chart = marks.properties(width=420, height=alt.Step(22))
     return sized
 

@@ -22,7 +22,7 @@ from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typi
 from clickharvest.positions.places import name_place, spell_label
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
-from clickharvest.report.importance import Importance, rank_columns
+from clickharvest.report.importance import Importance, contrast_columns, rank_columns
 from clickharvest.report.packing import pack_model
 from clickharvest.report.phrases import queries
 from clickharvest.report.traffic import traffic_data, traffic_view
@@ -59,7 +59,8 @@ def make_content(
     log = "clicks.parquet" if evidence is None else shlex.quote(evidence.name)
     x, plan = (None, None) if evidence is None else (evidence.x, evidence.plan)
     columns = column_values(model, x)
-    ranked = rank_columns(model, columns, x)
+    contrasts = contrast_columns(model, columns, level=level)
+    ranked = rank_columns(model, columns, x, contrasts)
     order = _order(columns, ranked)
     packed = pack_model(model, level)
     view = {
@@ -67,7 +68,7 @@ def make_content(
         "users": model.info.get("users"),
         "headlines": headlines(model, level),
         "lead": lead(model, [columns[i] for i in order], level),
-        "movement": movement(model, columns, ranked, level),
+        "movement": movement(model, columns, ranked, contrasts, level),
         "name": name,
         "has_context": bool(columns),
         "bands": _bands(model, packed, level),

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.contrasts import Contrasts, find_contrasts
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import typical_context
-from clickharvest.report.values import ColumnValues, column_values, encode_contexts
+from clickharvest.report.values import Choice, ColumnValues, column_values, encode_contexts
 
 BASES = 200
 """Contexts in which a column is varied."""
+MOST_COMPARED = 20
+"""Values of a column that are compared with each other, the most frequent ones."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,30 @@ class Importance:
     Attributes:
         column: its name.
         effect: I_c, the mean |Δ log p|, at least 0; e^{I_c} is the typical factor between two of its values.
+        clear: whether two of its values differ beyond chance, all columns being counted; None without intervals.
     """
 
     column: str
     effect: float
+    clear: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnContrasts:
+    """Values of the context columns, compared in the typical context.
+
+    Attributes:
+        values: the column and the value of every context that was compared.
+        found: how they differ.
+    """
+
+    values: list[tuple[ColumnValues, Choice]]
+    found: Contrasts
+
+    def clear(self, column: ColumnValues) -> bool:
+        """Return whether two values of a column differ beyond chance."""
+        clearest = self.found.clearest(column.start)
+        return clearest is not None and clearest.clear
 
 
 def column_importance(propensities: Propensities, contexts: Any = None) -> list[Importance]:
@@ -51,20 +74,44 @@ def column_importance(propensities: Propensities, contexts: Any = None) -> list[
         >>> model = Propensities(
         ...     curve, {"b": np.zeros(1), "W": np.array([[-1.5], [0.0]])}, ContextEncoder.fit(table), (1, 2))
         >>> column_importance(model, table)
-        [Importance(column='phone', effect=1.5), Importance(column='age', effect=0.0)]
+        [Importance(column='phone', effect=1.5, clear=None), Importance(column='age', effect=0.0, clear=None)]
     """
     x = None if contexts is None else encode_contexts(propensities, contexts)
-    return rank_columns(propensities, column_values(propensities, x), x)
+    columns = column_values(propensities, x)
+    return rank_columns(propensities, columns, x, contrast_columns(propensities, columns))
 
 
 def rank_columns(
-    propensities: Propensities, columns: list[ColumnValues], x: NDArray[np.float64] | None
+    propensities: Propensities,
+    columns: list[ColumnValues],
+    x: NDArray[np.float64] | None,
+    contrasts: ColumnContrasts | None,
 ) -> list[Importance]:
-    """Return what `column_importance` does, from values and encoded contexts x [n, d] that are there already."""
+    """Return what `column_importance` does, from values, encoded contexts x [n, d] and contrasts that are there."""
     base = typical_context(propensities) if x is None or not len(x) else x
     base = base[np.linspace(0, len(base) - 1, min(BASES, len(base))).astype(int)]
-    found = [Importance(column.part.name, _effect(propensities, column, base)) for column in columns]
+    found = []
+    for column in columns:
+        clear = None if contrasts is None else contrasts.clear(column)
+        found.append(Importance(column.part.name, _effect(propensities, column, base), clear))
     return sorted(found, key=lambda importance: -importance.effect)
+
+
+def contrast_columns(
+    propensities: Propensities, columns: list[ColumnValues], *, level: float = 0.95
+) -> ColumnContrasts | None:
+    """Compare the values of every column with each other, the others being typical; None without intervals."""
+    values, contexts = [], []
+    for column in columns:
+        frequent = sorted((choice for choice in column.choices if choice.share > 0), key=lambda own: -own.share)
+        for choice in frequent[:MOST_COMPARED]:
+            x = typical_context(propensities)[0]
+            x[column.features] = choice.features
+            values.append((column, choice))
+            contexts.append(x)
+    which = [column.start for column, _ in values]
+    found = find_contrasts(propensities, np.array(contexts), which, level=level) if values else None
+    return None if found is None else ColumnContrasts(values, found)
 
 
 def _effect(propensities: Propensities, column: ColumnValues, base: NDArray[np.float64]) -> float:

@@ -209,7 +209,7 @@ function lineChart(width, series, options) {
   return { svg, hover, leave: () => guide.setAttribute("visibility", "hidden") };
 }
 
-/* Horizontal bars. rows: [{name, value, text}]. */
+/* Horizontal bars. rows: [{name, value, text, hollow}]. */
 function barChart(width, rows, options) {
   const step = 26,
     letter = 8.4, // wide ones, such as < and W, are in the names of columns, too
@@ -220,7 +220,8 @@ function barChart(width, rows, options) {
     room = width - names - 64;
   rows.forEach((row, i) => {
     const y = i * step + 4,
-      size = Math.max(1, (row.value / largest) * room);
+      size = Math.max(1, (row.value / largest) * room),
+      style = row.hollow ? `fill:none;stroke:${colour(0)}` : `fill:${colour(0)}`;
     const name = label(names - 10, y + 15, isolate(shorten(row.name, Math.floor((names - 14) / letter))), {
       class: "legend",
       "text-anchor": "end",
@@ -228,7 +229,7 @@ function barChart(width, rows, options) {
     name.append(element("title", {}, row.name));
     svg.append(
       name,
-      element("rect", { x: names, y, width: round(size), height: step - 7, rx: 2, style: `fill:${colour(0)}` }),
+      element("rect", { x: names, y, width: round(size), height: step - 7, rx: 2, style }),
     );
     svg.append(label(names + size + 8, y + 15, row.text, { class: "tick" }));
   });

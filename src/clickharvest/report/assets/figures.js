@@ -252,10 +252,18 @@ function makeFigures(data, state) {
       draw: (width) =>
         barChart(
           width,
-          top.map((d) => ({ name: d.column, value: d.effect, text: `×${Math.exp(d.effect).toFixed(2)}` })),
+          top.map((d) => ({
+            name: d.column,
+            value: d.effect,
+            text: `×${Math.exp(d.effect).toFixed(2)}`,
+            hollow: !d.clear,
+          })),
           { xTitle: "mean |Δ log examination| between two values", title: "Columns that move examination" },
         ),
-      rows: () => [["column", "mean_abs_log_ratio"], ...data.importance.map((d) => [d.column, d.effect])],
+      rows: () => [
+        ["column", "mean_abs_log_ratio", "beyond_chance"],
+        ...data.importance.map((d) => [d.column, d.effect, d.clear]),
+      ],
     };
   }
   if (data.diagnosis) {

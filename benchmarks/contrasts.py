@@ -1,0 +1,130 @@
+"""Are differences between contexts what they are called? Clear ones, and their intervals, against the truth.
+
+    PYTHONPATH=src python3 benchmarks/contrasts.py --logs 200 --jobs 16     # writes its table into benchmarks/README.md
+    .venv/bin/python benchmarks/contrasts.py --logs 20 --cells "10 levels"  # some; prints their table
+
+Logs of `coverage`, and some in which contexts do nothing, fitted as there. All levels are compared with each other; of
+numbers, twelve contexts of the log. Told are in how many logs a difference is called clear, and in how many the
+clearest one has the wrong direction, or is none at all; and, why no interval of a ratio is ever told, how many ratios
+would lie in theirs, each on its own and all of a log together.
+
+Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from accuracy import write_between_markers
+from cells import CATEGORIES, simulate
+from coverage import CELLS, README, spell
+from shared_cells import SharedCell, simulate_shared
+
+from clickharvest.errors import NotIdentifiedError
+from clickharvest.estimation import CPBM
+from clickharvest.model import find_contrasts
+
+NULLS = {
+    "4 levels without effect": replace(CATEGORIES, levels=4, truth="none"),
+    "10 levels without effect": replace(CATEGORIES, levels=10, truth="none"),
+    "2 levels without effect, one of them rare": replace(CATEGORIES, levels=2, rare=0.05, truth="none"),
+    "3 numbers without effect": replace(CATEGORIES, numbers=3, truth="none"),
+    "3 numbers without effect, power": replace(CATEGORIES, numbers=3, truth="none", curve="power"),
+    "auto: 3 numbers without effect": replace(CATEGORIES, numbers=3, truth="none", curve="auto"),
+}
+SEEN = (
+    "auto: 4 levels without effect", "2 levels, one of them rare", "2 levels with bumps, 100 queries", "10 levels",
+    "10 levels with bumps", "10 levels, 50 queries", "20 levels, few displays",
+    "10 levels, one with an advertisement at 3", "contexts vary inside units", "1 numeric context, 50 queries",
+    "6 numeric contexts", "power", "auto: power", "auto: 2 levels", "auto: 2 levels, one of them rare",
+    "auto: 10 levels", "auto: 10 levels with bumps", "auto: 6 numeric contexts",
+    "auto: an effect of context that is hardly seen", "auto: an effect of context that is seen in some logs",
+    "auto: fold", "auto: interaction",
+)  # fmt: skip
+BY_USER = tuple(name for name, cell in CELLS.items() if isinstance(cell, SharedCell) and cell.levels)
+WORLDS = NULLS | {name: CELLS[name] for name in (*SEEN, *BY_USER)}
+FULL, WRONG, SOME, LEVEL = 200, 0.05, 12, 0.95
+HEAD = ("cell", "logs", "ratios covered", "all at once", "called clear", "wrongly", "bar: 5 % wrongly")
+
+
+class Outcome(NamedTuple):
+    """Share of ratios covered, whether all are, both NaN where there are none; whether one is called clear, wrongly."""
+
+    covered: float
+    together: float
+    clear: bool
+    wrong: bool
+
+
+NOTHING = Outcome(float("nan"), float("nan"), clear=False, wrong=False)
+"""What a curve that ignores contexts tells of how they differ."""
+
+
+def main() -> None:
+    """Print the table, and write it where it is whole."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
+    parser.add_argument("--cells", default="", help="some of the kinds of logs, divided by ;")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    names = [name for name in options.cells.split(";") if name] or list(WORLDS)
+    lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|--:|---|"]
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        found = {name: pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5) for name in names}
+        for name, own in found.items():
+            lines.append(row(name, list(own)))
+            print(lines[-1], flush=True)
+    if names == list(WORLDS) and options.logs >= FULL:
+        write_between_markers(README, "contrasts", "\n".join(lines))
+    sys.exit(any("misses" in line for line in lines))
+
+
+def row(name: str, found: list[Outcome]) -> str:
+    """Return the row of a cell."""
+    covered, together, clear, wrong = np.array(found, dtype=np.float64).T
+    covered, together = (part[np.isfinite(part)] for part in (covered, together))
+    bar = "misses" if wrong.mean() > WRONG else "holds"
+    told = [spell(part) if len(part) else "" for part in (covered, together)]
+    return f"| {name} | {len(found)} | {' | '.join(told)} | {clear.mean():.1%} | {wrong.mean():.1%} | {bar} |"
+
+
+def measure(name: str, log: int) -> Outcome:
+    """Fit a log and compare its contexts."""
+    cell, random = WORLDS[name], np.random.default_rng([log, *name.encode()])
+    world = simulate_shared(cell, random) if isinstance(cell, SharedCell) else simulate(cell, random)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = CPBM(curve=cell.curve, seed=log).fit(world.interventions).propensities_
+        except NotIdentifiedError:
+            return NOTHING
+    values = next(iter(world.contexts.values()))
+    rows = np.unique(values, return_index=True)[1] if cell.levels else random.permutation(len(values))[:SOME]
+    assert model.encoder is not None
+    found = find_contrasts(model, model.encoder.transform({k: v[rows] for k, v in world.contexts.items()}), level=LEVEL)
+    if found is None or (clearest := found.clearest()) is None:
+        return NOTHING
+    at = np.array(found.positions) - 1
+    first, second = (world.truth[rows][found.pairs[:, i]][:, at] for i in range(2))
+    truth, known = first - second, np.isfinite(found.sd)
+    far = np.abs(found.log_ratio - truth)[known] / found.sd[known]
+    high, low = (world.truth[rows][which, clearest.position - 1] for which in (clearest.high, clearest.low))
+    alone = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    return Outcome(
+        float((far <= alone).mean()),
+        float((far <= found.z).all()),
+        clearest.clear,
+        bool(clearest.clear and high <= low),
+    )
+
+
+if __name__ == "__main__":
+    main()

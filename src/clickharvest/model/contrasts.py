@@ -1,0 +1,168 @@
+"""Contrasts: by how much examination differs between contexts, and whether by more than chance.
+
+Two curves with intervals that overlap may differ, and two that do not look alike may not: what tells is the interval of
+their ratio. Draws of the parameters give it, as they move both curves at once. `benchmarks/contrasts.py` has how often
+what is called clear is so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.model.curves import Curve, Params, unflatten_params
+from clickharvest.model.prediction import Prediction
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+NORMALS = 4_000
+"""Normal draws whose largest deviations tell what chance does among all that is compared."""
+NOTHING = 1e-9
+"""Standard deviation of a log ratio up to which it is the same for all parameters, but for rounding."""
+
+
+class _Model(Protocol):
+    """What contrasts need of `Propensities`."""
+
+    @property
+    def curve(self) -> Curve: ...
+    @property
+    def params(self) -> Params: ...
+    @property
+    def draws(self) -> NDArray[np.float32] | None: ...
+    def spread(self) -> tuple[Array, float]: ...
+    def predict_encoded(self, x: ArrayLike, *, level: float = 0.95) -> Prediction: ...
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two contexts and the position at which they differ most clearly.
+
+    Attributes:
+        high: number of the context in which the position is looked at more.
+        low: number of the other one.
+        position: the position.
+        clear: whether the difference is beyond chance, all that was compared being counted.
+        further: whether the last position that can be compared is looked at more in the first context, too.
+    """
+
+    high: int
+    low: int
+    position: int
+    clear: bool
+    further: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Ratios of examination between m pairs of contexts at K positions.
+
+    They tell which of two contexts is read further down, not by how much: what a curve is off by at a position in a
+    single context is in the intervals of its propensities, and cancels here.
+
+    Attributes:
+        positions: the positions of the curve, [K].
+        pairs: the two contexts of each pair, [m, 2].
+        column: what the contexts of each pair differ in, [m].
+        log_ratio: log p_k of the first over that of the second, [m, K]; NaN where one of them is not supported, or has
+            an interval that tells nothing.
+        sd: its standard deviation, [m, K], likewise.
+        z: how many of them a log ratio must be away from 0 to be clear beside all others.
+    """
+
+    positions: tuple[int, ...]
+    pairs: Integers
+    column: Integers
+    log_ratio: Array
+    sd: Array
+    z: float
+
+    def clearest(self, column: int | None = None) -> Contrast | None:
+        """Return what differs most clearly, by standard deviations; None where nothing can be compared.
+
+        Args:
+            column: look only at contexts that differ in this column.
+        """
+        own = np.ones(len(self.pairs), dtype=np.bool_) if column is None else self.column == column
+        far = np.where(own[:, None], np.abs(self.log_ratio) / self.sd, np.nan)
+        if not np.isfinite(far).any():
+            return None
+        i, k = np.unravel_index(int(np.nanargmax(far)), far.shape)
+        log_ratio = self.log_ratio[i] * (np.sign(self.log_ratio[i, k]) or 1.0)
+        high, low = self.pairs[i] if self.log_ratio[i, k] >= 0 else self.pairs[i][::-1]
+        last = log_ratio[np.isfinite(log_ratio)][-1]
+        return Contrast(int(high), int(low), self.positions[k], bool(far[i, k] > self.z), bool(last > 0))
+
+
+def find_contrasts(
+    model: _Model, x: Array, column: ArrayLike | None = None, *, level: float = 0.95
+) -> Contrasts | None:
+    """Compare contexts with each other, two and two; None where the model has no intervals.
+
+    The log ratio log p_k(x_a) − log p_k(x_b) has the standard deviation that the draws of the parameters give it. z is
+    the `level` quantile of the largest |error| / sd of all pairs and positions, over normal errors with the draws'
+    covariance: if no context differs from another, a difference is called clear in 1 − `level` of all logs at most.
+
+    Args:
+        model: the model.
+        x: encoded contexts, [n, d].
+        column: what each differs in from a common one, [n]: contexts are compared within columns alone. None compares
+            all with each other.
+        level: how often nothing is called clear where nothing differs.
+
+    Raises:
+        InputError: `column` is not as long as x.
+
+    Example:
+        Log p_2 of phones is −1.5 ± 0.2 and that of desks −0.5 ± 0.2, independently: 1 apart, ± 0.3.
+
+        >>> from clickharvest.model.contexts import ContextEncoder
+        >>> from clickharvest.model.curves import make_curve
+        >>> from clickharvest.model.propensities import Propensities
+        >>> encoder = ContextEncoder.fit({"device": ["desk", "phone"]})
+        >>> log_p, away = np.array([0.0, -0.5, -1.5, 0.0]), 0.2 * np.array([[0, 1, 1, 0], [0, 1, -1, 0]])
+        >>> model = Propensities(
+        ...     make_curve("linear", (1, 2), 1, 3), {"b": log_p[:1], "W": log_p[1:, None]}, encoder, (1, 2),
+        ...     draws=log_p + np.concatenate([away, -away]), draws_kind="bootstrap")
+        >>> find_contrasts(model, np.eye(3)[:2]).clearest()
+        Contrast(high=0, low=1, position=2, clear=True, further=True)
+    """
+    x = np.asarray(x, dtype=np.float64)
+    columns = np.zeros(len(x), dtype=np.intp) if column is None else np.asarray(column, dtype=np.intp)
+    if columns.shape != (len(x),):
+        raise InputError(f"column is {columns.shape}; expected one number for each of {len(x)} contexts")
+    if model.draws is None:
+        return None
+    positions, predicted = model.curve.positions, model.predict_encoded(x, level=level)
+    of_curve = np.isin(predicted.positions, positions)
+    known = (predicted.supported & ~predicted.cannot_tell)[:, of_curve] & (np.array(positions) != model.curve.anchor)
+    found = [(a, b) for a, b in combinations(range(len(x)), 2) if columns[a] == columns[b]]
+    pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
+    errors = _errors(model, x)
+    log_p = model.curve.relative(model.params, x)
+    log_ratio, sd = np.full((2, len(pairs), len(positions)), np.nan)
+    noise = np.random.default_rng(0).normal(size=(NORMALS, len(errors))) / np.sqrt(max(len(errors) - 1, 1))
+    normal = np.einsum("rb,bnk->rnk", noise, errors, optimize=True)
+    largest = np.zeros(NORMALS)
+    for i, (a, b) in enumerate(pairs):
+        both = known[a] & known[b]
+        own = (errors[:, a] - errors[:, b]).std(axis=0, ddof=1)
+        both &= own > NOTHING
+        log_ratio[i, both], sd[i, both] = (log_p[a] - log_p[b])[both], own[both]
+        far = np.abs(normal[:, a] - normal[:, b])[:, both] / own[both]
+        largest = np.maximum(largest, far.max(axis=1, initial=0.0))
+    return Contrasts(positions, pairs, columns[pairs[:, 0]], log_ratio, sd, float(np.quantile(largest, level)))
+
+
+def _errors(model: _Model, x: Array) -> Array:
+    """Return what the draws' log p deviates by from its mean, [draws, n, K]."""
+    draws, scale = model.spread()
+    log_p = np.stack([scale * model.curve.relative(unflatten_params(draw, model.params), x) for draw in draws])
+    deviations: Array = log_p - log_p.mean(axis=0)
+    return deviations
