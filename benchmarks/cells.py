@@ -48,6 +48,8 @@ class Cell:
             contexts ("none").
         moods: whether users of one page click much or little.
         inside: whether contexts vary inside units, `unit="query"`.
+        design: whether exposures are what the design lets expect, and not how often documents were shown.
+        anchor: the position that examination is relative to.
         asked: contexts whose coverage is told: those of the log, a level that is not in it, or a level that was not
             shown below position 4, there.
         curve: the curve that is fitted.
@@ -75,6 +77,8 @@ class Cell:
     truth: Literal["law", "power", "fold", "bump", "interaction", "hours", "jump", "index jump", "none"] = "law"
     moods: bool = False
     inside: bool = False
+    design: bool = False
+    anchor: int = 1
     asked: Literal["seen", "unseen level", "level without overlap"] = "seen"
     curve: str = "linear"
     bar: Literal["calibrated", "honest", "shown"] = "calibrated"
@@ -90,6 +94,13 @@ CELLS = {
     "20 queries": Cell(20),
     "50 queries": Cell(50),
     "300 queries": Cell(300),
+    "2 positions": Cell(300, positions=2),
+    "2 positions, 8 queries": Cell(8, positions=2),
+    "3 positions, 20 queries": Cell(20, positions=3),
+    "the last position as the anchor": Cell(300, anchor=6),
+    "the last of ten as the anchor, 50 queries": Cell(50, positions=10, anchor=10),
+    "exposures by design": Cell(300, design=True),
+    "exposures by design, few displays": Cell(100, displays=2.0, design=True),
     "8 queries that read alike": Cell(8, apart=False),
     "300 queries that read alike": Cell(300, apart=False),
     "queries differ in steepness": Cell(100, apart=False, steep=0.3),
@@ -118,12 +129,15 @@ CELLS = {
     "20 levels, few displays": replace(CATEGORIES, levels=20, displays=2.0),
     "10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2),
     "20 levels with bumps": replace(CATEGORIES, levels=20, bumps=0.2),
+    "10 levels, anchor 4": replace(CATEGORIES, levels=10, anchor=4),
+    "10 levels, exposures by design": replace(CATEGORIES, levels=10, design=True),
     "10 levels, 50 queries": replace(CATEGORIES, queries=50, levels=10),
     "10 levels, one with an advertisement at 3": replace(CATEGORIES, levels=10, odd=-2.0, odd_at=3),
     "2 levels, one with an advertisement at 3": replace(CATEGORIES, displays=15.0, levels=2, odd=-2.0, odd_at=3),
     "10 levels, one with a top that few look at": replace(CATEGORIES, levels=10, odd=-2.0),
     "2 levels, one with a top that few look at": replace(CATEGORIES, displays=15.0, levels=2, odd=-2.0),
     "2 levels, one of them rare": replace(CATEGORIES, displays=15.0, levels=2, rare=0.05),
+    "2 levels, 2 positions": replace(CATEGORIES, positions=2, displays=15.0, levels=2),
     "2 levels with bumps, 100 queries": replace(CATEGORIES, queries=100, levels=2, bumps=0.2),
     "1 numeric context, 50 queries": replace(CATEGORIES, queries=50, numbers=1),
     "1 numeric context with bumps, 100 queries": replace(CATEGORIES, queries=100, numbers=1, bumps=0.2),
@@ -138,8 +152,12 @@ CELLS = {
     "network": replace(NUMBERS, curve="mlp", bar="honest"),
     "auto: power": CHOSEN,
     "auto: power, 50 positions, few displays": replace(CHOSEN, positions=50, displays=4.0),
+    "auto: power, anchor 4": replace(CHOSEN, anchor=4),
+    "auto: power, exposures by design": replace(CHOSEN, design=True),
+    "auto: power, 2 positions": replace(CHOSEN, positions=2),
     "auto: power, 2,000 queries": MANY,
     "auto: 2 levels": replace(CATEGORIES, displays=15.0, levels=2, curve="auto"),
+    "auto: 2 levels, 2 positions": replace(CATEGORIES, positions=2, displays=15.0, levels=2, curve="auto"),
     "auto: 2 levels, one of them rare": replace(CATEGORIES, displays=15.0, levels=2, rare=0.05, curve="auto"),
     "auto: 2 levels with bumps, one of them rare": replace(
         CATEGORIES, displays=15.0, levels=2, rare=0.05, bumps=0.2, curve="auto"
@@ -178,7 +196,7 @@ CELLS = {
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A log, contexts to ask for, log p_k(x) / p_1(x) there [n, K], and which positions are asked for [K]."""
+    """A log, contexts to ask for, log p_k(x) / p_anchor(x) there [n, K], and which positions are asked for [K]."""
 
     interventions: Any
     truth: Array
@@ -219,19 +237,22 @@ def simulate(cell: Cell, random: np.random.Generator) -> World:
         relevance = relevance[row]
     kept = ~(last[context] & (unseen | (position > 3)))
     row, position, context, relevance = row[kept], position[kept], context[kept], relevance[kept]
-    impressions = 1 + random.poisson(displays[query[row]])
+    expected = displays[query[row]]
+    impressions = 1 + random.poisson(expected)
     rate = np.minimum(1.0, 0.3 * np.exp(log_p[context, position]) * reads[query[row], position] * relevance)
     clicks = in_moods(impressions, rate, row, random) if cell.moods else random.binomial(impressions, rate)
     asked = asked_contexts(cell, x, last)
     return World(
         Interventions(
-            unit=row, query=query[row], position=position + 1, exposure=impressions.astype(np.float64), clicks=clicks,
-            impressions=impressions, contexts={name: values[context] for name, values in columns.items()},
+            unit=row, query=query[row], position=position + 1, clicks=clicks, impressions=impressions,
+            exposure=1 + expected if cell.design else impressions.astype(np.float64),
+            exposure_kind="design" if cell.design else "realised",
+            contexts={name: values[context] for name, values in columns.items()},
             unit_kind="query" if cell.inside else "context", places=places_of(cell),
         ),
-        (log_p - log_p[:, :1])[asked],
+        (log_p - log_p[:, [cell.anchor - 1]])[asked],
         {name: values[asked] for name, values in columns.items()},
-        np.arange(k) > (3 if odd else 0),
+        np.arange(k) > 3 if odd else np.arange(k) != cell.anchor - 1,
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def row(name: str, found: list[Outcome]) -> str:
     covered, together, clear, wrong = np.array(found, dtype=np.float64).T
     covered, together = (part[np.isfinite(part)] for part in (covered, together))
     bar = "misses" if wrong.mean() > WRONG else "holds"
-    told = [spell(part) if len(part) else "" for part in (covered, together)]
+    told = [spell(part) if len(part) > 1 else "" for part in (covered, together)]
     return f"| {name} | {len(found)} | {' | '.join(told)} | {clear.mean():.1%} | {wrong.mean():.1%} | {bar} |"
 
 

@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/coverage.py --logs 20 --cells "8 queries;auto: fold" --kinds clustered --json some.json
 
 The kinds of logs are in `cells` and `shared_cells`, the kinds of intervals are all that `intervals` takes. Coverage is
-of log p_k(x) / p_1(x), k ≥ 2, over contexts that are in the log, at positions that the model calls supported:
-pointwise, and of all positions of a context together.
+of log p_k(x) / p_1(x), or relative to another anchor, over contexts that are in the log, at positions that the model
+calls supported: pointwise, and of all positions of a context together.
 
 Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine. Outcomes are kept in `benchmarks/data/coverage.json`, and a
 run goes on where an earlier one ended. Rows of cells that have all their logs replace those in `benchmarks/README.md`;
@@ -182,7 +182,8 @@ def measure(name: str, kind: str, log: int) -> Outcome:
 
     cell = CELLS[name]
     world = simulated(name, log)
-    own: dict[str, Any] = {"intervals": kind, "replicates": REPLICATES, "seed": log}
+    anchor = cell.anchor if isinstance(cell, Cell) else 1
+    own: dict[str, Any] = {"intervals": kind, "replicates": REPLICATES, "seed": log, "anchor": anchor}
     if kind == "allpairs":
         own |= {"intervals": "bootstrap", "objective": "allpairs", **(NAMED if world.contexts else {})}
     began = time.perf_counter()
@@ -198,7 +199,7 @@ def measure(name: str, kind: str, log: int) -> Outcome:
     seconds = time.perf_counter() - began
     alone, together = (model.predict(world.contexts or None, simultaneous=band) for band in (False, True))
     shown = np.array(alone.positions) - 1
-    asked = world.positions[shown] & (shown > 0)
+    asked = world.positions[shown] & (shown != anchor - 1)
     target = world.truth[:, shown][:, asked]
     with np.errstate(invalid="ignore"):
         value, lower, upper, low, high = (

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import make_curve
-from clickharvest.model.propensities import Propensities
+from clickharvest.model.curves import flatten_params, make_curve
+from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.report.answer import headlines, lead, movement
-from clickharvest.report.importance import rank_columns
+from clickharvest.report.importance import column_importance, contrast_columns, rank_columns
 from clickharvest.report.phrases import likely, spell
 from clickharvest.report.values import column_values
 from command_line import Command
@@ -53,21 +53,36 @@ def test_the_level_of_the_command_line_reaches_the_answer(model: Propensities, r
     assert interval(model, 0.95) not in text
 
 
-def complex_queries(support: Support | None = None, less: Sequence[float] = (0.8, 0.5)) -> Propensities:
+def complex_queries(
+    support: Support | None = None, less: Sequence[float] = (0.8, 0.5), sd: float | None = 0.01
+) -> Propensities:
     """A model in which complex queries, 28 % of all, are read less far down, by these factors."""
     encoder = ContextEncoder.fit({"complex": [True] * 28 + [False] * 72})
     curve = make_curve("linear", (1, 2, 5), 1, 1)
     params = {"b": np.log([0.6, 0.3]), "W": np.log([less])}
-    return Propensities(curve, params, encoder, (1, 2, 5), support=support)
+    draws = None
+    if sd is not None:
+        draws = flatten_params(params) + sd * np.random.default_rng(0).normal(size=(400, 4))
+    kind: DrawsKind | None = None if sd is None else "bootstrap"
+    return Propensities(curve, params, encoder, (1, 2, 5), draws, kind, support=support)
+
+
+def moved(model: Propensities) -> str:
+    columns = column_values(model)
+    contrasts = contrast_columns(model, columns)
+    return movement(model, columns, rank_columns(model, columns, None, contrasts), contrasts)
 
 
 def test_sentences_speak_of_complex_queries_not_of_columns() -> None:
     model = complex_queries()
-    columns = column_values(model)
-    assert lead(model, columns).endswith("for a typical query (28 % complex):")
-    told = movement(model, columns, rank_columns(model, columns, None))
-    assert "queries that are not complex are read further down than complex queries" in told
-    assert "position 5 is looked at 0.30 times as often as position 1 there, against 0.15 times" in told
+    assert lead(model, column_values(model)).endswith("for a typical query (28 % complex), with 95 % intervals:")
+    told = moved(model)
+    assert told.startswith("It depends on complex: queries that are not complex are read further down than complex que")
+    found = re.search(
+        r"position 5 is looked at 0.30 \((.*) to (.*)\) times as often as position 1 there, against", told
+    )
+    assert found is not None
+    assert 0.28 < float(found[1]) < 0.30 < float(found[2]) < 0.32
     assert "=" not in told
 
 
@@ -75,29 +90,37 @@ def test_a_curve_that_ignores_the_context_does_not_say_that_it_hardly_matters() 
     """Such a curve is chosen where a log is too small to tell contexts apart."""
     encoder = ContextEncoder.fit({"complex": [True] * 28 + [False] * 72})
     model = Propensities(make_curve("constant", (1, 2), 1, 1), {"b": np.log([0.6])}, encoder, (1, 2))
-    columns = column_values(model)
-    told = movement(model, columns, rank_columns(model, columns, None))
-    assert told == "All queries get this one curve, whatever their context: the checks say whether contexts differ."
+    expected = "All queries get this one curve, whatever their context: the checks say whether contexts differ."
+    assert moved(model) == expected
+
+
+def test_what_chance_might_make_is_not_said_to_depend_on_context() -> None:
+    model = complex_queries(sd=0.4)
+    assert moved(model) == (
+        "Which queries are read further down the log cannot tell: no two values of complex differ by more than chance "
+        "might make them."
+    )
+    assert [own.clear for own in column_importance(model)] == [False]
+    assert [own.clear for own in column_importance(complex_queries())] == [True]
+    assert "without error bars nothing tells" in moved(complex_queries(sd=None))
 
 
 def test_what_is_not_supported_is_not_told() -> None:
     for of_others, expected in (
-        ((1, 2), ": queries that are not complex are read further down than complex queries; position 2 is "),
-        ((1,), ", but the log cannot tell by how much."),
+        ((1, 2), "It depends on complex: queries that are not complex are read further down than complex queries; "),
+        ((1,), "Curves differ by context, but the log cannot tell by how much."),
     ):
-        model = complex_queries(Support((ColumnSupport((of_others, (1, 2, 5))),), (None, 40.0, 40.0)))
-        columns = column_values(model)
-        told = movement(model, columns, rank_columns(model, columns, None))
-        assert told.startswith(f"It depends on complex{expected}")
+        model = complex_queries(Support((ColumnSupport((of_others, (1, 2, 5))),), (None, 80.0, 80.0)))
+        assert moved(model).startswith(expected)
+        assert ("position 2 is looked at" in moved(model)) == (len(of_others) == 2)
         assert [headline.where for headline in headlines(model)] == ["position 2"] * (len(of_others) - 1)
 
 
-def test_how_much_context_moves_is_told_where_it_moves_most() -> None:
-    """Below a fold, where it comes early or late, everybody looks alike."""
-    model = complex_queries(less=(0.5, 0.9))
-    columns = column_values(model)
-    told = movement(model, columns, rank_columns(model, columns, None))
-    assert "position 2 is looked at 0.60 times as often as position 1 there, against 0.30 times" in told
+def test_how_much_context_moves_is_told_where_it_moves_most_clearly() -> None:
+    """Below a fold, where it comes early or late, everybody looks alike, or even the other way round."""
+    for less, more in ((0.9, "are read further down than"), (1.1, "look more at position 2 than")):
+        told = moved(complex_queries(less=(0.5, less)))
+        assert f"queries that are not complex {more} complex queries; position 2 is looked at 0.60" in told
 
 
 def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -17,7 +18,7 @@ from clickharvest.diagnosis.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import make_curve
+from clickharvest.model.curves import flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.positions.places import Places
 from clickharvest.report.importance import column_importance
@@ -147,6 +148,15 @@ def test_importance_is_sorted_and_cut() -> None:
     assert len(found) == 2
     assert found[0]["effect"] > found[1]["effect"] > 0
     assert found[0]["factor"] == pytest.approx(np.exp(found[0]["effect"]))
+
+
+def test_bars_that_may_be_chance_are_hollow() -> None:
+    model = linear_model(CONTEXTS, {"device=phone": -0.1})
+    middle = flatten_params(model.params)
+    clear = replace(model, draws=middle + np.random.default_rng(0).normal(0, 0.01, (40, len(middle))))
+    for own, expected in ((model, False), (clear, True)):
+        assert rows(plot_importance(own, CONTEXTS))[0]["beyond chance"] is expected
+    assert plot_importance(model).to_dict()["encoding"]["fillOpacity"]["value"] == 0
 
 
 def test_charts_are_exported_and_import_nothing_heavy() -> None:

@@ -142,7 +142,8 @@ def context_matters(
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
-        sentence = f"Examination depends on {spelled}{how} ({told})"
+        which = f"one or more of {spelled}" if len(interventions.contexts) > 1 else spelled
+        sentence = f"Examination depends on {which}{how} ({told})"
         sentence += ": a CPBM tells contexts apart; a PBM would give each the average."
         return Finding(name, "note", sentence, gain, p_value)
     advice = "try a CPBM beside the PBM" if p_value < WEAK else "a PBM may do, and is more precise"

@@ -60,6 +60,8 @@ FEWEST = 10
 """Degrees of freedom below which nothing tells overdispersion."""
 STEPS, WHOLE_STEPS, SETTLED = 60, 10, 1e-4
 """Steps of weighted least squares at most, how many of them are taken whole, and what they end at."""
+ALIKE = 1e-9
+"""Share of the largest eigenvalue below which what both variances explain differs by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,6 @@ class Clustered:
         covariance: V, [size, size].
         overdispersion: φ.
         variance: σ², of the effects of single queries at single positions.
-        variance_error: its standard error.
         steepness: ς², of the steepness of queries.
         apart: what they add to M, [size, size].
         effective_queries: of every position (Σ_g q_{gk})² / Σ_g q_{gk}²: how many queries of equal weight would tell as
@@ -81,7 +82,6 @@ class Clustered:
     covariance: Array
     overdispersion: float
     variance: float
-    variance_error: float
     steepness: float
     apart: Array
     effective_queries: Array
@@ -116,7 +116,7 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
             effects[kind] += y.T @ y
             told.append(replace(contrasts, kept=1 - leverage))
     overdispersion = 1.0 if shares.shared else _overdispersion(shares, fit.at)
-    (variance, steepness), error = _variances(told, overdispersion)
+    variance, steepness = _variances(told, overdispersion)
     independent = overdispersion * fit.information
     apart = variance * effects[0] + steepness * effects[1]
     if shares.shared:
@@ -130,7 +130,6 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
         covariance=inverse @ (score + fit.left) @ inverse,
         overdispersion=overdispersion,
         variance=variance,
-        variance_error=error,
         steepness=steepness,
         apart=apart,
         effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
@@ -221,8 +220,8 @@ def settle(weigh: Callable[[Array], tuple[Array, Array]]) -> tuple[Array, Array]
     return before, found
 
 
-def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[float, float], float]:
-    """Return σ² and ς², both ≥ 0, and the standard error of σ².
+def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[float, float]:
+    """Return σ² and ς², both ≥ 0.
 
     By weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q.
     """
@@ -231,7 +230,7 @@ def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[
     )
     use = own > LEAST
     if not use.any():
-        return (0.0, 0.0), np.inf
+        return 0.0, 0.0
     residual, own, squares, along, kept = (part[use] for part in (residual, own, squares, along, kept))
     excess = residual**2 / (own * kept) - overdispersion
     slopes = np.stack([squares, along**2], axis=1) * (kept / own)[:, None]
@@ -242,9 +241,9 @@ def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[tuple[
 
     before, found = settle(weigh)
     weighted, left = weigh(before)
-    # Squares of normal residuals have the variance 2 in these units.
-    noise = 2 * np.diag(np.linalg.pinv(weighted.T @ weighted))
-    steepness = found[1] ** 3 / (found[1] ** 2 + noise[1]) if found[1] else 0.0
+    # Squares of normal residuals have the variance 2 in these units. With two positions both variances do the same.
+    noise = 2 * np.linalg.pinv(weighted.T @ weighted, rcond=ALIKE, hermitian=True)[1, 1]
+    steepness = found[1] ** 3 / (found[1] ** 2 + noise) if found[1] else 0.0
     left = left - weighted[:, 1] * steepness
     variance = max(float(weighted[:, 0] @ left / (weighted[:, 0] @ weighted[:, 0])), 0.0)
-    return (variance, float(steepness)), float(np.sqrt(noise[0]))
+    return variance, float(steepness)
