@@ -72,6 +72,17 @@ def test_where_contexts_vary_inside_units_a_level_has_its_own_rows() -> None:
     assert device.linked == ((1, 2), (1,))
 
 
+def test_values_that_were_never_together_are_named() -> None:
+    phone, desk = {"device": "phone"}, {"device": "desk"}
+    units: list[Unit] = [(f"p{i}", {1: 3, 2: 2}, phone | {"pays": i % 2 == 0, "age": 20.0 + i}) for i in range(8)]
+    units += [(f"d{i}", {1: 3, 2: 2}, desk | {"pays": False, "age": None if i else 30.0}) for i in range(6)]
+    # Who was shown something and clicked nothing tells nothing.
+    units.append(("d9", {1: 0, 2: 0}, desk | {"pays": True, "age": 30.0}))
+    found = support_of(interventions(*units), (1, 2))
+    # Columns: phone or desk, no or yes, an age or none.
+    assert found.apart == ((0, 0, 2, 1), (0, 1, 1, 1), (1, 1, 2, 1))
+
+
 def test_numbers_reach_as_far_as_five_queries_go() -> None:
     ages = [1e6, 60, 59, 58, 57, 56, 30, 24, 23, 22, 21, -5e5]
     data = interventions(*((f"q{i}", {1: 2, 2: 1}, {"age": age}) for i, age in enumerate(ages)))

@@ -19,6 +19,7 @@ from clickharvest.model.curves import make_curve
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
+from clickharvest.model.summary import typical_context
 from clickharvest.model.support import ColumnSupport, Support, cannot_tell
 from command_line import run
 
@@ -127,6 +128,9 @@ def test_a_file_keeps_the_support(tmp_path: Path) -> None:
         ),
         ({"columns": [{"linked": "no"}]}, "damaged"),
         ({"columns": 3}, "damaged"),
+        ({"apart": [[0, 0, 0, 1]]}, "never together of columns that it does not have"),
+        ({"apart": [[0, 3, 2, 0]]}, "never together of columns that it does not have"),
+        ({"apart": [[0, 1, 2]]}, "damaged"),
     ],
 )
 def test_a_forged_support_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -137,6 +141,51 @@ def test_a_forged_support_is_refused(change: dict[str, Any], told: str, tmp_path
     write_file(path, header | {"support": header["support"] | change}, tensors)
     with pytest.raises(InputError, match=told):
         load_propensities(path)
+
+
+def test_values_that_were_never_together_are_not_supported_together(tmp_path: Path) -> None:
+    every = (1, 2, 3)
+    columns = (ColumnSupport((every,) * 3), AGE, ColumnSupport((every, every)))
+    # Levels are phone, desk and missing: desks never pay, and where the device is missing the age never is known.
+    support = Support(columns, (None, 80.0, 80.0), apart=((0, 1, 2, 1), (0, 2, 1, 0)))
+    a_model(support=support).save(tmp_path / "model.safetensors")
+    model = load_propensities(tmp_path / "model.safetensors")
+    assert model.support == support
+    asked = {"device": ["desk", "desk", "phone", None], "age": [40] * 4, "pays": [True, False, True, False]}
+    found = model.predict(asked)
+    assert found.supported[:, :3].all(axis=1).tolist() == [False, True, True, False]
+    assert found.notes()[0, 1] == "device and pays: values that training never had together"
+    assert found.notes()[3, 1] == "device and age: values that training never had together"
+    np.testing.assert_array_equal(np.isfinite(found.lower), found.supported)
+
+
+def test_the_typical_context_is_one_that_occurs() -> None:
+    """The most frequent country, of which the most frequent city is not one."""
+    encoder = ContextEncoder.fit({"country": ["us"] * 3 + ["de"] * 2, "city": ["york", "bend", "reno", "ulm", "ulm"]})
+    assert [part.levels[0] for part in encoder.parts] == ["us", "ulm"]
+    columns = tuple(ColumnSupport(((1, 2),) * len(part.levels)) for part in encoder.parts)
+    city = {name: i for i, name in enumerate(encoder.parts[1].levels)}
+    apart = ((0, 0, 1, city["ulm"]), *((0, 1, 1, city[name]) for name in ("bend", "reno", "york")))
+    curve = make_curve("power", (1, 2), 1, len(encoder.feature_names))
+    params = {"a": np.ones(1), "w": np.zeros((len(encoder.feature_names), 1))}
+    model = Propensities(curve, params, encoder, (1, 2), support=Support(columns, (None, 80.0), apart))
+    assert "(country = us, city = bend)" in " ".join(str(model).split())
+    assert model.predict_encoded(typical_context(model)).supported.all()
+    de = typical_context(model, (0, [0.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(de, encoder.transform({"country": ["de"], "city": ["ulm"]}))
+    reno = encoder.transform({"country": ["us"], "city": ["reno"]})
+    np.testing.assert_array_equal(typical_context(model, (3, reno[0, 3:])), reno)
+    without = replace(model, support=replace(model.support, apart=()) if model.support else None)
+    np.testing.assert_array_equal(typical_context(without), encoder.transform({"country": ["us"], "city": ["ulm"]}))
+
+
+def test_an_average_of_yes_and_no_is_together_with_all() -> None:
+    support = Support(
+        (DEVICE, AGE, ColumnSupport(((1, 2), (1, 2)))), (None, 80.0, 80.0), apart=((0, 0, 2, 0), (0, 0, 2, 1))
+    )
+    model = a_model(support=support)
+    assert model.predict_encoded(typical_context(model)).supported[0, :2].all()
+    assert not model.predict({"device": ["phone"], "age": [40], "pays": [True]}).supported.any()
 
 
 def test_an_interval_of_a_factor_of_ten_tells_nothing() -> None:

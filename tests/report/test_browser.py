@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -265,6 +266,15 @@ def test_what_is_not_supported_has_no_number_in_the_page(browser: Browser, tmp_p
     assert far in seen[4]
     assert far in seen[5]
     assert page.complaints() == []
+    page.close()
+    assert model.support is not None
+    page = show(browser, tmp_path, replace(model, support=replace(model.support, apart=((0, 0, 2, 1), (0, 1, 1, 0)))))
+    for device, pays, expected in (("phone", "yes", ["pays"]), ("phone", "no", []), ("desk", "no", ["age"])):
+        choose(page, "device", device)
+        choose(page, "age", 0.5)
+        choose(page, "pays", pays)
+        told = re.findall("device and (.*?): values that training never had together", " ".join(page.run(notes)))
+        assert told == expected
     page.close()
     page = show(browser, tmp_path, replace(model, draws_kind="bootstrap"))
     assert "Position 4: not supported: rests on fewer than 50 queries, too few for bootstrap intervals." in page.run(

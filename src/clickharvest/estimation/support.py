@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from clickharvest.estimation.sample import Sample, linked_by
 from clickharvest.harvesting.numbering import run_starts
@@ -62,7 +63,8 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
             told = values[:, 0]
             reach = _reach(part.mean + part.sd * block[told, 0], cluster[told])
         columns.append(ColumnSupport(tuple(linked), bool(unknown.any()), reach))
-    return Support(tuple(columns), queries)
+    apart = () if encoder is None else _never_together(encoder, sample.x[np.unique(sample.context)])
+    return Support(tuple(columns), queries, apart)
 
 
 def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float | None, ...]:
@@ -180,6 +182,25 @@ def _enough(sample: Sample, rows: Mask, anchor: int, log_p: Array, shares: _Shar
         found = effective_queries(sample.take(rows & there), anchor, log_p)
     told = dict(zip(sample.positions, found, strict=True))
     return tuple(k for k in linked if (queries := told[k]) is None or round(queries) >= ENOUGH)
+
+
+def _never_together(encoder: ContextEncoder, x: Array) -> tuple[tuple[int, int, int, int], ...]:
+    """Return the values of two columns that contexts x, [m, d], have, but never together, as `Support.apart` does."""
+    values: list[Any] = []
+    column: list[int] = []
+    number: list[int] = []
+    begin = 0
+    for i, part in enumerate(encoder.parts):
+        own, _ = used_values(part, x[:, begin : begin + len(part.features)])
+        begin += len(part.features)
+        values.append(csr_array(own, dtype=np.float64))
+        column += [i] * own.shape[1]
+        number += range(own.shape[1])
+    every = csr_array(hstack(values))
+    together = (every.T @ every).toarray() > 0
+    had, of = together.diagonal(), np.array(column)
+    apart = ~together & had & had[:, None] & (of[:, None] < of)
+    return tuple((column[a], number[a], column[b], number[b]) for a, b in np.argwhere(apart).tolist())
 
 
 def _reach(numbers: Array, query: NDArray[np.int64]) -> tuple[float, float] | None:

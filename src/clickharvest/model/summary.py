@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.model.cautions import clustered_by, outcome_of, tell_cautions
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
@@ -16,7 +16,7 @@ from clickharvest.model.contrasts import Contrast, find_contrasts
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
+from clickharvest.model.support import CANNOT_TELL, Support, certain_values, rests_on_few, spell_queries
 from clickharvest.positions.places import Places, name_place, spell_label
 from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
 
@@ -101,7 +101,7 @@ def summarise(model: _Model) -> str:
     what = "Propensity" if outcome_of(model) is None else "How often a click leads to it"
     where = f"{what} relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
-        where += f" in a typical context ({', '.join(_typical(part) for part in model.encoder.parts)})"
+        where += f" in a typical context ({', '.join(_typical_names(model, model.encoder))})"
     parts += [wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
     parts += [_contrast(model, varied)]
     parts += [wrap(sentence) for sentence in tell_cautions(model, predicted)]
@@ -184,21 +184,43 @@ def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
     ]
 
 
-def typical_context(model: _Model) -> NDArray[np.float64]:
-    """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level."""
+def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
+    """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
+
+    Of a category, that is the most frequent level among those that training had together with the columns before it.
+
+    Args:
+        model: the model.
+        given: where the features of a column begin, and those that it has instead: then others go together with it.
+    """
     parts = () if model.encoder is None else model.encoder.parts
-    return np.concatenate([np.zeros((1, 0)), *(_features(part) for part in parts)], axis=1)
+    begins = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
+    x = np.concatenate([np.zeros((1, 0)), *(_typical_features(part) for part in parts)], axis=1)
+    apart = set() if model.support is None else set(model.support.apart)
+    fixed, had = None if given is None else begins.index(given[0]), list[tuple[int, int]]()
+    if given is not None and fixed is not None:
+        own = x[:, begins[fixed] : begins[fixed + 1]]
+        own[0] = given[1]
+        had = [(fixed, value) for value in np.flatnonzero(certain_values(parts[fixed], own)[0]).tolist()]
+    for i, part in enumerate(parts):
+        if part.kind == "categorical" and i != fixed:
+            level = next((a for a in range(len(part.levels)) if not any(_apart(apart, (i, a), own) for own in had)), 0)
+            x[0, begins[i] : begins[i + 1]] = np.arange(len(part.features)) == level
+            had.append((i, level))
+    return x
 
 
-def _features(part: ContextColumn, value: Any = None) -> NDArray[np.float64]:
-    """Return the features [1, …] of a value of one column; of its typical value by default."""
+def _apart(apart: set[tuple[int, int, int, int]], one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Return whether two values, each with its column, were never together."""
+    first, second = sorted((one, other))
+    return (*first, *second) in apart
+
+
+def _typical_features(part: ContextColumn) -> NDArray[np.float64]:
+    """Return the features [1, …] of a column's typical value, of a category those of its first level."""
     x = np.zeros((1, len(part.features)))
-    if value is not None:
-        part.fill(x, np.array([value], dtype=object))
-    elif part.kind == "boolean":
-        x[0, 0] = part.mean
-    elif part.kind == "categorical":
-        x[0, 0] = 1
+    if part.kind != "numeric":
+        x[0, 0] = part.mean if part.kind == "boolean" else 1.0
     return x
 
 
@@ -330,9 +352,9 @@ def _varied_contexts(model: _Model) -> list[_Varied]:
     begin = 0
     for column, part in enumerate(() if model.encoder is None else model.encoder.parts):
         for name, value in telling_values(part):
-            x = typical_context(model)
-            x[:, begin : begin + len(part.features)] = _features(part, value)
-            varied.append(_Varied(name, column, value, x))
+            features = np.zeros((1, len(part.features)))
+            part.fill(features, np.array([value], dtype=object))
+            varied.append(_Varied(name, column, value, typical_context(model, (begin, features[0]))))
         begin += len(part.features)
     return varied
 
@@ -379,7 +401,10 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[_Varied]) -> s
     what = "position" if places is None else clean_text(",".join(places.columns), 16)
     header = [what, *(clean_text(",".join(map(spell_label, name)), 9) for name in names)]
     table = aligned(header, rows, left=1)
-    return f"In contexts that differ from it in one column{f' ({legend})' if legend else ''}:\n\n{table}"
+    told = "In contexts that differ from it in one column"
+    if model.support is not None and model.support.apart:
+        told += ", and in others where values never came together"
+    return wrap(f"{told}{f' ({legend})' if legend else ''}:") + f"\n\n{table}"
 
 
 def telling_values(part: ContextColumn) -> list[tuple[str, Any]]:
@@ -392,11 +417,17 @@ def telling_values(part: ContextColumn) -> list[tuple[str, Any]]:
     return [(f"{name} = {clean_text(level, 12)}", level) for level in part.levels[:MOST_LEVELS]]
 
 
-def _typical(part: ContextColumn) -> str:
-    name = clean_text(part.name, 16)
-    if part.kind == "categorical":
-        return f"{name} = {clean_text(part.levels[0], 16) if part.levels else 'other'}"
-    return f"{name} = {part.mean:.4g}" if part.kind == "numeric" else f"{name} = yes in {part.mean:.0%}"
+def _typical_names(model: _Model, encoder: ContextEncoder) -> Iterator[str]:
+    """Yield the typical value of every column."""
+    x, begin = typical_context(model)[0], 0
+    for part in encoder.parts:
+        name = clean_text(part.name, 16)
+        if part.kind == "categorical":
+            level = int(np.argmax(x[begin : begin + len(part.features)]))
+            yield f"{name} = {clean_text(part.levels[level], 16) if part.levels else 'other'}"
+        else:
+            yield f"{name} = {part.mean:.4g}" if part.kind == "numeric" else f"{name} = yes in {part.mean:.0%}"
+        begin += len(part.features)
 
 
 def aligned(header: list[str], rows: list[list[str]], left: int = 0) -> str:

@@ -10,9 +10,9 @@ A curve gives a number for every context. Only some of these numbers rest on dat
 - a *number* is supported up to half the width of its reach beyond it. The reach is as far as five queries go (half of
   them, where there are fewer than ten): a single outlier does not widen it.
 
-Each column is judged on its own: levels that are supported and were never seen together are not noticed. Where only the
-context is not supported the number stays, as something for weights to stand on, but without an interval: it is what
-the curve makes of other contexts.
+Columns are judged one by one, and two by two: values that training had, but never together, are not supported together.
+Three that were seen two by two are. Where only the context is not supported the number stays, as something for weights
+to stand on, but without an interval: it is what the curve makes of other contexts.
 
 A supported position can still rest on little: `Support.queries` are its effective queries, of which `FEW` or more are
 enough; and an interval can be so wide that it tells nothing, see `cannot_tell`. NumPy alone.
@@ -88,6 +88,8 @@ class Support:
         columns: of the encoder's columns, in their order; none without context.
         queries: effective queries that each of the curve's positions rests on, None for the anchor: 1 / Σ share², of
             the shares that queries have in the variance of log p_k / p_anchor.
+        apart: values that training had, but never together: number of a column, of its value in `linked`, and the same
+            of a later column.
 
     Example:
         Desktops were shown at two positions, phones at three.
@@ -103,6 +105,7 @@ class Support:
 
     columns: tuple[ColumnSupport, ...]
     queries: tuple[float | None, ...]
+    apart: tuple[tuple[int, int, int, int], ...] = ()
 
     def doubts(
         self,
@@ -122,16 +125,30 @@ class Support:
             clusters: what values are supported by.
         """
         found: list[Doubt] = []
+        parts, values = encoder.parts if encoder else (), []
         begin = 0
-        for i, (part, column) in enumerate(zip(encoder.parts if encoder else (), self.columns, strict=True)):
+        for i, (part, column) in enumerate(zip(parts, self.columns, strict=True)):
             block = x[:, begin : begin + len(part.features)]
             begin += len(part.features)
+            values.append(certain_values(part, block))
             found += _column_doubts(part, column, block, positions, clusters)
             if lacking is not None:
                 found.append(
                     Doubt(f"{clean_text(part.name)}: missing, as it never was in training", lacking[:, i, None])
                 )
+        for (i, j), pairs in self.apart_by_columns().items():
+            never = np.zeros((values[i].shape[1], values[j].shape[1]), dtype=np.float32)
+            never[tuple(np.array(pairs).T)] = 1
+            where: Mask = np.any((values[i].astype(np.float32) @ never > 0) & values[j], axis=1, keepdims=True)
+            found.append(Doubt(never_together(parts[i], parts[j]), where))
         return tuple(doubt for doubt in found if doubt.where.any())
+
+    def apart_by_columns(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """Return the pairs of values that were never together, by their columns."""
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for i, a, j, b in self.apart:
+            found.setdefault((i, j), []).append((a, b))
+        return found
 
     def check(self, encoder: ContextEncoder | None, positions: Sequence[int]) -> None:
         """Raise an InputError unless the support is one of these columns and positions."""
@@ -140,6 +157,9 @@ class Support:
             raise InputError("the support has other columns or values than the encoder")
         if len(self.queries) != len(positions):
             raise InputError(f"the support has {len(self.queries)} positions, the curve {len(positions)}")
+        sizes = [len(column.linked) for column in self.columns]
+        if not all(0 <= i < j < len(sizes) and 0 <= a < sizes[i] and 0 <= b < sizes[j] for i, a, j, b in self.apart):
+            raise InputError("the support has values that were never together of columns that it does not have")
         numbers = [n for n in self.queries if n is not None]
         numbers += [end for column in self.columns for end in column.reach or ()]
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
@@ -155,7 +175,7 @@ class Support:
             }
             for column in self.columns
         ]
-        return {"columns": columns, "queries": list(self.queries)}
+        return {"columns": columns, "queries": list(self.queries), "apart": [list(pair) for pair in self.apart]}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
@@ -165,7 +185,10 @@ class Support:
             linked = tuple(tuple(int(k) for k in positions) for positions in entry["linked"])
             reach = None if entry["reach"] is None else (float(entry["reach"][0]), float(entry["reach"][1]))
             columns.append(ColumnSupport(linked, bool(entry["rare"]), reach))
-        return cls(tuple(columns), tuple(None if n is None else float(n) for n in saved["queries"]))
+        queries = tuple(None if n is None else float(n) for n in saved["queries"])
+        # Files of older versions do not tell which values were together.
+        apart = tuple((int(i), int(a), int(j), int(b)) for i, a, j, b in saved.get("apart", ()))
+        return cls(tuple(columns), queries, apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +262,24 @@ def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, 
     there = ~missing.any(axis=1, keepdims=True)
     own = there if part.kind == "numeric" else there & np.concatenate([block[:, :1] < 0.5, block[:, :1] >= 0.5], axis=1)
     return np.concatenate([own, missing], axis=1), np.zeros(len(block), dtype=bool)
+
+
+def certain_values(part: ContextColumn, block: NDArray[np.float64]) -> Mask:
+    """Return which values contexts have, [n, values]: none of those between no and yes.
+
+    Args:
+        part: the column.
+        block: its features, [n, features].
+    """
+    values, _ = used_values(part, block)
+    if part.kind == "boolean":
+        values[:, :2] &= np.isin(block[:, :1], (0.0, 1.0))
+    return values
+
+
+def never_together(part: ContextColumn, other: ContextColumn) -> str:
+    """Return the words of a doubt about two columns."""
+    return f"{clean_text(part.name)} and {clean_text(other.name)}: values that training never had together"
 
 
 def _column_doubts(

@@ -109,8 +109,7 @@ def movement(
             "chance might make them."
         )
     (column, many), (_, few) = (contrasts.values[i] for i in (clearest.high, clearest.low))
-    x = np.repeat(typical_context(model), 2, axis=0)
-    x[:, column.features] = [many.features, few.features]
+    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (many, few)])
     high, low = (
         next(own for own in row if own.position == clearest.position) for row in standings(model, x, level=level)
     )

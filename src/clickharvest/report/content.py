@@ -19,6 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
+from clickharvest.model.support import certain_values
 from clickharvest.positions.places import name_place, spell_label
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence
@@ -164,8 +165,12 @@ def _order(columns: list[ColumnValues], ranked: list[Importance]) -> list[int]:
 def _column(model: Propensities, column: ColumnValues, index: int) -> dict[str, Any]:
     part = column.part
     offered = [column.typical, *column.choices]
-    doubts = value_doubts(model, index, np.array([choice.features for choice in offered]))
-    typical, *choices = [asdict(choice) | {"doubts": own} for choice, own in zip(offered, doubts, strict=True)]
+    features = np.array([choice.features for choice in offered])
+    values = [next(iter(np.flatnonzero(has).tolist()), None) for has in certain_values(part, features)]
+    typical, *choices = [
+        asdict(choice) | {"doubts": doubts, "value": value}
+        for choice, doubts, value in zip(offered, value_doubts(model, index, features), values, strict=True)
+    ]
     words = [queries(column, choice) for choice in column.choices]
     return {
         "name": part.name,

@@ -105,12 +105,10 @@ def contrast_columns(
     for column in columns:
         frequent = sorted((choice for choice in column.choices if choice.share > 0), key=lambda own: -own.share)
         for choice in frequent[:MOST_COMPARED]:
-            x = typical_context(propensities)[0]
-            x[column.features] = choice.features
             values.append((column, choice))
-            contexts.append(x)
+            contexts.append(typical_context(propensities, (column.start, choice.features)))
     which = [column.start for column, _ in values]
-    found = find_contrasts(propensities, np.array(contexts), which, level=level) if values else None
+    found = find_contrasts(propensities, np.concatenate(contexts), which, level=level) if values else None
     return None if found is None else ColumnContrasts(values, found)
 
 

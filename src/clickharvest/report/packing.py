@@ -19,7 +19,7 @@ from clickharvest.model.cautions import odd_in_contexts, odd_positions
 from clickharvest.model.curves import flatten_params
 from clickharvest.model.prediction import TELLS_NOTHING
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.support import SPAN, rests_on_few, spell_queries
+from clickharvest.model.support import SPAN, never_together, rests_on_few, spell_queries
 from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
@@ -59,6 +59,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "span": SPAN,
         "wide": TELLS_NOTHING,
         "doubts": _doubts(model),
+        "apart": _apart(model),
         "beside": _beside(model),
     }
 
@@ -69,6 +70,17 @@ def _doubts(model: Propensities) -> list[dict[str, Any]]:
     # Without contexts to doubt, doubts are those of positions.
     doubts = model.doubts(np.zeros((0, model.curve.n_features)))
     return [{"why": doubt.why, "at": shown[doubt.where[0]].tolist()} for doubt in doubts]
+
+
+def _apart(model: Propensities) -> list[dict[str, Any]]:
+    """Return values of two columns that training never had together: which columns, why that matters, and the pairs."""
+    if model.support is None or model.encoder is None:
+        return []
+    parts = model.encoder.parts
+    return [
+        {"columns": [i, j], "why": never_together(parts[i], parts[j]), "pairs": pairs}
+        for (i, j), pairs in model.support.apart_by_columns().items()
+    ]
 
 
 def _beside(model: Propensities) -> list[dict[str, Any]]:

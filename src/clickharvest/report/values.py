@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Support
 
 Array = NDArray[np.float64]
@@ -48,7 +49,7 @@ class ColumnValues:
     Attributes:
         part: how the column is encoded.
         start: where its features begin in x.
-        typical: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
+        typical: the value in the typical context (`model.summary`).
         choices: the levels; of a number with many values, a low, a middle and a high one.
         range: the least and the largest value of a slider; None where the choices are all there is.
     """
@@ -93,11 +94,11 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
         phone ['phone', 'desk', 'other']
         30 ['20', '30', '40']
     """
-    found, start = [], 0
+    found, start, typical = [], 0, typical_context(propensities)[0]
     for part in () if propensities.encoder is None else propensities.encoder.parts:
         width = len(part.features)
         own = None if x is None or not len(x) else x[:, start : start + width]
-        found.append(_values(part, start, own))
+        found.append(_values(part, start, own, typical[start : start + width]))
         start += width
     return found
 
@@ -105,8 +106,7 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
 def value_doubts(propensities: Propensities, index: int, features: Array) -> list[list[dict[str, Any]]]:
     """Return what speaks against values of one column, each on its own: why, and at which positions.
 
-    Columns are judged one by one (`model.support`), so that what speaks against a context is what speaks against its
-    values.
+    What speaks against a context is what speaks against its values, and that two of them were never together.
 
     Args:
         propensities: the model.
@@ -138,14 +138,14 @@ def value_doubts(propensities: Propensities, index: int, features: Array) -> lis
     return found
 
 
-def _values(part: ContextColumn, start: int, x: Array | None) -> ColumnValues:
+def _values(part: ContextColumn, start: int, x: Array | None, typical_features: Array) -> ColumnValues:
     if part.kind == "categorical":
         labels = (*part.levels, "other", *(("missing",) if part.missing else ()))
         named = [1.0 if i < len(part.levels) else 0.0 for i in range(len(labels))]
         shares = named if x is None else x.mean(axis=0).tolist()
         hot = np.eye(len(labels)).tolist()
         choices = tuple(Choice(*each) for each in zip(labels, map(tuple, hot), shares, strict=True))
-        return ColumnValues(part, start, choices[0], choices, None)
+        return ColumnValues(part, start, choices[int(np.argmax(typical_features))], choices, None)
     missing = (Choice("missing", (0.0, 1.0), 0.0 if x is None else float(x[:, 1].mean())),) if part.missing else ()
     if part.kind == "boolean":
         yes = part.mean if x is None else float(x[:, 0].mean())

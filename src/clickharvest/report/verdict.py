@@ -239,10 +239,8 @@ def _of_contexts(model: Propensities, level: float) -> Iterator[Reason]:
     for column in column_values(model):
         for choice in column.choices:
             if choice.share > 0 and not (column.range and choice is column.choices[1]):
-                x = typical_context(model)
-                x[:, column.features] = choice.features
                 names.append(queries(column, choice))
-                rows.append(x)
+                rows.append(typical_context(model, (column.start, choice.features)))
     if not rows:
         return
     typical = {own.position: own.state for own in standings(model, level=level)[0]}

@@ -17,6 +17,7 @@ class Model {
     this.beside = packed.beside;
     this.wide = packed.wide;
     this.doubts = packed.doubts;
+    this.apart = packed.apart;
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -53,10 +54,12 @@ class Model {
     });
   }
 
-  /* The same for chosen values [{features, doubts: [{why, at}]}], without numbers that the data do not support. */
+  /* The same for chosen values [{features, value, doubts: [{why, at}]}], without numbers that the data do not support. */
   predictSupported(x, choices) {
     const points = this.predict(x),
-      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts)];
+      never = ({ columns: [i, j], pairs }) => pairs.some(([a, b]) => choices[i].value === a && choices[j].value === b),
+      together = this.apart.filter(never).map(({ why }) => ({ why, at: this.shown })),
+      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts), ...together];
     return points.map((point) => {
       const found = doubts.find((doubt) => doubt.at.includes(point.k));
       if (!found) return point;

@@ -70,8 +70,9 @@ function makeControl(index) {
     menu.addEventListener("change", () => choose(index, options[menu.value]));
     box.append(menu);
     box.reset = () => {
-      menu.value = 0;
+      menu.value = options.findIndex((choice) => choice.label === column.typical.label);
     };
+    box.reset();
     return box;
   }
   const [least, largest] = column.range,
@@ -83,7 +84,7 @@ function makeControl(index) {
       features = [(number - column.mean) / column.sd, 0].slice(0, column.typical.features.length);
     shown.textContent = Number(number.toPrecision(4));
     const run = column.steps.find((each) => each.first <= slider.value && slider.value <= each.last);
-    choose(index, { label: shown.textContent, features, doubts: run ? run.doubts : [] });
+    choose(index, { label: shown.textContent, features, value: 0, doubts: run ? run.doubts : [] });
   });
   box.reset = () => {
     slider.value = Math.round((1000 * (column.mean - least)) / (largest - least || 1));
