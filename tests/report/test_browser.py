@@ -25,7 +25,7 @@ from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.support import ColumnSupport, Support
+from clickharvest.model.support import ColumnSupport, Support, value_names
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.positions.places import Places
 from clickharvest.report.evidence import Evidence, clipping_table
@@ -184,8 +184,15 @@ def test_sliders_change_the_picture_and_the_numbers_shown(browser: Browser, tmp_
     page.close()
 
 
-def test_segments_follow_their_menu(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_segments_follow_their_menu(together: bool, browser: Browser, tmp_path: Path) -> None:
+    """Where desks never come without paying, their segment is one of those who pay."""
     model = random_model("lowrank")
+    assert model.encoder is not None
+    columns = tuple(ColumnSupport(((1, 2, 4, 7),) * len(value_names(part))) for part in model.encoder.parts)
+    desk = model.encoder.parts[0].levels.index("desk")
+    apart = () if together else ((0, desk, 2, 0),)
+    model = replace(model, draws_kind="clustered", support=Support(columns, (None, 80.0, 80.0, 80.0), apart))
     page = show(browser, tmp_path, model)
     page.run(
         """(() => { const menu = document.getElementById('segment');
@@ -197,7 +204,7 @@ def test_segments_follow_their_menu(browser: Browser, tmp_path: Path) -> None:
     assert list(dict.fromkeys(row["curve"] for row in rows)) == [
         f"queries with device {name}" for name in ("phone", "desk", "watch")
     ]
-    own = {"device": ["desk"], "pays": [False], "width": [3.5]}
+    own = {"device": ["desk"], "pays": [not together], "width": [3.5]}
     part = model.encoder.parts[1] if model.encoder else None
     assert part is not None
     assert_equal([row for row in rows if row["curve"] == "queries with device desk"], model, own | {"age": [part.mean]})

@@ -18,6 +18,7 @@ class Model {
     this.wide = packed.wide;
     this.doubts = packed.doubts;
     this.apart = packed.apart;
+    this.never = new Set(this.apart.flatMap(({ columns: [i, j], pairs }) => pairs.map(([a, b]) => [i, a, j, b].join())));
     this.features = packed.features;
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
@@ -57,14 +58,19 @@ class Model {
   /* The same for chosen values [{features, value, doubts: [{why, at}]}], without numbers that the data do not support. */
   predictSupported(x, choices) {
     const points = this.predict(x),
-      never = ({ columns: [i, j], pairs }) => pairs.some(([a, b]) => choices[i].value === a && choices[j].value === b),
-      together = this.apart.filter(never).map(({ why }) => ({ why, at: this.shown })),
-      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts), ...together];
+      apart = this.apart.filter(({ columns: [i, j] }) => this.areApart(i, choices[i], j, choices[j])),
+      never = apart.map(({ why }) => ({ why, at: this.shown })),
+      doubts = [...this.doubts, ...choices.flatMap((choice) => choice.doubts), ...never];
     return points.map((point) => {
       const found = doubts.find((doubt) => doubt.at.includes(point.k));
       if (!found) return point;
       return { k: point.k, p: null, lower: null, upper: null, wide: false, note: `not supported: ${found.why}` };
     });
+  }
+
+  /* Whether training never had two choices, of columns i and j, together. */
+  areApart(i, one, j, other) {
+    return this.never.has((i < j ? [i, one.value, j, other.value] : [j, other.value, i, one.value]).join());
   }
 
   /* The standard deviation of log p_k over the draws, [K], in the context that the program has begun with. */

@@ -31,6 +31,18 @@ const state = {
       { ...first, colour: "var(--soft)", dash: "5 4" },
     ];
   },
+  /* The chosen context with another value of the segment's column; what never came together with it gives way. */
+  together(choice) {
+    const choices = this.chosen.map((own, i) => (i === this.segment ? choice : own)),
+      kept = [this.segment];
+    choices.forEach((own, i) => {
+      if (i === this.segment) return;
+      const fits = (each) => kept.every((j) => !model.areApart(i, each, j, choices[j]));
+      choices[i] = [own, ...data.columns[i].choices.filter((each) => each.share > 0)].find(fits) ?? own;
+      kept.push(i);
+    });
+    return choices;
+  },
   segments() {
     const column = data.columns[this.segment];
     let choices = column.choices.filter((choice) => choice.share > 0 || column.range);
@@ -38,7 +50,7 @@ const state = {
       choices = Array.from({ length: NAMED }, (_, i) => choices[Math.round((i * (choices.length - 1)) / (NAMED - 1))]);
     }
     return choices.slice(0, NAMED).map((choice) => {
-      const choices = this.chosen.map((own, i) => (i === this.segment ? choice : own)),
+      const choices = this.together(choice),
         points = model.predictSupported(this.context(choices), choices);
       const none = points.every((point) => point.p === null);
       return { name: none ? `${choice.words}: not supported` : choice.words, points };
