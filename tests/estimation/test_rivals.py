@@ -17,7 +17,7 @@ from clickharvest.estimation.pooling import BOUNDS, Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.rivals import (
     BESIDE_CONSTANT,
-    BESIDE_LAW,
+    BESIDE_NEXT,
     DEVIATIONS,
     beyond,
     evidence_of_deviations,
@@ -192,7 +192,7 @@ def test_what_lines_leave_unknown_counts_unless_clicks_speak_for_the_law() -> No
         found = [lines_of(numbers(seed, bumps)) for seed in range(10)]
         evident = [evidence_of_deviations(lines, LAW, clustered_covariance(lines).design_effect) for lines, _ in found]
         off = [beyond(lines, sample, LAW, np.zeros((6, 6)), sample.positions) for lines, sample in found]
-        assert [one is None for one in off] == [one < BESIDE_LAW for one in evident]
+        assert [one is None for one in off] == [one < BESIDE_NEXT for one in evident]
         alone[bumps] = sum(one is None for one in off)
     assert alone[0.0] >= 6
     assert alone[0.1] == 0
@@ -221,6 +221,17 @@ def test_a_constant_curve_is_asked_about_contexts(monkeypatch: pytest.MonkeyPatc
         far.append(found.log_sd(np.full((1, 3), 2.0))[0, 1:])
     assert here[1] == pytest.approx(here[0], rel=0.02)
     assert (far[1] > 1.1 * far[0]).all()
+
+
+@pytest.mark.parametrize("positions", [2, 6])
+def test_lines_are_next_to_a_constant_curve_of_two_positions(positions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law of two positions is a line; with more it stands between, and lines must be the more evident to count."""
+    log = numbers(1, 0.0, effect=0.0)
+    lines, sample = lines_of(log.take(log.position <= positions))
+    constant = Constant(sample.positions, 1, 3)
+    for evidence, counts in ((BESIDE_NEXT / 2, False), (2 * BESIDE_NEXT, positions == 2), (BESIDE_CONSTANT, True)):
+        monkeypatch.setattr("clickharvest.estimation.rivals.evidence_of_deviations", lambda *_, b=evidence: b)
+        assert (unseen_effects(lines, sample, constant) is not None) == counts
 
 
 def rare_level(share: float = 0.05) -> Interventions:

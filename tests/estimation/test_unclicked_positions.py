@@ -12,7 +12,7 @@ from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.sample import Reach, find_reach, make_sample, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Power
-from clickharvest.model.summary import typical_context
+from clickharvest.model.typical import typical_context
 from clickharvest.report import sensitivity
 
 POSITIONS = 60

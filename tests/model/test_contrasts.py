@@ -63,8 +63,41 @@ def test_the_clearest_difference_is_named_with_its_direction() -> None:
     for levels, high in ((("a", "b", "c"), 0), (("b", "a"), 1)):
         clearest = found_in(level_model(0.1), *levels).clearest()
         assert clearest is not None
-        assert (clearest.high, clearest.position, clearest.clear, clearest.further) == (high, 3, True, True)
+        assert (clearest.high, clearest.position, clearest.clear, clearest.deeper) == (high, 3, True, high)
         assert levels[clearest.low] == "b"
+
+
+@pytest.mark.parametrize(
+    ("anchor", "log_p", "position", "deeper"),
+    [
+        (1, [(-0.5, -1.0), (-0.5, -2.0)], 3, "a"),
+        (3, [(1.0, 0.5), (2.0, 0.8)], 1, "a"),  # of what stands above the anchor, the deeper sees less
+        (2, [(0.5, -0.5), (1.5, -0.7)], 1, "a"),
+        (2, [(0.5, -0.5), (1.5, -0.3)], 1, None),  # a sees less of the top, and less of the end
+    ],
+)
+def test_who_reads_further_down_does_not_depend_on_the_anchor(
+    anchor: int, log_p: list[tuple[float, float]], position: int, deeper: str | None
+) -> None:
+    encoder = ContextEncoder.fit({"level": ["a", "b"]})
+    middle = np.concatenate([np.array(log_p).ravel(), np.zeros(4)])
+    model = Propensities(
+        make_curve("linear", (1, 2, 3), anchor, 3),
+        {"b": np.zeros(2), "W": middle[:6].reshape(3, 2)},
+        encoder,
+        (1, 2, 3),
+        draws=middle + 0.1 * np.concatenate([np.eye(8)[:4], -np.eye(8)[:4]]),
+        draws_kind="clustered",
+    )
+    clearest = found_in(model, "a", "b").clearest()
+    assert clearest is not None
+    assert (clearest.position, clearest.deeper) == (position, None if deeper is None else 0)
+
+
+def test_many_contexts_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = found_in(level_model(0.1), *LEVELS)
+    monkeypatch.setattr("clickharvest.model.contrasts.AT_ONCE", 1_000)
+    assert found_in(level_model(0.1), *LEVELS).z == whole.z
 
 
 def test_what_chance_might_make_is_not_clear() -> None:
@@ -117,6 +150,15 @@ def test_nothing_is_said_without_intervals_or_of_a_curve_that_ignores_contexts()
     assert found_in(one, "a", "b").clearest() is None
 
 
+def test_nothing_is_said_where_all_contexts_are_given_the_same_curve() -> None:
+    """Such a model knows no difference, though its draws know that there might be one."""
+    model = level_model(0.1)
+    alike = replace(model, params={"b": np.array([-0.5, -1.0]), "W": np.zeros_like(model.params["W"])})
+    assert found_in(alike, *LEVELS).clearest() is None
+    assert alike.describe()["clearest_contrast"] is None
+    assert "differ" not in str(alike).partition("In contexts that differ from it")[2]
+
+
 def two_devices(steeper: float, seed: int) -> Interventions:
     """Documents at positions 1 and 3 of 400 queries on two devices; 3 is looked at half as often, or less on phones."""
     random = np.random.default_rng(seed)
@@ -156,3 +198,23 @@ def test_fit_and_show_say_whether_contexts_differ() -> None:
         "column": "level", "high": "a", "low": "b", "position": 3, "clear": True
     }  # fmt: skip
     assert level_model(0.5).describe()["clearest_contrast"]["clear"] is False
+
+
+def test_levels_that_are_not_shown_are_compared_as_well() -> None:
+    """Of ten levels six are shown; the last alone differs."""
+    names = [f"level {i}" for i in range(10)]
+    encoder = ContextEncoder.fit({"level": names})
+    middle = np.concatenate([np.where(np.arange(11) == 9, -1.5, -0.5), [0.0]])
+    model = Propensities(
+        make_curve("linear", (1, 2), 1, 11),
+        {"b": np.zeros(1), "W": middle[:11, None]},
+        encoder,
+        (1, 2),
+        draws=middle + 0.1 * np.concatenate([np.eye(12)[:10], -np.eye(12)[:10]]),
+        draws_kind="clustered",
+    )
+    last = encoder.parts[0].levels[-1]
+    assert last not in str(model).partition("In contexts")[2].partition("Clearest")[0]
+    assert f"than with level = {last}" in " ".join(str(model).split())
+    bought = replace(model, info={"outcome": "purchase"})
+    assert "Clearest difference: a click at position 2 leads to it more often with" in " ".join(str(bought).split())

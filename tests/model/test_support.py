@@ -19,8 +19,8 @@ from clickharvest.model.curves import make_curve
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import ColumnSupport, Support, cannot_tell
+from clickharvest.model.typical import typical_context
 from command_line import run
 
 LOG = {"device": ["phone", "phone", "desk", None], "age": [20.0, 60.0, 40.0, 40.0], "pays": [True, False, True, True]}

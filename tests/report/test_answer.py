@@ -123,6 +123,32 @@ def test_how_much_context_moves_is_told_where_it_moves_most_clearly() -> None:
         assert f"queries that are not complex {more} complex queries; position 2 is looked at 0.60" in told
 
 
+def test_who_reads_further_down_is_told_relative_to_any_position() -> None:
+    """The last position as the anchor: who looks at the top more often, compared with it, reads less far."""
+    for anchor, where in ((1, "position 5 is looked at 0.30"), (5, "position 1 is looked at 3.33")):
+        model = complex_queries()
+        b, w = (np.append(0.0, model.params[name].ravel()) for name in ("b", "W"))
+        at = model.curve.positions.index(anchor)
+        b, w = (np.delete(part - part[at], at) for part in (b, w))
+        flat = flatten_params({"b": b, "W": w[None]})
+        draws = flat + 0.01 * np.random.default_rng(0).normal(size=(400, 4))
+        told = moved(
+            replace(model, curve=replace(model.curve, anchor=anchor), params={"b": b, "W": w[None]}, draws=draws)
+        )
+        assert told.startswith(
+            f"It depends on complex: queries that are not complex are read further down than complex queries; {where}"
+        )
+
+
+def test_a_model_of_purchases_does_not_speak_of_looking() -> None:
+    bought = replace(complex_queries(), info={"outcome": "purchase"})
+    assert moved(bought).startswith("It depends on complex: a click at position 5 leads to purchase 0.30 (")
+    assert moved(bought).endswith("times for complex queries.")
+    assert moved(replace(complex_queries(sd=0.4), info={"outcome": "purchase"})).startswith(
+        "After which queries' clicks purchase depends more on the position the log cannot tell: "
+    )
+
+
 def test_an_interval_that_spans_a_factor_of_ten_is_no_headline() -> None:
     curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
     for sd, words in ((0.1, "about half as likely"), (1.0, "cannot tell")):

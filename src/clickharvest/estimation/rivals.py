@@ -17,10 +17,10 @@ A power law, or a curve that knows no context, is taken unless others are clearl
 fifths of the queries, rarely see that it is not quite right. Both are pooled lines whose deviations, from the law or
 from all contexts alike, are 0. So lines are no rivals, but the clicks are asked once more, without folds: let B be the
 evidence of deviations, all of one size τ, by that of none, mean over τ. Where B is 1/3 or more for a law, or 1 for a
-constant curve (1/3 for one of places), what lines leave unknown beyond the curve counts in full, and otherwise not at
-all. (A part of it would be worse than either: errors of an exact law are those of one number, its steepness, and
-whatever single positions may be off by makes bands of all positions much wider. The bounds were chosen on other logs
-than those of the table.)
+constant curve, what lines leave unknown beyond the curve counts in full, and otherwise not at all. For a constant curve
+of places, or of two positions, it is 1/3, too: no law stands between it and lines there. (A part of it would be worse
+than either: errors of an exact law are those of one number, its steepness, and whatever single positions may be off by
+makes bands of all positions much wider. The bounds were chosen on other logs than those of the table.)
 
 Beside a law that is a variance of all contexts alike, mean over contexts. Beside a constant curve it is one for every
 context, `unseen_effects`; and there levels, or other features of two values, count whatever B is: a level that one
@@ -50,9 +50,8 @@ DRAWS = 1_000
 """Draws of the queries' weights."""
 DEVIATIONS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Sizes τ of deviations."""
-BESIDE_LAW, BESIDE_CONSTANT, BESIDE_CONSTANT_OF_PLACES = 1 / 3, 1.0, 1 / 3
-"""B from which on lines count beside a curve. Among curves of places there is no law between a constant one and lines.
-"""
+BESIDE_NEXT, BESIDE_CONSTANT = 1 / 3, 1.0
+"""B from which on lines count beside a curve that is next to them, and beside a constant one with laws between."""
 
 
 def rivalry(judged: Sequence[Judged], x: Array, without: str | None = None) -> tuple[Array, dict[str, float]]:
@@ -93,7 +92,7 @@ def beyond(lines: Pooled, sample: Sample, curve: Curve, own: Array, positions: S
         positions: the K positions to tell of.
     """
     found = clustered_covariance(lines)
-    if evidence_of_deviations(lines, curve, found.design_effect) < BESIDE_LAW:
+    if evidence_of_deviations(lines, curve, found.design_effect) < BESIDE_NEXT:
         return None
     return more(mean_variance(lines, found.covariance, sample, positions), own)
 
@@ -109,12 +108,12 @@ def unseen_effects(lines: Pooled, sample: Sample, curve: Constant) -> Array | No
         curve: a constant curve.
     """
     found = clustered_covariance(lines)
-    bound = BESIDE_CONSTANT if sample.places is None else BESIDE_CONSTANT_OF_PLACES
+    others = len(curve.positions) - 1
+    bound = BESIDE_CONSTANT if sample.places is None and others > 1 else BESIDE_NEXT
     evident = evidence_of_deviations(lines, curve, found.design_effect) >= bound
     counted = have_two_values(sample.x) | evident
     if not counted.any():
         return None
-    others = len(curve.positions) - 1
     order = curve_order(Linear(curve.positions, curve.anchor, curve.n_features), lines.shares)
     effects = order[: curve.n_features * others]
     square = found.covariance[np.ix_(effects, effects)] + np.outer(lines.theta[effects], lines.theta[effects])

@@ -24,8 +24,8 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Doubt, Mask
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.states import n_states, number_of, state_places, states_of
 from clickharvest.words import clean_text
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import aligned, spell_fitted, typical_context, wrap
+from clickharvest.model.summary import aligned, spell_fitted, wrap
 from clickharvest.model.support import CANNOT_TELL
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.states import number_of
 from clickharvest.words import count
 

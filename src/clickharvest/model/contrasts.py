@@ -1,6 +1,6 @@
-"""Contrasts: by how much examination differs between contexts, and whether by more than chance.
+"""Contrasts: whether examination differs between contexts by more than chance, and which way.
 
-Two curves with intervals that overlap may differ, and two that do not look alike may not: what tells is the interval of
+Two curves with intervals that overlap may differ, and two that do not look alike may not: what tells is the error of
 their ratio. Draws of the parameters give it, as they move both curves at once. `benchmarks/contrasts.py` has how often
 what is called clear is so.
 """
@@ -23,6 +23,8 @@ Integers = NDArray[np.intp]
 
 NORMALS = 4_000
 """Normal draws whose largest deviations tell what chance does among all that is compared."""
+AT_ONCE = 4_000_000
+"""Deviations held at once, about 30 MB."""
 NOTHING = 1e-9
 """Standard deviation of a log ratio up to which it is the same for all parameters, but for rounding."""
 
@@ -49,14 +51,15 @@ class Contrast:
         low: number of the other one.
         position: the position.
         clear: whether the difference is beyond chance, all that was compared being counted.
-        further: whether the last position that can be compared is looked at more in the first context, too.
+        deeper: number of the context that is read further down: less is looked at above the anchor, or more below it.
+            None unless the last position that can be compared says so, too; its sign alone is asked.
     """
 
     high: int
     low: int
     position: int
     clear: bool
-    further: bool
+    deeper: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class Contrasts:
 
     Attributes:
         positions: the positions of the curve, [K].
+        anchor: the position that examination is relative to.
         pairs: the two contexts of each pair, [m, 2].
         column: what the contexts of each pair differ in, [m].
         log_ratio: log p_k of the first over that of the second, [m, K]; NaN where one of them is not supported, or has
@@ -77,6 +81,7 @@ class Contrasts:
     """
 
     positions: tuple[int, ...]
+    anchor: int
     pairs: Integers
     column: Integers
     log_ratio: Array
@@ -84,20 +89,23 @@ class Contrasts:
     z: float
 
     def clearest(self, column: int | None = None) -> Contrast | None:
-        """Return what differs most clearly, by standard deviations; None where nothing can be compared.
+        """Return what differs most clearly, by standard deviations; None where nothing can be compared, or differs.
 
         Args:
             column: look only at contexts that differ in this column.
         """
         own = np.ones(len(self.pairs), dtype=np.bool_) if column is None else self.column == column
         far = np.where(own[:, None], np.abs(self.log_ratio) / self.sd, np.nan)
-        if not np.isfinite(far).any():
+        if not np.nansum(far):
             return None
         i, k = np.unravel_index(int(np.nanargmax(far)), far.shape)
-        log_ratio = self.log_ratio[i] * (np.sign(self.log_ratio[i, k]) or 1.0)
-        high, low = self.pairs[i] if self.log_ratio[i, k] >= 0 else self.pairs[i][::-1]
-        last = log_ratio[np.isfinite(log_ratio)][-1]
-        return Contrast(int(high), int(low), self.positions[k], bool(far[i, k] > self.z), bool(last > 0))
+        known = np.flatnonzero(np.isfinite(self.log_ratio[i]))
+        # Positive where the first of the two is read further down.
+        depth = self.log_ratio[i] * np.sign(np.array(self.positions) - self.anchor)
+        first, second = self.pairs[i].tolist()
+        high, low = (first, second) if self.log_ratio[i, k] > 0 else (second, first)
+        deeper = (first if depth[k] > 0 else second) if depth[k] * depth[known[-1]] > 0 else None
+        return Contrast(high, low, self.positions[k], bool(far[i, k] > self.z), deeper)
 
 
 def find_contrasts(
@@ -131,7 +139,7 @@ def find_contrasts(
         ...     make_curve("linear", (1, 2), 1, 3), {"b": log_p[:1], "W": log_p[1:, None]}, encoder, (1, 2),
         ...     draws=log_p + np.concatenate([away, -away]), draws_kind="bootstrap")
         >>> find_contrasts(model, np.eye(3)[:2]).clearest()
-        Contrast(high=0, low=1, position=2, clear=True, further=True)
+        Contrast(high=0, low=1, position=2, clear=True, deeper=0)
     """
     x = np.asarray(x, dtype=np.float64)
     columns = np.zeros(len(x), dtype=np.intp) if column is None else np.asarray(column, dtype=np.intp)
@@ -147,17 +155,27 @@ def find_contrasts(
     errors = _errors(model, x)
     log_p = model.curve.relative(model.params, x)
     log_ratio, sd = np.full((2, len(pairs), len(positions)), np.nan)
-    noise = np.random.default_rng(0).normal(size=(NORMALS, len(errors))) / np.sqrt(max(len(errors) - 1, 1))
-    normal = np.einsum("rb,bnk->rnk", noise, errors, optimize=True)
-    largest = np.zeros(NORMALS)
     for i, (a, b) in enumerate(pairs):
-        both = known[a] & known[b]
         own = (errors[:, a] - errors[:, b]).std(axis=0, ddof=1)
-        both &= own > NOTHING
+        both = known[a] & known[b] & (own > NOTHING)
         log_ratio[i, both], sd[i, both] = (log_p[a] - log_p[b])[both], own[both]
-        far = np.abs(normal[:, a] - normal[:, b])[:, both] / own[both]
-        largest = np.maximum(largest, far.max(axis=1, initial=0.0))
-    return Contrasts(positions, pairs, columns[pairs[:, 0]], log_ratio, sd, float(np.quantile(largest, level)))
+    z = float(np.quantile(_largest(errors, pairs, sd), level))
+    return Contrasts(positions, model.curve.anchor, pairs, columns[pairs[:, 0]], log_ratio, sd, z)
+
+
+def _largest(errors: Array, pairs: Integers, sd: Array) -> Array:
+    """Return the largest |deviation| / sd of all pairs and positions, in normal draws of the errors, [draws]."""
+    random, largest = np.random.default_rng(0), np.zeros(NORMALS)
+    size = max(1, AT_ONCE // max(errors[0].size, 1))
+    for begin in range(0, NORMALS, size):
+        some = largest[begin : begin + size]
+        noise = random.normal(size=(len(some), len(errors))) / np.sqrt(max(len(errors) - 1, 1))
+        normal = np.einsum("rb,bnk->rnk", noise, errors, optimize=True)
+        for (a, b), own in zip(pairs, sd, strict=True):
+            known = np.isfinite(own)
+            far = np.abs(normal[:, a] - normal[:, b])[:, known] / own[known]
+            np.maximum(some, far.max(axis=1, initial=0.0), out=some)
+    return largest
 
 
 def _errors(model: _Model, x: Array) -> Array:

@@ -18,7 +18,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.model.contexts import ContextColumn
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import telling_values
+from clickharvest.model.typical import telling_values
 from clickharvest.positions.places import Places, name_place, name_places
 from clickharvest.words import clean_text, count
 

@@ -16,8 +16,8 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import WITHOUT_DIGEST, read_file
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Support
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import Places
 from clickharvest.words import clean_text, first_line
 

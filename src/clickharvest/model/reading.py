@@ -16,7 +16,8 @@ from clickharvest.model.loading import from_file
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
-from clickharvest.model.summary import spell_fitted, typical_context, wrap
+from clickharvest.model.summary import spell_fitted, wrap
+from clickharvest.model.typical import typical_context
 
 COLUMNS = ("position", "distance", "skipped", "served")
 """What makes a place: rank, positions to the last click (0 for none), what was skipped since (0, hardly anything, to 4,

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from clickharvest.model.cautions import clustered_by, outcome_of, tell_cautions
-from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.contrasts import Contrast, find_contrasts
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.support import CANNOT_TELL, Support, certain_values, rests_on_few, spell_queries
+from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
+from clickharvest.model.typical import Varied, typical_context, typical_names, varied_contexts
 from clickharvest.positions.places import Places, name_place, spell_label
 from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
 
 WIDTH = 80
 MOST_POSITIONS = 25
-MOST_LEVELS = 6
 MOST_CONTEXTS = 15
 MOST_COLUMNS = 7
 MOST_WORDS = 4_000
@@ -64,15 +64,6 @@ class _Model(_Told, Protocol):
     def predict_encoded(self, x: Any, *, level: float = 0.95) -> Prediction: ...
 
 
-class _Varied(NamedTuple):
-    """A context x, [1, d], that differs from the typical one in one column: its name, which column, and the value."""
-
-    name: str
-    column: int
-    value: Any
-    x: NDArray[np.float64]
-
-
 def summarise(model: _Model) -> str:
     """Return what `str` of a model shows: curve, data, selection, propensities, what there is no estimate for.
 
@@ -94,16 +85,16 @@ def summarise(model: _Model) -> str:
     """
     info = model.info
     parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
-    varied = _varied_contexts(model)
+    varied = varied_contexts(model)
     predicted = model.predict_encoded(
         np.concatenate([typical_context(model), *(one.x for one in varied[:MOST_CONTEXTS])])
     )
     what = "Propensity" if outcome_of(model) is None else "How often a click leads to it"
     where = f"{what} relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:
-        where += f" in a typical context ({', '.join(_typical_names(model, model.encoder))})"
+        where += f" in a typical context ({', '.join(typical_names(model))})"
     parts += [wrap(where + ":"), _positions(model, predicted), _contexts(model, predicted, varied)]
-    parts += [_contrast(model, varied)]
+    parts += [_contrast(model)]
     parts += [wrap(sentence) for sentence in tell_cautions(model, predicted)]
     return "\n\n".join(part for part in parts if part)
 
@@ -159,10 +150,9 @@ def describe_model(model: _Model) -> dict[str, Any]:
 
 def _contrast_record(model: _Model) -> dict[str, Any] | None:
     """Return which values of a column differ most clearly, and whether beyond chance."""
-    varied = _varied_contexts(model)
-    if model.encoder is None or (found := _clearest(model, varied[:MOST_CONTEXTS])) is None:
+    if model.encoder is None or (clearest := _clearest(model)) is None:
         return None
-    high, low = varied[found.high], varied[found.low]
+    found, high, low = clearest
     column = model.encoder.parts[high.column].name
     return {"column": column, "high": high.value, "low": low.value, "position": found.position, "clear": found.clear}
 
@@ -182,46 +172,6 @@ def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
         }
         for i, position in enumerate(prediction.positions)
     ]
-
-
-def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
-    """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
-
-    Of a category, that is the most frequent level among those that training had together with the columns before it.
-
-    Args:
-        model: the model.
-        given: where the features of a column begin, and those that it has instead: then others go together with it.
-    """
-    parts = () if model.encoder is None else model.encoder.parts
-    begins = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
-    x = np.concatenate([np.zeros((1, 0)), *(_typical_features(part) for part in parts)], axis=1)
-    apart = set() if model.support is None else set(model.support.apart)
-    fixed, had = None if given is None else begins.index(given[0]), list[tuple[int, int]]()
-    if given is not None and fixed is not None:
-        own = x[:, begins[fixed] : begins[fixed + 1]]
-        own[0] = given[1]
-        had = [(fixed, value) for value in np.flatnonzero(certain_values(parts[fixed], own)[0]).tolist()]
-    for i, part in enumerate(parts):
-        if part.kind == "categorical" and i != fixed:
-            level = next((a for a in range(len(part.levels)) if not any(_apart(apart, (i, a), own) for own in had)), 0)
-            x[0, begins[i] : begins[i + 1]] = np.arange(len(part.features)) == level
-            had.append((i, level))
-    return x
-
-
-def _apart(apart: set[tuple[int, int, int, int]], one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Return whether two values, each with its column, were never together."""
-    first, second = sorted((one, other))
-    return (*first, *second) in apart
-
-
-def _typical_features(part: ContextColumn) -> NDArray[np.float64]:
-    """Return the features [1, …] of a column's typical value, of a category those of its first level."""
-    x = np.zeros((1, len(part.features)))
-    if part.kind != "numeric":
-        x[0, 0] = part.mean if part.kind == "boolean" else 1.0
-    return x
 
 
 def _title(model: _Model) -> str:
@@ -346,42 +296,29 @@ def _beside(record: dict[str, Any]) -> str:
     return "" if record["propensity"] is None else "not supported"
 
 
-def _varied_contexts(model: _Model) -> list[_Varied]:
-    """Return contexts that differ from the typical one in one column."""
-    varied: list[_Varied] = []
-    begin = 0
-    for column, part in enumerate(() if model.encoder is None else model.encoder.parts):
-        for name, value in telling_values(part):
-            features = np.zeros((1, len(part.features)))
-            part.fill(features, np.array([value], dtype=object))
-            varied.append(_Varied(name, column, value, typical_context(model, (begin, features[0]))))
-        begin += len(part.features)
-    return varied
-
-
-def _clearest(model: _Model, varied: list[_Varied]) -> Contrast | None:
-    """Return the two values of a column that differ most clearly; None where nothing can be compared."""
+def _clearest(model: _Model) -> tuple[Contrast, Varied, Varied] | None:
+    """Return how two values of a column differ most clearly, that with more and that with less; None if none do."""
+    varied = varied_contexts(model, most=None)
     if not varied:
         return None
     contrasts = find_contrasts(model, np.concatenate([one.x for one in varied]), [one.column for one in varied])
-    return None if contrasts is None else contrasts.clearest()
+    found = None if contrasts is None else contrasts.clearest()
+    return None if found is None else (found, varied[found.high], varied[found.low])
 
 
-def _contrast(model: _Model, varied: list[_Varied]) -> str:
-    """Return which of the contexts shown are read otherwise than others, as far as that is beyond chance."""
-    shown = varied[:MOST_CONTEXTS]
-    if (found := _clearest(model, shown)) is None:
+def _contrast(model: _Model) -> str:
+    """Return which values of a column are read otherwise than others, as far as that is beyond chance."""
+    if (clearest := _clearest(model)) is None:
         return ""
+    found, high, low = clearest
     if not found.clear:
         return wrap("No two values of a column differ by more than chance might make them.")
     there = name_place(found.position, model.places)
-    return wrap(
-        f"Clearest difference: {there} is looked at more with {shown[found.high].name} than with "
-        f"{shown[found.low].name}."
-    )
+    what = f"{there} is looked at more" if outcome_of(model) is None else f"a click at {there} leads to it more often"
+    return wrap(f"Clearest difference: {what} with {high.name} than with {low.name}.")
 
 
-def _contexts(model: _Model, prediction: Prediction, varied: list[_Varied]) -> str:
+def _contexts(model: _Model, prediction: Prediction, varied: list[Varied]) -> str:
     """Return a table of contexts that differ from the typical one, which is the first that was predicted for."""
     if not varied:
         return ""
@@ -407,32 +344,8 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[_Varied]) -> s
     return wrap(f"{told}{f' ({legend})' if legend else ''}:") + f"\n\n{table}"
 
 
-def telling_values(part: ContextColumn) -> list[tuple[str, Any]]:
-    """Return values of a column that show what it does, with their names."""
-    name = clean_text(part.name, 16)
-    if part.kind == "numeric":
-        return [(f"{name} = {value:.4g}", value) for value in (part.mean - part.sd, part.mean + part.sd)]
-    if part.kind == "boolean":
-        return [(f"{name} = {word}", value) for word, value in (("no", False), ("yes", True))]
-    return [(f"{name} = {clean_text(level, 12)}", level) for level in part.levels[:MOST_LEVELS]]
-
-
-def _typical_names(model: _Model, encoder: ContextEncoder) -> Iterator[str]:
-    """Yield the typical value of every column."""
-    x, begin = typical_context(model)[0], 0
-    for part in encoder.parts:
-        name = clean_text(part.name, 16)
-        if part.kind == "categorical":
-            level = int(np.argmax(x[begin : begin + len(part.features)]))
-            yield f"{name} = {clean_text(part.levels[level], 16) if part.levels else 'other'}"
-        else:
-            yield f"{name} = {part.mean:.4g}" if part.kind == "numeric" else f"{name} = yes in {part.mean:.0%}"
-        begin += len(part.features)
-
-
 def aligned(header: list[str], rows: list[list[str]], left: int = 0) -> str:
     """Return a table in text, its first `left` columns flush left."""
-    """Return aligned columns, the first `left` ones flush left."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
         "  ".join(row[i].ljust(w) if i < left else row[i].rjust(w) for i, w in enumerate(widths))

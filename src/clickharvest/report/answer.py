@@ -8,8 +8,8 @@ import numpy as np
 
 from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import CANNOT_TELL
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place
 from clickharvest.report.charts import shorten
 from clickharvest.report.importance import ColumnContrasts, Importance
@@ -102,24 +102,32 @@ def movement(
         return "Curves differ by context, but without error bars nothing tells whether by more than chance."
     if (clearest := contrasts.found.clearest()) is None:
         return "Curves differ by context, but the log cannot tell by how much."
+    outcome = outcome_of(model)
     if not clearest.clear:
         which = f"any of the {len(columns)} context columns" if len(columns) > 1 else shorten(columns[0].part.name)
-        return (
-            f"Which queries are read further down the log cannot tell: no two values of {which} differ by more than "
-            "chance might make them."
-        )
-    (column, many), (_, few) = (contrasts.values[i] for i in (clearest.high, clearest.low))
-    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (many, few)])
-    high, low = (
-        next(own for own in row if own.position == clearest.position) for row in standings(model, x, level=level)
+        what = "Which queries are read further down" if model.places is None else "Which queries look more at a place"
+        what = what if outcome is None else f"After which queries' clicks {outcome} depends more on the position"
+        return f"{what} the log cannot tell: no two values of {which} differ by more than chance might make them."
+    deeper = clearest.deeper if model.places is None and outcome is None else None
+    first = clearest.high if deeper is None else deeper
+    (column, own), (_, other) = (contrasts.values[i] for i in (first, clearest.high + clearest.low - first))
+    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (own, other)])
+    standing, beside = (
+        _with_interval(next(each for each in row if each.position == clearest.position))
+        for row in standings(model, x, level=level)
     )
     there, anchor = (name_place(k, model.places) for k in (clearest.position, model.curve.anchor))
-    further = model.places is None and clearest.further
-    more = "are read further down than" if further else f"look more at {there} than"
+    depends = f"{'Most clearly it depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}: "
+    some, others = queries(column, own), queries(column, other)
+    if outcome is not None:
+        return (
+            f"{depends}a click at {there} leads to {outcome} {standing} times as often as one at {anchor} for {some}, "
+            f"against {beside} times for {others}."
+        )
+    more = f"look more at {there} than" if deeper is None else "are read further down than"
     return (
-        f"{'Most clearly it depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}: "
-        f"{queries(column, many)} {more} {queries(column, few)}; {there} is looked at {_with_interval(high)} times as "
-        f"often as {anchor} there, against {_with_interval(low)} times."
+        f"{depends}{some} {more} {others}; {there} is looked at {standing} times as often as {anchor} there, against "
+        f"{beside} times."
     )
 
 

@@ -16,7 +16,8 @@ from clickharvest.model.browsing import UNLINKED, BrowsingPropensities
 from clickharvest.model.browsing_summary import spell_effects
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.reading import ReadingPropensities
-from clickharvest.model.summary import spell_counts, typical_context
+from clickharvest.model.summary import spell_counts
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.states import number_of
 from clickharvest.report.plain import kept_findings, write_page
 

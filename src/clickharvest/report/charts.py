@@ -21,7 +21,7 @@ from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.report.importance import column_importance
 

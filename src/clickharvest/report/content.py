@@ -18,8 +18,9 @@ from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned, typical_context
+from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned
 from clickharvest.model.support import certain_values
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, spell_label
 from clickharvest.report.answer import headlines, lead, movement
 from clickharvest.report.evidence import Evidence

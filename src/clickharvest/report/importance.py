@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clickharvest.model.contrasts import Contrasts, find_contrasts
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.typical import typical_context
 from clickharvest.report.values import Choice, ColumnValues, column_values, encode_contexts
 
 BASES = 200

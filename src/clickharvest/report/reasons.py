@@ -13,7 +13,7 @@ import numpy as np
 from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding
 from clickharvest.model.cautions import clustered_by
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, name_places
 
 Word = Literal["trustworthy", "with care", "cannot tell"]

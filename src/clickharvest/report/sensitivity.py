@@ -21,7 +21,7 @@ from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Power, flatten_params, unflatten_params
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
+from clickharvest.model.typical import typical_context
 
 Array = NDArray[np.float64]
 

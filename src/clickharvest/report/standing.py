@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from clickharvest.model.cautions import effective_clusters
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import cannot_tell, rests_on_few
+from clickharvest.model.typical import typical_context
 
 State = Literal["unlinked", "unsupported", "wide", "thin", "rough", "good"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import Support
+from clickharvest.model.typical import typical_context
 
 Array = NDArray[np.float64]
 

@@ -22,8 +22,8 @@ import numpy as np
 from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.model.cautions import clustered_by, outcome_of
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import typical_context
 from clickharvest.model.support import FEW, SPAN, rests_on_few
+from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
