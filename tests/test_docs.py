@@ -376,6 +376,17 @@ def test_files_the_readme_points_at_exist() -> None:
         assert (ROOT / target).exists()
 
 
+def test_the_readme_counts_the_table_of_coverage() -> None:
+    """How many kinds of logs hold, and how many are too wide or too narrow."""
+    table = (ROOT / "benchmarks" / "README.md").read_text().partition("coverage:begin")[2].partition("coverage:end")[0]
+    bars = [row.split("|")[11].strip() for row in table.splitlines() if row.split("|")[2:3] == [" clustered "]]
+    judged = [bar for bar in bars if "93–98 %" in bar]
+    wide, narrow = (sum(bar.endswith(word) for bar in judged) for word in ("too wide", "too narrow"))
+    told = " ".join((ROOT / "README.md").read_text().split())
+    assert f"in {judged.count('93–98 %')} of {len(judged)} kinds. In {wide} they are too wide" in told
+    assert f"In {narrow} they are too narrow" in told
+
+
 def test_unknown_names_are_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="attribute nothing"):
         clickharvest.nothing  # noqa: B018
