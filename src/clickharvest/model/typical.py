@@ -37,8 +37,8 @@ class Varied(NamedTuple):
 def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
     """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
 
-    Of a category, that is the most frequent level among those that training had together with each column before it; the
-    most frequent of all where there is none.
+    Of a category, that is the most frequent level among those that training had together with each column before it, or
+    of all where there is none such.
 
     Args:
         model: the model.
