@@ -130,6 +130,31 @@ def test_max_levels_and_min_count_send_the_rest_to_other() -> None:
     assert encode(values, min_count=9) == (("c=other",), [[1]] * 8)
 
 
+def test_how_often_values_were_missing_is_kept() -> None:
+    def rank(values: Any, **options: Any) -> int | None:
+        (part,) = ContextEncoder.fit({"c": values}, **options).parts
+        return part.missing_rank
+
+    assert [rank(["a", "a", "b", *[None] * n]) for n in range(4)] == [None, 2, 1, 0]
+    assert rank(["a", "a", "b", None], max_levels=1) == 1
+    assert [rank([1.0, 2.0, *[NAN] * n]) for n in range(4)] == [None, 1, 1, 0]
+    assert [rank([True, False, *[None] * n]) for n in range(4)] == [None, 1, 1, 0]
+    assert [rank([None] * 2), rank(np.array([NAN]))] == [0, 0]
+
+
+@pytest.mark.parametrize("rank", [-1, 2, 0.5, True, "0"])
+def test_a_rank_of_missing_values_that_cannot_be_is_refused(rank: Any) -> None:
+    with pytest.raises(InputError, match="missing_rank"):
+        ContextColumn("c", "categorical", True, levels=("a",), missing_rank=rank)
+
+
+def test_without_missing_values_they_have_no_rank() -> None:
+    with pytest.raises(
+        InputError, match="missing_rank 0; expected a whole number from 0 to 1 where values were missing"
+    ):
+        ContextColumn("c", "numeric", False, missing_rank=0)
+
+
 def test_unseen_level_is_other() -> None:
     assert score(["a", "b"], ["z", "b", ""]) == [[0, 0, 1], [0, 1, 0], [0, 0, 1]]
 

@@ -82,6 +82,20 @@ def test_contexts_are_values_that_both_models_read() -> None:
     assert found.values["pays"] == [True, True, True, True, False]
 
 
+def test_a_missing_value_is_compared_where_both_models_know_it() -> None:
+    mostly, seldom = {"kind": ["a", None, None], "age": [1.0, 3.0, None]}, {"kind": ["a", "a", None], "age": [1.0, 3.0]}
+    found = find_differences(linear(mostly), linear({"kind": ["a", None, None], "age": [1.0, 3.0, np.nan]}))
+    assert found.contexts == (
+        "typical (kind = missing, age = 2)", "kind = a", "age = 1", "age = 3", "age is missing",
+    )  # fmt: skip
+    assert found.values["age"] == [2.0, 2.0, 1.0, 3.0, None]
+    assert np.isfinite(found.ratio).all()
+    found = find_differences(linear({"kind": seldom["kind"]}), linear({"kind": mostly["kind"]}))
+    assert found.contexts == ("typical (kind = a)", "kind is missing")
+    found = find_differences(linear(mostly), linear({"kind": ["a", "a"], "age": [1.0, 3.0]}))
+    assert found.contexts == ("typical (kind = a, age = 2)", "age = 1", "age = 3")
+
+
 def test_a_number_is_the_same_number_for_both() -> None:
     """At age 40 the first is one sd above its mean, the second two."""
     first, second = linear({"age": [20.0, 40.0]}, slope=0.3), linear({"age": [25.0, 35.0]}, slope=0.3)

@@ -351,9 +351,10 @@ def test_the_summary_tells_what_there_is() -> None:
     for told in ("curve lowrank (rank 2)", "device = phone, age = 30", "device = desk", "age = 37.07", "pays = yes"):
         assert told in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
-    nowhere = ContextEncoder.fit({"device": [None, None]}, kinds={"device": "categorical"})
-    curve = make_curve("power", (1, 2), 1, len(nowhere.feature_names))
-    assert "device = other" in str(Propensities(curve, curve.init(np.random.default_rng(0)), nowhere, (1, 2)))
+    for values, min_count, told in (([None, None], 1, "device is missing"), (["a", "b"], 2, "device = other")):
+        nowhere = ContextEncoder.fit({"device": values}, kinds={"device": "categorical"}, min_count=min_count)
+        curve = make_curve("power", (1, 2), 1, len(nowhere.feature_names))
+        assert told in str(Propensities(curve, curve.init(np.random.default_rng(0)), nowhere, (1, 2)))
 
 
 def test_the_summary_of_hostile_names_stays_narrow_and_plain() -> None:

@@ -20,7 +20,9 @@ from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.model.support import ColumnSupport, Support, cannot_tell
-from clickharvest.model.typical import typical_context
+from clickharvest.model.typical import typical_context, typical_names
+from clickharvest.report.values import column_values
+from clickharvest.report.verdict import judge
 from command_line import run
 
 LOG = {"device": ["phone", "phone", "desk", None], "age": [20.0, 60.0, 40.0, 40.0], "pays": [True, False, True, True]}
@@ -253,11 +255,97 @@ def test_intervals_that_do_not_count_a_choice_are_not_given_where_folds_made_one
 def test_the_summary_shows_no_number_of_an_unsupported_context_as_supported() -> None:
     text = " ".join(str(a_model()).split())
     assert "(- not supported):" in text
-    assert re.search(r"device = phone 0\.\d+ 0\.\d+ device = desk 0\.\d+ - age", text)
+    assert re.search(r"device = phone 0\.\d+ 0\.\d+ device = desk 0\.\d+ - device is missing - 0\.\d+ age", text)
     assert re.search(r"pays = no - - pays = yes 0\.\d+ 0\.\d+ ", text)
     told = "Not supported: device = desk at position 3; device = missing at position 2; pays = no at positions 1-3."
     assert told in text
     assert len(tell_cautions(a_model(support=None), a_model(support=None).predict_encoded(np.zeros((1, 6))))) == 1
+
+
+def missing_model(columns: dict[str, Any], support: Support | None = None) -> Propensities:
+    """Two positions, and contexts as given."""
+    encoder = ContextEncoder.fit(columns)
+    n = len(encoder.feature_names)
+    params = {"b": np.log([0.5]), "W": np.full((n, 1), 0.1)}
+    draws = np.append(np.full(n, 0.1), np.log(0.5)) + np.array([[-0.01], [0.0], [0.01]])
+    return Propensities(
+        make_curve("linear", (1, 2), 1, n), params, encoder, (1, 2), draws, "clustered", support=support
+    )
+
+
+def typical_of(model: Propensities) -> tuple[list[str], list[float]]:
+    return list(typical_names(model)), typical_context(model)[0].round(2).tolist()
+
+
+def test_the_typical_value_is_a_missing_one_where_that_is_most_frequent() -> None:
+    nan = np.nan
+    mostly = {"kind": ["x", None, None], "age": [30.0, nan, nan], "pays": [None, True, None]}
+    names, x = typical_of(missing_model(mostly))
+    assert (names, x) == (["kind is missing", "age is missing", "pays is missing"], [0, 0, 1, 0, 1, 0, 1])
+    as_often = {"kind": ["x", None], "age": [30.0, nan], "pays": [None, True]}
+    names, x = typical_of(missing_model(as_often))
+    assert (names, x) == (["kind = x", "age = 30", "pays = yes in 100%"], [1, 0, 0, 0, 0, 1, 0])
+    between = {"kind": ["x"] * 3 + [None] * 2 + ["y"]}
+    assert typical_of(missing_model(between))[0] == ["kind = x"]
+    nothing = {"kind": [None, None], "age": np.array([nan, nan])}
+    assert typical_of(missing_model(nothing))[0] == ["kind is missing", "age is missing"]
+
+
+def test_a_missing_value_is_typical_where_the_more_frequent_ones_never_came_with_the_others() -> None:
+    """Phones, of which there are most, never told an age, though most of all do; desks all did."""
+    columns = {"device": ["phone"] * 3 + ["desk"] * 4, "age": [np.nan] * 2 + [30.0] + [20.0, 40.0, 30.0, 30.0]}
+    both, own = ColumnSupport(((1, 2), (1, 2))), ColumnSupport(((1, 2), (1, 2)), reach=(20.0, 40.0))
+    # Of device 0 is desk and 1 phone; of age 0 is any number and 1 none.
+    assert typical_of(missing_model(columns, Support((both, own), (None, 40.0))))[0] == ["device = desk", "age = 30"]
+    apart = Support((both, own), (None, 40.0), ((0, 0, 1, 0),))
+    assert typical_of(missing_model(columns, apart))[0] == ["device = desk", "age is missing"]
+
+
+def test_a_model_whose_rows_mostly_have_no_value_is_judged_by_those(tmp_path: Path) -> None:
+    """One row in a thousand has the value x, which nothing links: what is typical is that there is none."""
+    columns = {"kind": ["x"] + [None] * 999}
+    support = Support((ColumnSupport(((), (1, 2))),), (None, 300.0))
+    model = missing_model(columns, support)
+    assert model.predict_encoded(typical_context(model)).supported.all()
+    assert not any("typical" in reason.why for reason in (judge(model), *judge(model).also))
+    text = " ".join(str(model).split())
+    assert "in a typical context (kind is missing)" in text
+    assert re.search(r"kind = x - kind is missing 0\.\d+", text)
+    (column,) = column_values(model)
+    assert column.typical in column.choices
+    assert column.is_missing(column.typical)
+    assert column.typical.share > 0
+    model.save(tmp_path / "m.safetensors")
+    assert typical_of(load_propensities(tmp_path / "m.safetensors")) == typical_of(model)
+
+
+def test_a_file_that_does_not_tell_how_often_values_were_missing_has_the_typical_context_it_had(tmp_path: Path) -> None:
+    columns = {"kind": ["x", None, None], "age": [30.0, np.nan, np.nan], "pays": [None, True, None]}
+    model = missing_model(columns)
+    model.save(tmp_path / "new.safetensors")
+    header, tensors = read_file(tmp_path / "new.safetensors")
+    for column in header["encoder"]["columns"]:
+        assert column.pop("missing_rank") == 0
+    write_file(tmp_path / "old.safetensors", header, tensors)
+    old = load_propensities(tmp_path / "old.safetensors")
+    assert typical_of(old) == (["kind = x", "age = 30", "pays = yes in 100%"], [1, 0, 0, 0, 0, 1, 0])
+    for name in ("kind", "age", "pays"):
+        table = columns | {name: [None] * 3}
+        np.testing.assert_array_equal(old.predict(table).propensity, model.predict(table).propensity)
+
+
+def test_columns_of_one_value_are_no_contexts_that_differ() -> None:
+    """Nor is a number that differs by rounding; numbers that differ late are told apart."""
+    every = ColumnSupport(((1, 2),), reach=(3.0, 3.0))
+    one = missing_model(
+        {"const": ["x"] * 3, "three": [3.0] * 3}, Support((ColumnSupport(((1, 2),)), every), (None, 40.0))
+    )
+    assert "differ from it" not in str(one)
+    assert "differ from it" not in str(missing_model({"yes": [True] * 3, "sum": [0.3, 0.1 + 0.2, 0.3]}))
+    text = str(missing_model({"const": ["x"] * 2, "seconds": [1_760_000_000, 1_760_000_200]}))
+    assert "seconds = 1.76e+09" in text
+    assert "seconds = 1.7600002e+09" in text
+    assert "const" not in text.partition("differ from it")[2]
 
 
 def test_positions_that_are_odd_are_told() -> None:

@@ -162,6 +162,27 @@ def test_missing_and_unseen_values_can_be_chosen(browser: Browser, tmp_path: Pat
     page.close()
 
 
+def test_the_page_starts_from_missing_values_where_they_are_typical(browser: Browser, tmp_path: Path) -> None:
+    table: dict[str, list[Any]] = {
+        "device": ["phone", None, None],
+        "age": [20.5, None, None],
+        "pays": [True, None, None],
+    }
+    model = random_model("linear", table=table)
+    page = show(browser, tmp_path, model)
+    nothing: dict[str, list[Any]] = {name: [None] for name in table}
+    assert_equal(read_csv(page, "curves"), model, nothing)
+    assert page.run("document.querySelector('.control .missing input').checked") is True
+    choose(page, "device", "phone")
+    rows = [row for row in read_csv(page, "curves") if row["curve"] == "your context"]
+    assert_equal(rows, model, nothing | {"device": ["phone"]})
+    choose(page, "pays", "yes")
+    rows = [row for row in read_csv(page, "curves") if row["curve"] == "your context"]
+    assert_equal(rows, model, nothing | {"device": ["phone"], "pays": [True]})
+    assert page.complaints() == []
+    page.close()
+
+
 def test_sliders_change_the_picture_and_the_numbers_shown(browser: Browser, tmp_path: Path) -> None:
     model = random_model("linear")
     page = show(browser, tmp_path, model)

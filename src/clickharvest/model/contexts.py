@@ -42,6 +42,8 @@ class ContextColumn:
     - categorical: one-hot of `levels`, most frequent first, then of `other`: every rarer or unseen level.
 
     `missing` says that values were missing in training, so that a last feature, 0 or 1, tells where they are.
+    `missing_rank` says how often: how many values were there in as many rows or more, of a category those of `levels`,
+    of a number or yes/no all of them as one. None where none was missing, or where an older file does not tell.
     """
 
     name: str
@@ -50,8 +52,11 @@ class ContextColumn:
     mean: float = 0.0
     sd: float = 1.0
     levels: tuple[str, ...] = ()
+    missing_rank: int | None = None
 
     def __post_init__(self) -> None:
+        most = len(self.levels) if self.kind == "categorical" else 1
+        is_rank = isinstance(self.missing_rank, int) and not isinstance(self.missing_rank, bool)
         is_mean = _is_finite(self.mean) and (self.kind != "boolean" or 0 <= self.mean <= 1)
         are_texts = all(isinstance(level, str) for level in self.levels)
         for field, is_valid, expected in (
@@ -61,6 +66,11 @@ class ContextColumn:
             ("mean", is_mean, "a finite number, from 0 to 1 if boolean"),
             ("sd", _is_finite(self.sd) and self.sd >= 1 / LARGEST, "a finite number above 0"),
             ("levels", are_texts and len(set(self.levels)) == len(self.levels), "texts that all differ"),
+            (
+                "missing_rank",
+                self.missing_rank is None or (self.missing and is_rank and 0 <= self.missing_rank <= most),
+                f"a whole number from 0 to {most} where values were missing, or None",
+            ),
         ):
             if not is_valid:
                 found = f"{field} {short(getattr(self, field))}"
@@ -207,7 +217,9 @@ class ContextEncoder:
         keys = [field.name for field in fields(ContextColumn)]
         parts = []
         for entry in columns:
-            levels = entry["levels"] if isinstance(entry, dict) and set(entry) == set(keys) else None
+            # Files of older versions do not tell how often values were missing.
+            whole = {"missing_rank": None} | entry if isinstance(entry, dict) else entry
+            levels = entry["levels"] if isinstance(entry, dict) and set(whole) == set(keys) else None
             if not isinstance(levels, list):
                 raise InputError(f"saved context column is {short(entry)}; expected {keys} (levels a list)")
             parts.append(ContextColumn(**{**entry, "levels": tuple(levels)}))
@@ -218,24 +230,27 @@ def _fit_levels(
     name: str, distinct: list[Any], codes: NDArray[np.intp], max_levels: int, min_count: int
 ) -> ContextColumn:
     rows: Counter[str] = Counter()
-    missing = False
+    missing = 0
     for value, times in zip(distinct, np.bincount(codes).tolist(), strict=True):
         if _is_missing(value):
-            missing = True
+            missing += times
         else:
             rows[_text(value)] += times
     ranked = sorted((-times, level) for level, times in rows.items() if times >= min_count)
     levels = tuple(level for _, level in ranked[:max_levels])
-    return ContextColumn(name, "categorical", missing, levels=levels)
+    before = sum(rows[level] >= missing for level in levels) if missing else None
+    return ContextColumn(name, "categorical", missing > 0, levels=levels, missing_rank=before)
 
 
 def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
     numbers = _numbers(name, kind, values)
     is_missing = np.isnan(numbers)
+    before = None
     if missing := bool(is_missing.any()):
         numbers = numbers[~is_missing]
+        before = int(2 * len(numbers) >= len(is_missing))
     if not numbers.size:
-        return ContextColumn(name, kind, missing=True)
+        return ContextColumn(name, kind, missing=True, missing_rank=0)
     # Rows of a query stand together: equal neighbours are looked at once.
     starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     times = np.diff(starts, append=len(numbers))
@@ -244,11 +259,11 @@ def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
     low = float(numbers.min())
     span = float(numbers.max()) - low
     if not span:
-        return ContextColumn(name, kind, missing, low)
+        return ContextColumn(name, kind, missing, low, missing_rank=before)
     mean = low + span * _mean((numbers - low) / span, times)
     sd = span * math.sqrt(_mean(((numbers - mean) / span) ** 2, times))
     is_scaled = kind == "numeric" and sd >= 1 / LARGEST
-    return ContextColumn(name, kind, missing, mean, sd if is_scaled else 1.0)
+    return ContextColumn(name, kind, missing, mean, sd if is_scaled else 1.0, missing_rank=before)
 
 
 def _mean(shares: NDArray[np.float64], times: NDArray[np.int64]) -> float:

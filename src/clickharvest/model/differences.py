@@ -117,9 +117,10 @@ def find_differences(first: Propensities, second: Propensities, *, level: float 
     d ± z √(se₁² + se₂²). The intervals have the level 1 − (1 − level) / m, with m the number of propensities
     compared, so that all of them together are right with probability `level` (Bonferroni).
 
-    Contexts: numbers at their mean, yes/no at the more frequent answer, categories at the most frequent level; and one
-    column at a time at mean ± sd, at no and yes, at the most frequent levels that both models know. They are those of
-    the first model that has the column.
+    Contexts: numbers at their mean, yes/no at the more frequent answer, categories at the most frequent level, or all
+    of them missing where that is more frequent; and one column at a time at mean ± sd, at no and yes, at the most
+    frequent levels that both models know, and missing, if both models know that. They are those of the first model
+    that has the column.
 
     Args:
         first: the model that ratios are relative to, such as last month's.
@@ -203,11 +204,15 @@ def _contexts(models: tuple[Propensities, Propensities]) -> tuple[tuple[str, ...
         if len(kinds := {part.kind for part in parts}) > 1:
             raise InputError(f"context column {name!r} is {' in one model and '.join(sorted(kinds))} in the other")
     known = {name: set.intersection(*(set(part.levels) for part in parts)) for name, parts in columns.items()}
-    typical = {name: _typical(parts[0], known[name]) for name, parts in columns.items()}
+    typical = {name: _typical(parts, known[name]) for name, parts in columns.items()}
     rows = {TYPICAL: typical}
     for name, parts in columns.items():
         for label, value in telling_values(parts[0]):
-            if value != typical[name] and (parts[0].kind != "categorical" or value in known[name]):
+            if value is None:
+                compared = all(part.missing for part in parts)
+            else:
+                compared = parts[0].kind != "categorical" or value in known[name]
+            if compared and value != typical[name]:
                 rows[label] = typical | {name: value}
     if not columns:
         return (TYPICAL,), {}
@@ -216,16 +221,23 @@ def _contexts(models: tuple[Propensities, Propensities]) -> tuple[tuple[str, ...
     return names, {name: [row[name] for row in rows.values()] for name in columns}
 
 
-def _typical(part: ContextColumn, known: set[str]) -> Any:
-    """Return the value of a typical context: one that occurs, so that two encoders can read it."""
-    if part.kind == "categorical":
-        return next((level for level in part.levels if level in known), None)
-    return part.mean if part.kind == "numeric" else part.mean >= 0.5
+def _typical(parts: list[ContextColumn], known: set[str]) -> Any:
+    """Return the value of a typical context: one that occurs, so that two encoders can read it; None if missing."""
+    part = parts[0]
+    own: list[Any] = [level for level in part.levels if level in known]
+    if part.kind != "categorical":
+        own = [part.mean if part.kind == "numeric" else part.mean >= 0.5]
+    if part.missing_rank is not None and all(each.missing for each in parts):
+        before = [level in known for level in part.levels] if part.kind == "categorical" else [True]
+        own.insert(sum(before[: part.missing_rank]), None)
+    return own[0] if own else None
 
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "missing"
     return f"{value:.4g}" if isinstance(value, float) else clean_text(value, 16)
 
 

@@ -85,10 +85,11 @@ def summarise(model: _Model) -> str:
     """
     info = model.info
     parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
-    varied = varied_contexts(model)
-    predicted = model.predict_encoded(
-        np.concatenate([typical_context(model), *(one.x for one in varied[:MOST_CONTEXTS])])
-    )
+    typical, varied = typical_context(model), varied_contexts(model)
+    # A column that has its typical value alone has nothing to show.
+    telling = {one.column for one in varied if (one.x != typical).any()}
+    varied = [one for one in varied if one.column in telling]
+    predicted = model.predict_encoded(np.concatenate([typical, *(one.x for one in varied[:MOST_CONTEXTS])]))
     what = "Propensity" if outcome_of(model) is None else "How often a click leads to it"
     where = f"{what} relative to {name_place(model.curve.anchor, model.places)}"
     if model.encoder is not None:

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
-from clickharvest.model.support import Support, certain_values
+from clickharvest.model.support import Support, certain_values, value_names
 from clickharvest.words import clean_text
 
 MOST_LEVELS = 6
 """Levels of a category that are shown."""
+ROUNDING = 1e-9
+"""Standard deviation, as a share of the mean, up to which numbers differ by rounding alone."""
 
 
 class _Model(Protocol):
@@ -37,8 +39,8 @@ class Varied(NamedTuple):
 def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
     """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
 
-    Of a category, that is the most frequent level among those that training had together with each column before it, or
-    of all where there is none such.
+    Where no value is more frequent, the value is missing. Of a category, that is the most frequent level, or a missing
+    value, among those that training had together with each column before it, or of all where there is none such.
 
     Args:
         model: the model.
@@ -46,7 +48,7 @@ def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -
     """
     parts = () if model.encoder is None else model.encoder.parts
     begins = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
-    x = np.concatenate([np.zeros((1, 0)), *(_typical_features(part) for part in parts)], axis=1)
+    x = np.zeros((1, begins[-1]))
     apart = set() if model.support is None else set(model.support.apart)
     fixed, had = None if given is None else begins.index(given[0]), list[tuple[int, int]]()
     if given is not None and fixed is not None:
@@ -54,25 +56,39 @@ def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -
         own[0] = given[1]
         had = [(fixed, value) for value in np.flatnonzero(certain_values(parts[fixed], own)[0]).tolist()]
     for i, part in enumerate(parts):
-        if part.kind == "categorical" and i != fixed:
-            level = next((a for a in range(len(part.levels)) if not any(_apart(apart, (i, a), one) for one in had)), 0)
-            x[0, begins[i] : begins[i + 1]] = np.arange(len(part.features)) == level
-            had.append((i, level))
+        if i != fixed:
+            ranked = list(_ranked_values(part))
+            fitting = (own for own in ranked if not any(_apart(apart, i, own[0], one) for one in had))
+            value, features = next(fitting, ranked[0])
+            x[0, begins[i] : begins[i + 1]] = features
+            if value is not None and (part.kind == "categorical" or part.missing_rank is not None):
+                had.append((i, value))
     return x
 
 
-def _apart(apart: set[tuple[int, int, int, int]], one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Return whether two values, each with its column, were never together."""
-    first, second = sorted((one, other))
+def _apart(apart: set[tuple[int, int, int, int]], column: int, value: int | None, other: tuple[int, int]) -> bool:
+    """Return whether a value of a column, if it is one, and another were never together."""
+    if value is None:
+        return False
+    first, second = sorted(((column, value), other))
     return (*first, *second) in apart
 
 
-def _typical_features(part: ContextColumn) -> NDArray[np.float64]:
-    """Return the features [1, …] of a column's typical value, of a category those of its first level."""
-    x = np.zeros((1, len(part.features)))
-    if part.kind != "numeric":
-        x[0, 0] = part.mean if part.kind == "boolean" else 1.0
-    return x
+def _ranked_values(part: ContextColumn) -> Iterator[tuple[int | None, NDArray[np.float64]]]:
+    """Yield what may be typical of a column, the most frequent first: which of its values, and its features.
+
+    An average of no and yes is none of its values, and neither are the levels without a feature of their own.
+    """
+    unit, average = np.eye(len(part.features)), np.zeros(len(part.features))
+    found: list[tuple[int | None, NDArray[np.float64]]]
+    if part.kind == "categorical":
+        found = [(a, unit[a]) for a in range(len(part.levels))] or [(None, unit[0])]
+    else:
+        average[0] = part.mean if part.kind == "boolean" else 0.0
+        found = [(0 if part.kind == "numeric" else None, average)]
+    if part.missing_rank is not None:
+        found.insert(part.missing_rank, (len(value_names(part)) - 1, unit[-1]))
+    yield from found
 
 
 def typical_names(model: _Model) -> Iterator[str]:
@@ -80,7 +96,9 @@ def typical_names(model: _Model) -> Iterator[str]:
     x, begin = typical_context(model)[0], 0
     for part in () if model.encoder is None else model.encoder.parts:
         name = clean_text(part.name, 16)
-        if part.kind == "categorical":
+        if part.missing and x[begin + len(part.features) - 1]:
+            yield f"{name} is missing"
+        elif part.kind == "categorical":
             level = int(np.argmax(x[begin : begin + len(part.features)]))
             yield f"{name} = {clean_text(part.levels[level], 16) if part.levels else 'other'}"
         else:
@@ -89,11 +107,16 @@ def typical_names(model: _Model) -> Iterator[str]:
 
 
 def varied_contexts(model: _Model, most: int | None = MOST_LEVELS) -> list[Varied]:
-    """Return contexts that differ from the typical one in one column, of categories in some levels or in any."""
+    """Return contexts with another value of one column than the typical one has, or the same, of categories of `most`.
+
+    Numbers and yes/no that are one and the same in all of training, but for rounding, have no others.
+    """
     varied: list[Varied] = []
     begin = 0
     for column, part in enumerate(() if model.encoder is None else model.encoder.parts):
         for name, value in telling_values(part, most):
+            if value is not None and _is_one_value(part, model.support, column):
+                continue
             features = np.zeros((1, len(part.features)))
             part.fill(features, np.array([value], dtype=object))
             varied.append(Varied(name, column, value, typical_context(model, (begin, features[0]))))
@@ -101,11 +124,40 @@ def varied_contexts(model: _Model, most: int | None = MOST_LEVELS) -> list[Varie
     return varied
 
 
+def _is_one_value(part: ContextColumn, support: Support | None, column: int) -> bool:
+    """Return whether a column has one number, or answer, alone, or none, as far as the model tells."""
+    if part.kind != "numeric":
+        return part.kind == "boolean" and part.mean in (0.0, 1.0)
+    reach = None if support is None else support.columns[column].reach
+    alike = support is not None and (reach is None or reach[0] == reach[1])
+    return alike or part.sd <= ROUNDING * abs(part.mean)
+
+
 def telling_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[tuple[str, Any]]:
-    """Return values of a column that show what it does, with their names; of a category, the `most` frequent levels."""
+    """Return values of a column that show what it does, with their names; of a category, the `most` frequent levels.
+
+    The last one is None, a missing value, where training had such.
+
+    Example:
+        >>> columns = {"device": ["desk", None, "desk"], "pays": [True] * 3, "day": [20001, 20002, 20003]}
+        >>> encoder = ContextEncoder.fit(columns)
+        >>> [name for part in encoder.parts for name, _ in telling_values(part)]
+        ['device = desk', 'device is missing', 'pays = no', 'pays = yes', 'day = 20001', 'day = 20003']
+    """
     name = clean_text(part.name, 16)
     if part.kind == "numeric":
-        return [(f"{name} = {value:.4g}", value) for value in (part.mean - part.sd, part.mean + part.sd)]
-    if part.kind == "boolean":
-        return [(f"{name} = {word}", value) for word, value in (("no", False), ("yes", True))]
-    return [(f"{name} = {clean_text(level, 12)}", level) for level in part.levels[:most]]
+        ends = part.mean - part.sd, part.mean + part.sd
+        known: list[tuple[str, Any]] = [
+            (f"{name} = {words}", value) for words, value in zip(_told_apart(*ends), ends, strict=True)
+        ]
+    elif part.kind == "boolean":
+        known = [(f"{name} = {word}", value) for word, value in (("no", False), ("yes", True))]
+    else:
+        known = [(f"{name} = {clean_text(level, 12)}", level) for level in part.levels[:most]]
+    return [*known, (f"{name} is missing", None)] if part.missing else known
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Return two numbers with as many digits, four or more, as tell them apart."""
+    digits = next((n for n in range(4, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 4)
+    return f"{one:.{digits}g}", f"{other:.{digits}g}"

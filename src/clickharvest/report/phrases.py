@@ -70,7 +70,7 @@ def queries(column: ColumnValues, choice: Choice) -> str:
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
         >>> def told(name, kind, label):
-        ...     part = ContextColumn(name, kind, False)
+        ...     part = ContextColumn(name, kind, True)
         ...     choice = Choice(label, (1.0,), 1.0)
         ...     return queries(ColumnValues(part, 0, choice, (choice,), None), choice)
         >>> told("complex", "boolean", "yes"), told("is_mobile", "boolean", "no"), told("has_image", "boolean", "yes")
@@ -79,7 +79,7 @@ def queries(column: ColumnValues, choice: Choice) -> str:
         ('queries with device phone', 'queries without a known device')
     """
     name, label = _plain(column.part.name), shorten(choice.label, LONGEST)
-    if choice.label == "missing" and choice.features[-1] == 1:
+    if column.is_missing(choice):
         return f"queries without a known {name}"
     if column.part.kind == "categorical" and choice.label == "other" and "other" not in column.part.levels:
         return f"queries with another {name}"
@@ -98,13 +98,17 @@ def typical_query(columns: list[ColumnValues], most: int = 3) -> str:
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
         >>> part = ContextColumn("is_complex", "boolean", False, mean=0.28)
-        >>> typical_query([ColumnValues(part, 0, Choice("yes in 28%", (0.28,), 0.0), (), None)])
-        '28 % complex'
+        >>> columns = [ColumnValues(part, 0, Choice("yes in 28%", (0.28,), 0.0), (), None)]
+        >>> device = ContextColumn("device", "categorical", True, levels=("phone",))
+        >>> typical_query([*columns, ColumnValues(device, 1, Choice("missing", (0.0, 0.0, 1.0), 1.0), (), None)])
+        '28 % complex, without a known device'
     """
     told = []
     for column in columns[:most]:
         part, name = column.part, _plain(column.part.name)
-        if part.kind == "boolean":
+        if column.is_missing(column.typical):
+            told.append(f"without a known {name}")
+        elif part.kind == "boolean":
             having = _without(name, "has")
             own = f"with {having}" if having is not None else _without(name, "is") or name
             told.append(f"{100 * part.mean:.0f} % {own}")

@@ -23,6 +23,8 @@ FEW = 12
 """Numbers with at most so many distinct values are shown one by one."""
 MOST_CONTEXTS = 200_000
 """Context rows looked at; of more, evenly spaced ones."""
+MISSING = "missing"
+"""What a missing value is called."""
 TAIL = 0.1
 """The share of contexts beyond what is called a low or a high number."""
 
@@ -64,6 +66,10 @@ class ColumnValues:
     def features(self) -> slice:
         """Where the column's features stand in x."""
         return slice(self.start, self.start + len(self.part.features))
+
+    def is_missing(self, choice: Choice) -> bool:
+        """Return whether a choice is a missing value, and no level of that name."""
+        return self.part.missing and choice.label == MISSING and choice.features[-1] == 1
 
 
 def encode_contexts(propensities: Propensities, contexts: Any) -> Array:
@@ -140,20 +146,23 @@ def value_doubts(propensities: Propensities, index: int, features: Array) -> lis
 
 def _values(part: ContextColumn, start: int, x: Array | None, typical_features: Array) -> ColumnValues:
     if part.kind == "categorical":
-        labels = (*part.levels, "other", *(("missing",) if part.missing else ()))
-        named = [1.0 if i < len(part.levels) else 0.0 for i in range(len(labels))]
+        labels = (*part.levels, "other", *((MISSING,) if part.missing else ()))
+        named = [*(1.0 for _ in part.levels), 0.0, *((float(typical_features[-1]),) if part.missing else ())]
         shares = named if x is None else x.mean(axis=0).tolist()
         hot = np.eye(len(labels)).tolist()
         choices = tuple(Choice(*each) for each in zip(labels, map(tuple, hot), shares, strict=True))
         return ColumnValues(part, start, choices[int(np.argmax(typical_features))], choices, None)
-    missing = (Choice("missing", (0.0, 1.0), 0.0 if x is None else float(x[:, 1].mean())),) if part.missing else ()
+    missing: tuple[Choice, ...] = ()
+    if part.missing:
+        # Without contexts that tell how often it is, a missing value counts where it is the typical one.
+        missing = (Choice(MISSING, (0.0, 1.0), float(typical_features[1] if x is None else x[:, 1].mean())),)
+    is_missing = part.missing and typical_features[1] == 1
     if part.kind == "boolean":
         yes = part.mean if x is None else float(x[:, 0].mean())
         known = tuple(_choice(part, word, i, share) for i, (word, share) in enumerate([("no", 1 - yes), ("yes", yes)]))
-        return ColumnValues(
-            part, start, _choice(part, f"yes in {part.mean:.0%}", part.mean, 0.0), known + missing, None
-        )
-    typical = _choice(part, f"{part.mean:.4g}", 0.0, 0.0)
+        average = _choice(part, f"yes in {part.mean:.0%}", part.mean, 0.0)
+        return ColumnValues(part, start, missing[0] if is_missing else average, known + missing, None)
+    typical = missing[0] if is_missing else _choice(part, f"{part.mean:.4g}", 0.0, 0.0)
     present = None if x is None else x[x[:, 1] == 0, 0] if part.missing else x[:, 0]
     if present is None or not len(present):
         low = NormalDist().inv_cdf(TAIL)

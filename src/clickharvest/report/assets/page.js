@@ -70,11 +70,13 @@ function makeControl(index) {
     name = html("bdi", { textContent: shorten(column.name, 60), title: column.name });
   const box = html("label", { className: "control" }, name);
   box.dataset.name = column.name.toLowerCase();
-  const options = column.kind === "categorical" ? column.choices : [column.typical, ...column.choices];
+  const isMissing = (choice) => choice.label === "missing" && choice.features[choice.features.length - 1] === 1,
+    isAverage = column.kind !== "categorical" && !isMissing(column.typical),
+    options = isAverage ? [column.typical, ...column.choices] : column.choices;
   if (!column.range) {
     const menu = html("select");
     options.forEach((choice, i) => {
-      const prefix = column.kind !== "categorical" && i === 0 ? "average: " : "";
+      const prefix = isAverage && i === 0 ? "average: " : "";
       menu.append(
         html("option", { value: i, textContent: prefix + shorten(choice.label, 80), title: choice.label, dir: "auto" }),
       );
@@ -105,7 +107,7 @@ function makeControl(index) {
   box.reset();
   name.after(shown);
   box.append(slider);
-  const missing = column.choices.find((choice) => choice.label === "missing" && choice.features[1] === 1);
+  const missing = column.choices.find(isMissing);
   if (missing) {
     const tick = html("input", { type: "checkbox" });
     tick.addEventListener("change", () => {
@@ -115,9 +117,10 @@ function makeControl(index) {
     });
     const reset = box.reset;
     box.reset = () => {
-      tick.checked = slider.disabled = false;
+      tick.checked = slider.disabled = isMissing(column.typical);
       reset();
     };
+    box.reset();
     box.append(html("span", { className: "missing" }, tick, " missing"));
   }
   return box;
