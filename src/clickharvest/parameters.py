@@ -100,3 +100,19 @@ def require_number(name: str, value: Any, least: float) -> None:
     number = hasattr(value, "__float__") and not isinstance(value, bool)
     if not number or not least <= float(value) < math.inf:
         raise InputError(f"{name} is {value!r}: expected a number, {least:g} or more")
+
+
+ROUNDING = 1e-12
+"""Difference of two numbers, as a share of the larger, up to which they differ by rounding alone."""
+
+
+def alike(one: float, other: float) -> bool:
+    """Return whether two numbers are the same, but for rounding; whole numbers are not rounded.
+
+    Example:
+        >>> alike(0.3, 0.1 + 0.2), alike(0.3, 0.30001), alike(10**15, 10**15 + 1)
+        (True, False, False)
+    """
+    if one == other or (float(one).is_integer() and float(other).is_integer()):
+        return one == other
+    return abs(one - other) <= ROUNDING * max(abs(one), abs(other))

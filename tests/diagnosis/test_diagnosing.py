@@ -188,6 +188,20 @@ def test_numeric_contexts_are_cut_at_quartiles_and_empty_values_kept() -> None:
     }
 
 
+def test_quarters_of_numbers_that_differ_late_are_told_apart() -> None:
+    """Seconds since 1970 are the same to six digits."""
+    rows = [("q", f"d{n}", k, 1, 1_760_000_000.0 + n) for n in range(40) for k in (1, 2)]
+    segments = diagnose(log_of(rows, "query doc position click seconds", context=["seconds"])).segments
+    assert sorted(s.clicks for s in segments) == [20] * 4
+
+
+@pytest.mark.parametrize("values", [2, 40])
+def test_numbers_that_differ_by_rounding_are_one_segment(values: int) -> None:
+    rows = [("q", f"d{n}", k, 1, 1e6 + (n % values) * 1.2e-10) for n in range(40) for k in (1, 2)]
+    segments = diagnose(log_of(rows, "query doc position click sum", context=["sum"])).segments
+    assert {s.level: s.clicks for s in segments} == {"1e+06": 80}
+
+
 def test_contexts_unique_to_each_impression_are_called_out() -> None:
     rows = [("q", "a", 1 + n % 2, 1, float(n)) for n in range(40)]
     diagnosis = diagnose(log_of(rows, "query doc position click score", context=["score"]))

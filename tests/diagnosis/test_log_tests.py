@@ -261,6 +261,14 @@ def test_one_ranker_is_nothing_to_test() -> None:
     assert [found.status for found in ranker_independence(log)] == ["note", "note"]
 
 
+def test_a_column_of_one_value_is_no_lack_of_pages() -> None:
+    found = named(ranker_independence(pages_log({("a", "x"): 5_000, ("b", "x"): 5_000})), "ranker and device")
+    assert found.sentence == "device has one value on all pages, on which no choice of ranker can depend."
+    assert (found.status, found.p_value) == ("note", None)
+    few = named(ranker_independence(pages_log({("a", "x"): 3, ("b", "y"): 2})), "ranker and device")
+    assert few.sentence == "Too few pages to test whether the ranker depends on device."
+
+
 def test_independence_by_hand() -> None:
     """Mixes of ⅔, ⅓ and ⅓, ⅔ where the whole is half and half: they differ from it by ½ (⅙ + ⅙)."""
     pages = np.array([[20, 10], [10, 20]])

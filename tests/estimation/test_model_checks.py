@@ -322,6 +322,19 @@ def test_few_queries_test_steepness_alone_or_nothing() -> None:
     assert all(finding.status == "note" and "Too few queries" in finding.sentence for finding in findings)
 
 
+def test_columns_of_one_value_are_no_lack_of_queries() -> None:
+    simulated = simulate(0, queries=100)
+    n = len(simulated)
+    rounded = np.where(np.arange(n) % 2, 0.3, 0.1 + 0.2)
+    constant: dict[str, Any] = {"const": np.full(n, "x", dtype=object), "none": np.full(n, None), "sum": rounded}
+    found = context_matters(replace(simulated, contexts=constant), kinds={"const": "categorical"})
+    assert found.sentence == "const, none, sum: one value in all clicked units, on which examination cannot depend."
+    assert (found.status, found.p_value) == ("note", None)
+    alone = context_matters(simulated)
+    beside = context_matters(replace(simulated, contexts={**constant, **simulated.contexts}))
+    assert beside == alone
+
+
 def test_nothing_to_compare_in_two_ways_is_no_test_of_transitivity() -> None:
     pairs = [(1, 2), (2, 3), (3, 4)]
     counts = {("a", k, other, clicked): 50 for k, other in pairs for clicked in (k, other)}

@@ -54,7 +54,10 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
         counted = _Counted.of(levelled, ["arm", "level"], log, f"Testing {name}")
         groups = counted.groups()
         if groups is None:
-            findings.append(Finding(name, "note", f"Too few pages to test whether the ranker depends on {column}."))
+            told = f"Too few pages to test whether the ranker depends on {column}."
+            if len(counted.levels) == 1:
+                told = f"{column} has one value on all pages, on which no choice of ranker can depend."
+            findings.append(Finding(name, "note", told))
             continue
         table = counted.grouped(groups)
         whole = table.sum(0) / table.sum()

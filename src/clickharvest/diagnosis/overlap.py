@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.harvesting.linked import linked_positions
+from clickharvest.parameters import alike
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -178,8 +179,9 @@ def segments(interventions: ir.Table, engine: Engine, context: tuple[str, ...], 
 def level_of(table: ir.Table, column: str, engine: Engine, *, weight: str | None = None) -> ir.StringValue:
     """Return an expression for the segment a row is in: the column's value, or its quarter of the range.
 
-    Numbers with more than 20 values are cut at their quartiles; of more than 20 texts the 20 most frequent keep
-    their names. Empty values are a segment of their own. Rows are counted, or the column `weight` is summed.
+    Numbers with more than 20 values are cut at their quartiles, and those that differ by rounding alone are one value;
+    of more than 20 texts the 20 most frequent keep their names. Empty values are a segment of their own. Rows are
+    counted, or the column `weight` is summed.
     """
     value = table[column]
     if value.type().is_floating():
@@ -188,19 +190,31 @@ def level_of(table: ir.Table, column: str, engine: Engine, *, weight: str | None
     counts = counts.filter(counts.value.notnull()).order_by(ibis.desc("rows"), "value").limit(MAX_LEVELS + 1)
     frequent = engine.fetch(counts, task=f"Looking at {column}")["value"].to_pylist()
     name = value.cast("string")
-    if len(frequent) > MAX_LEVELS and value.type().is_numeric():
+    if value.type().is_floating() and _is_one_number(table, value, frequent, column, engine):
+        name = value.isnull().ifelse(ibis.null("string"), f"{frequent[0]:g}")
+    elif len(frequent) > MAX_LEVELS and value.type().is_numeric():
         name = _quartile(table, value, column, engine)
     elif len(frequent) > MAX_LEVELS:
         name = value.isin(frequent[:MAX_LEVELS]).ifelse(name, "(other)")
     return name.fill_null("(empty)")
 
 
+def _is_one_number(table: ir.Table, value: ir.NumericValue, frequent: list[float], column: str, engine: Engine) -> bool:
+    """Return whether numbers that are not all the same differ by rounding alone."""
+    if len(frequent) < 2 or not alike(min(frequent), max(frequent)):
+        return False
+    ends = engine.fetch(table.agg(low=value.min(), high=value.max()), task=f"Looking at {column}").to_pylist()[0]
+    return alike(ends["low"], ends["high"])
+
+
 def _quartile(table: ir.Table, value: ir.NumericValue, column: str, engine: Engine) -> ir.StringValue:
     cuts = table.agg(**{f"cut_{i}": value.quantile(i / BINS) for i in range(1, BINS)})
     edges = sorted(set(engine.fetch(cuts, task=f"Looking at {column}").to_pylist()[0].values()))
     branches = [(value.isnull(), ibis.null("string"))]
-    branches += [(value <= edge, f"<= {edge:g}") for edge in edges]
-    return ibis.cases(*branches, else_=f"> {edges[-1]:g}")
+    # As many digits as tell them apart: two quarters of one name would be one segment.
+    digits = next((n for n in range(6, 17) if len({f"{edge:.{n}g}" for edge in edges}) == len(edges)), 17)
+    branches += [(value <= edge, f"<= {edge:.{digits}g}") for edge in edges]
+    return ibis.cases(*branches, else_=f"> {edges[-1]:.{digits}g}")
 
 
 def _cells(interventions: ir.Table, by: list[str]) -> ir.Table:

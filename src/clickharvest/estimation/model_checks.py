@@ -39,6 +39,7 @@ from clickharvest.estimation.share_columns import (
 )
 from clickharvest.estimation.trust_bias import trust_bias
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.contexts import has_one_value
 from clickharvest.positions.places import Anchor, find_anchor, name_place
 from clickharvest.words import cluster_nouns
 
@@ -115,8 +116,15 @@ def context_matters(
     """
     if not interventions.contexts:
         raise InputError("nothing to test: the interventions have no context columns; harvest with --context")
-    sample = model_sample(interventions, anchor, kinds)
-    cells, name, spelled = share_cells(sample), "context matters", ", ".join(interventions.contexts)
+    varying = {own: values for own, values in interventions.contexts.items() if not has_one_value(own, values)}
+    name, spelled = "context matters", ", ".join(varying)
+    if not varying:
+        told = ", ".join(interventions.contexts)
+        sentence = f"{told}: one value in all clicked units, on which examination cannot depend."
+        return Finding(name, "note", sentence)
+    kinds = {own: kind for own, kind in (kinds or {}).items() if own in varying}
+    sample = model_sample(replace(interventions, contexts=varying), anchor, kinds)
+    cells = share_cells(sample)
     few = cluster_nouns(sample.clustered_by)[1]
     null = null_columns(sample, anchor)[cells.rows]
     steepness = not affordable(sample)
@@ -142,7 +150,7 @@ def context_matters(
     told = f"likelihood ratio {gain:,.1f} on {freedom} df, {spell_p(p_value)}"
     told += f" in a test of steepness alone, for few {few}" if steepness and not how else ""
     if p_value < ALARM:
-        which = f"one or more of {spelled}" if len(interventions.contexts) > 1 else spelled
+        which = f"one or more of {spelled}" if len(varying) > 1 else spelled
         sentence = f"Examination depends on {which}{how} ({told})"
         sentence += ": a CPBM tells contexts apart; a PBM would give each the average."
         return Finding(name, "note", sentence, gain, p_value)

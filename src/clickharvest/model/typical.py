@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.support import Support, certain_values, value_names
+from clickharvest.parameters import alike
 from clickharvest.words import clean_text
 
 MOST_LEVELS = 6
 """Levels of a category that are shown."""
-ROUNDING = 1e-9
-"""Standard deviation, as a share of the mean, up to which numbers differ by rounding alone."""
 
 
 class _Model(Protocol):
@@ -129,8 +128,9 @@ def _is_one_value(part: ContextColumn, support: Support | None, column: int) -> 
     if part.kind != "numeric":
         return part.kind == "boolean" and part.mean in (0.0, 1.0)
     reach = None if support is None else support.columns[column].reach
-    alike = support is not None and (reach is None or reach[0] == reach[1])
-    return alike or part.sd <= ROUNDING * abs(part.mean)
+    if support is not None and (reach is None or reach[0] == reach[1]):
+        return True
+    return alike(part.mean - part.sd, part.mean + part.sd)
 
 
 def telling_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[tuple[str, Any]]:
