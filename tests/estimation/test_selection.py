@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from clickharvest.estimation import Candidate, Fit, selection
 from clickharvest.estimation.pooling import pool
-from clickharvest.estimation.selection import cross_validate, fold_weights
+from clickharvest.estimation.selection import cross_validate, fold_weights, judged_by_folds
 from clickharvest.model.curves import Curve, make_curve
 from samples import POSITIONS, share_fit, simulated_sample
 
@@ -66,6 +67,19 @@ def test_candidates_are_scored_on_the_queries_they_have_not_seen(judged: list[Ca
         assert abs(candidate.score - sum(seen)) > 0.05
         assert candidate.se == pytest.approx(np.sqrt(3 * np.var(held_out, ddof=1)), rel=0.01)
     assert free.penalty == 0.0
+
+
+def test_a_candidate_that_was_left_has_no_standard_error() -> None:
+    """Its score goes by that of the one that was taken, and folds that it was not tried in say nothing of it."""
+    fit, aside = fit_of(curve_of("linear")), fold_weights(24, 3, 4)
+    flats = fit.starts(3, 5)
+    held_out = fit.by_query(flats)
+    whole, *left = (judged_by_folds(fit, 1.0, held_out[:n], aside, flats[:n]).candidate for n in (3, 1, 2))
+    assert whole.se == pytest.approx(np.sqrt(3 * np.var((aside * held_out).sum(axis=1) / fit.scale, ddof=1)))
+    assert [(one.folds, one.se) for one in left] == [(1, None), (2, None)]
+    json.dumps([one.to_dict() for one in left], allow_nan=False)
+    lost = judged_by_folds(fit, 1.0, np.full_like(held_out, -np.inf), aside, flats).candidate
+    assert lost.se is None
 
 
 def test_the_log_likelihood_of_every_query_by_hand() -> None:

@@ -354,6 +354,15 @@ def test_every_string_is_escaped(folder: Path) -> None:
     assert Page(html).data["columns"][0]["name"] == hostile
 
 
+def test_curves_that_were_left_have_no_standard_error_on_the_page(folder: Path) -> None:
+    left = {"curve": {"name": "mlp"}, "penalty": 1.0, "score": -1.5, "se": 0.0, "chosen": False, "folds": 2}
+    whole = {"curve": {"name": "linear"}, "penalty": 2.0, "score": -1.25, "se": 0.03, "chosen": True, "folds": None}
+    write_report(folder / "s.html", replace(simple_model("linear", 1, 3), info={"selection": [left, whole]}))
+    text = " ".join(Page((folder / "s.html").read_text()).text.split())
+    assert "-1.50000 – left after 2 folds" in text
+    assert "-1.25000 0.03000 chosen" in text
+
+
 @pytest.mark.parametrize(("name", "shape"), [("linear", {}), ("lowrank", {"rank": 2}), ("mlp", {"width": 12})])
 def test_large_models_stay_below_three_megabytes(name: str, shape: dict[str, int], tmp_path: Path) -> None:
     model = simple_model(name, 70, 21, draws=1_000, **shape)

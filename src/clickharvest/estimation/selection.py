@@ -53,7 +53,8 @@ class Candidate:
         curve: the curve's name and shape.
         penalty: the penalty λ; None where the curve is pooled instead.
         score: held-out log likelihood per click; where it was left, by its distance from the one taken so far.
-        se: its standard error over folds.
+        se: its standard error over folds; None where it was left, as its score then goes by another one's, or where
+            folds cannot tell.
         chosen: whether it was taken.
         folds: the folds it was judged on; fewer than all where it was left as hopeless.
     """
@@ -61,7 +62,7 @@ class Candidate:
     curve: dict[str, Any]
     penalty: float | None
     score: float
-    se: float
+    se: float | None
     chosen: bool = False
     folds: int | None = None
 
@@ -369,9 +370,10 @@ def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Arr
     seen, folds = len(held_out), len(aside)
     by_query = np.where(aside[:seen] > 0, held_out, 0.0).sum(axis=0)
     by_query = np.where(np.isfinite(by_query), by_query, -np.inf) / fit.scale
-    se = _se(aside[:seen] @ by_query) if np.isfinite(by_query).all() else 0.0
+    known = seen == folds > 1 and bool(np.isfinite(by_query).all())
+    se = _se(aside @ by_query) if known else None
     score = float(by_query.sum()) * folds / seen
-    candidate = Candidate(fit.curve.spec, penalty, score, se * folds / seen, folds=None if seen == folds else seen)
+    candidate = Candidate(fit.curve.spec, penalty, score, se, folds=None if seen == folds else seen)
     return Judged(candidate, by_query, fit, flats)
 
 

@@ -238,12 +238,23 @@ def _selection(candidates: Any) -> str:
             ("* " if candidate.get("chosen") else "  ") + name,
             "pooled" if candidate.get("penalty") is None else _number(candidate["penalty"], ".4g"),
             _number(candidate.get("score"), ".5f"),
-            _number(candidate.get("se"), ".5f"),
+            _number(None if candidate.get("folds") else candidate.get("se"), ".5f"),
+            spell_left(candidate.get("folds")),
         ]
         for name, candidate in best.items()
     ]
     told = "Selected by cross-validation (held-out log likelihood per click; best penalty of each curve):"
-    return f"{wrap(told)}\n\n{aligned(['  curve', 'penalty', 'score', 's.e.'], rows, left=1)}"
+    return f"{wrap(told)}\n\n{aligned(['  curve', 'penalty', 'score', 's.e.', ''], rows, left=1)}"
+
+
+def spell_left(folds: Any) -> str:
+    """Return in how many folds a curve was tried that was then left; nothing for one that was tried in all of them.
+
+    Example:
+        >>> spell_left(1), spell_left(3), spell_left(None)
+        ('left after 1 fold', 'left after 3 folds', '')
+    """
+    return f"left after {count(folds, 'fold')}" if isinstance(folds, int) and folds > 0 else ""
 
 
 def _rank(candidate: dict[str, Any]) -> tuple[bool, float]:

@@ -18,7 +18,7 @@ from clickharvest.diagnosis.findings import Finding, spell_p
 from clickharvest.errors import InputError
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, spell_counts, spell_thinned
+from clickharvest.model.summary import UNTOLD, spell_counts, spell_left, spell_thinned
 from clickharvest.model.support import certain_values
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, spell_label
@@ -338,9 +338,11 @@ def _selection(candidates: Any) -> list[dict[str, Any]]:
         if name not in best or _rank(candidate) > _rank(best[name]):
             best[name] = candidate
     return [
-        {"curve": name, "chosen": bool(row.get("chosen"))}
+        {"curve": name, "told": "chosen" if row.get("chosen") else spell_left(row.get("folds"))}
+        | {"chosen": bool(row.get("chosen"))}
         | {"penalty": "pooled" if row.get("penalty") is None else _spell(row["penalty"], ".4g")}
-        | {key: _spell(row.get(key), ".5f") for key in ("score", "se")}
+        | {"score": _spell(row.get("score"), ".5f")}
+        | {"se": _spell(None if row.get("folds") else row.get("se"), ".5f")}
         for name, row in best.items()
     ]
 
