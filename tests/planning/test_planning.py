@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,10 @@ import pytest
 from clickharvest.diagnosis import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation import CPBM, PBM
+from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.logs.reading import read_log
+from clickharvest.model.support import rests_on_few
 from clickharvest.planning import (
     advice,
     choose_swaps,
@@ -332,6 +336,54 @@ def test_advice_is_the_information_of_clicks(units: int, k: int, steepness: floa
     told = re.search(r"about ([\d.,]+) times", advice(diagnose(log)) or "")
     assert told is not None
     assert float(told[1].replace(",", "")) == pytest.approx(needed, rel=0.15)
+
+
+def few_queries(queries: int) -> dict[str, list[Any]]:
+    """Very many clicks of three queries, and a few of others."""
+    rows = [(q, 10**12 if q < 2 else 10**11 if q == 2 else 10) for q in range(queries)]
+    return {
+        "query": [f"q{q}" for q, _ in rows for _ in (1, 2)],
+        "doc": ["a"] * (2 * queries),
+        "position": [1, 2] * queries,
+        "clicks": [round(n * rate) for _, n in rows for rate in (0.7, 0.3)],
+        "impressions": [n for _, n in rows for _ in (1, 2)],
+    }
+
+
+def test_clicks_of_few_queries_are_not_enough() -> None:
+    """As the fit says: position 2 rests on 2 queries."""
+    log = read_log(pa.table(few_queries(6)))
+    found = plan_from_log(harvest(log))
+    assert rests_on_few(found.queries[0])
+    support = PBM().fit(harvest(log)).propensities_.support
+    assert support is not None
+    assert found.queries == support.queries[1:]
+    told = (
+        "but queries are too few. Position 2 rests on 2 queries, and others may be read in another way: more queries "
+        "would tell, more clicks of these would not."
+    )
+    for sentence in (found.sentence, advice(diagnose(log)) or "", found.to_dict()["advice"]):
+        assert sentence.endswith(told)
+        assert "enough for ±10 % at every position" in sentence
+    assert str(found).endswith("× this log, of more queries")
+    assert found.to_dict()["needed"][0]["queries"] == found.queries[0]
+    plenty = plan_from_log(two_positions(1_600))
+    assert plenty.queries[0] > 100
+    assert "rests on" not in str(plenty)
+
+
+def test_where_users_cluster_few_of_them_are_told() -> None:
+    log = pa.table(few_queries(6)).append_column("user", pa.array([n // 4 for n in range(12)]))
+    found = plan_from_log(harvest(read_log(log), cluster="user"))
+    assert "users are too few. Position 2 rests on 1 user, and" in found.sentence
+
+
+def test_a_width_that_the_log_does_not_have_is_not_said_to_be_there() -> None:
+    """One of the large queries falls otherwise than the other."""
+    columns = few_queries(6)
+    columns["clicks"][:2] = [9 * 10**11, 4 * 10**11]
+    found = plan_from_log(harvest(read_log(pa.table(columns))), width=0.001)
+    assert found.sentence.startswith("For ±0.1 % at every position it takes 1")
 
 
 def test_advice_on_places_names_no_command_that_refuses_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.estimation.estimators import CPBM, PBM
+from clickharvest.estimation.fitting import FEWEST
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
@@ -19,7 +20,7 @@ from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.report.evidence import gather_evidence
 from clickharvest.report.reasons import Grounds
 from clickharvest.report.sensitivity import penalty_moves
-from clickharvest.report.verdict import judge, kept_checks
+from clickharvest.report.verdict import LEAST_CLUSTERS, judge, kept_checks
 from clickharvest.simulate import simulate_ab_log
 
 FINE = (
@@ -50,6 +51,10 @@ def swap(findings: tuple[Finding, ...], name: str, **changes: Any) -> tuple[Find
 SHARP = curve({1: 1, 2: 1.2, 3: 1.3})
 
 
+def test_the_verdict_knows_how_many_clusters_error_bars_take() -> None:
+    assert LEAST_CLUSTERS == FEWEST
+
+
 def test_a_sharp_curve_of_a_log_without_alarms_is_trustworthy() -> None:
     verdict = judge(SHARP, GOOD)
     assert verdict.word == "trustworthy"
@@ -77,6 +82,24 @@ def test_a_sharp_curve_of_a_log_without_alarms_is_trustworthy() -> None:
         (curve({1: 1, 2: 1.2}, queries=3.0), "cannot tell", "rests on fewer than 5 queries", "more queries"),
         (replace(SHARP, draws=None, draws_kind=None), "cannot tell", "no error bars", "--intervals none"),
         (replace(SHARP, draws=None, draws_kind=None, info={"queries": 1}), "cannot tell", "one query", "five queries"),
+        (
+            replace(SHARP, draws=None, draws_kind=None, info={"queries": 2, "clusters": 2}),
+            "cannot tell",
+            "All clicks are of 2 queries,",
+            "five queries",
+        ),
+        (
+            replace(SHARP, draws=None, draws_kind=None, info={"queries": 90, "clusters": 2, "clustered_by": "device"}),
+            "cannot tell",
+            "all clicks are of 2 values of device: too few to tell how far another value of device would be",
+            "Fit again without --cluster device, or name one of which there are more.",
+        ),
+        (
+            replace(SHARP, draws=None, draws_kind=None, info={"queries": 90, "clusters": 3, "clustered_by": "device"}),
+            "cannot tell",
+            "no error bars",
+            "--intervals none",
+        ),
         (replace(SHARP, info={"status": "ran out of iterations before"}), "cannot tell", "did not reach", "Fit again"),
         (replace(SHARP, info={"status": "failed: not finite"}), "cannot tell", "did not reach", "Fit again"),
     ],

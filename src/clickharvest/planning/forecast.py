@@ -28,12 +28,13 @@ from scipy.linalg import eigh
 
 from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.misfit import misfit, widened
-from clickharvest.estimation.pooling import Pooled, pool_seen
+from clickharvest.estimation.pooling import Pooled, curve_order, pool_seen
 from clickharvest.estimation.query_effects import Clustered, clustered_covariance
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
+from clickharvest.estimation.support import effective_queries
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant, Curve, Linear
+from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
 from clickharvest.planning.evidence import counts, evidence_of, single_clicks, unseen
 from clickharvest.planning.outlook import Outlook
 
@@ -59,6 +60,8 @@ class Forecast:
         overdispersion: φ.
         missed: what misfit adds to the covariance, [size, size].
         queries: number of queries.
+        effective: effective queries that log p_k / p_anchor of each position rests on, or of what else clusters; None
+            for the anchor, [K].
         fit: the fit itself.
         clustered: its covariance.
         sample: its sample.
@@ -76,6 +79,7 @@ class Forecast:
     overdispersion: float
     missed: Array
     queries: int
+    effective: tuple[float | None, ...]
     fit: Pooled
     clustered: Clustered
     sample: Sample
@@ -169,6 +173,7 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     found = clustered_covariance(fit)
     off_by = misfit(curve, sample, fit, found) if features else None
     whole = found.covariance if off_by is None else widened(sample, fit, found.covariance, off_by)
+    told = dict(zip(curve.positions, _effective(curve, sample, fit, found), strict=True))
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
     gradients = fit.shares.gradients(most)[:, np.isin(fit.shares.positions, reach.linked)]
@@ -185,11 +190,22 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         overdispersion=found.overdispersion,
         missed=whole - found.covariance,
         queries=sample.n_queries,
+        effective=tuple(told[k] for k in reach.linked),
         fit=fit,
         clustered=found,
         sample=sample,
         interventions=interventions,
     )
+
+
+def _effective(curve: Curve, sample: Sample, fit: Pooled, found: Clustered) -> tuple[float | None, ...]:
+    """Return effective queries of every position of a curve, as a fit tells them, or of what else clusters, [K]."""
+    if sample.clustered_by != "query":
+        of_clusters = dict(zip(curve.positions, found.effective_queries.tolist(), strict=True))
+        return tuple(None if k == curve.anchor else n for k, n in of_clusters.items())
+    flat = fit.theta[curve_order(curve, fit.shares)]
+    params = unflatten_params(flat, curve.init(np.random.default_rng(0)))
+    return effective_queries(sample, curve.anchor, curve.relative(params, sample.x))
 
 
 def _values(interventions: Interventions, encoder: ContextEncoder, x: Array) -> dict[str, NDArray[np.object_]]:

@@ -19,9 +19,11 @@ from scipy.sparse.csgraph import connected_components
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import numbered
+from clickharvest.model.support import rests_on_few
+from clickharvest.planning.advising import tell_few
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
-from clickharvest.words import count, spell_positions
+from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
 
@@ -50,6 +52,7 @@ class Plan:
             them, and no amount of such traffic the others.
         contexts: the segments, as columns of values, [c] each; empty where there is no context: then c = 1.
         clicks: clicks on intervened units in each, [c].
+        queries: effective queries, or what else clusters, that each position rests on, [K].
         margin: present half-width, e^{z sd} − 1, [c, K].
         times: times the log's traffic until it is at most the width; infinite where it never is, [c, K].
         range: from how many times to how many that may be, as far as the log can tell, [2, c, K].
@@ -65,6 +68,7 @@ class Plan:
     awaited: tuple[int, ...]
     contexts: dict[str, NDArray[np.object_]]
     clicks: Array
+    queries: tuple[float | None, ...]
     margin: Array
     times: Array
     range: Array
@@ -104,6 +108,17 @@ class Plan:
         """What it takes, in one line."""
         if not self.positions:
             return "No position is linked to the anchor: no amount of such traffic gives a number."
+        few = self._few
+        return f"{self._needed} {few}" if few else self._needed
+
+    @cached_property
+    def _few(self) -> str:
+        """Which positions rest on few queries, however many clicks they have."""
+        nouns = cluster_nouns(self.source.sample.clustered_by)
+        return tell_few(list(zip(self.positions, self.queries, strict=True)), nouns)
+
+    @property
+    def _needed(self) -> str:
         worst = np.unravel_index(np.argmax(np.where(np.isfinite(self.times), self.times, MOST * 10)), self.times.shape)
         where = f"position {self.positions[worst[1]]}" + (f" where {self.segments[worst[0]]}" if self.contexts else "")
         wanted = f"±{100 * self.width:g} % at every {'linked ' if self.unlinked else ''}position"
@@ -115,7 +130,12 @@ class Plan:
                 f"{amount} of such traffic gives {wanted}: {now}, and its queries read differently; other queries, or "
                 "an experiment that moves documents in all of them, would help."
             )
-        if needed <= 1:
+        enough = needed <= 1 and bool((self.margin <= self.width * (1 + 1e-9)).all())
+        if enough and self._few:
+            queries = cluster_nouns(self.source.sample.clustered_by)[1]
+            widest = f"{_percent(self.margin.max())}, at {where}"
+            return f"Clicks of this log are enough for {wanted} (widest: {widest}), but {queries} are too few."
+        if enough:
             return f"This log has {wanted}: the widest is {_percent(self.margin.max())}, at {where}."
         told = spell_traffic(needed, self.days, (float(self.range[0][worst]), float(self.range[1][worst])))
         return f"For {wanted} it takes {told}: {now}."
@@ -127,6 +147,7 @@ class Plan:
                 **{name: _plain(values[i]) for name, values in self.contexts.items()},
                 "position": k,
                 "margin": float(self.margin[i, j]),
+                "queries": self.queries[j],
                 "times": _finite(self.times[i, j]),
                 "times_range": [_finite(end) for end in self.range[:, i, j]],
                 "days": None if self.days is None else _finite(self.times[i, j] * self.days),
@@ -147,7 +168,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines = [self.sentence]
+        lines, others = [self.sentence], cluster_nouns(self.source.sample.clustered_by)[1]
         for i, segment in enumerate(self.segments):
             lines += [f"\n{segment} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
             own = [_percent(margin) for margin in self.margin[i]]
@@ -156,6 +177,7 @@ class Plan:
             for j, k in enumerate(self.positions):
                 ends = float(self.range[0, i, j]), float(self.range[1, i, j])
                 told = spell_traffic(float(self.times[i, j]), self.days, ends)
+                told += f", of more {others}" if rests_on_few(self.queries[j]) else ""
                 lines.append(f"{k:>8} {own[j]:>{room}}   {told}")
         never = set(self.unlinked) - set(self.awaited)
         lines += [f"\nNot linked yet, for want of clicks: {spell_positions(self.awaited)}."] if self.awaited else []
@@ -210,6 +232,7 @@ def plan_from_log(
         awaited=tuple(sorted(unlinked & _in_common(interventions, anchor))),
         contexts=source.contexts,
         clicks=source.clicks,
+        queries=tuple(source.effective[i] for i in others),
         margin=np.expm1(z_value(level) * now),
         times=unknown[1],
         range=unknown[::2],

@@ -29,12 +29,14 @@ from clickharvest.report.phrases import queries
 from clickharvest.report.reasons import Grounds, Reason, Word, check_reasons, silence_reasons
 from clickharvest.report.standing import ROUGH, Standing, State, standings
 from clickharvest.report.values import column_values
-from clickharvest.words import cluster_nouns, count
+from clickharvest.words import clean_text, cluster_nouns, count
 
 NORMAL = 1.96
 """Standard errors to either side of the estimate in a 95 % interval."""
 MOST_CONTEXTS = 60
 """Contexts that are looked at, each one value away from the typical one."""
+LEAST_CLUSTERS = 3
+"""Queries, or what else clusters, that estimators must have for error bars."""
 FAILED = ("ran out of iterations", "failed")
 """How the status of a fit begins whose parameters cannot be used."""
 CLUSTERED = "Fit again with clustered intervals (--objective clickshare --intervals auto), which are made for that."
@@ -151,10 +153,26 @@ def _of_fit(model: Propensities) -> Iterator[Reason]:
         )
     if model.draws is not None:
         return
-    if model.info.get("queries") == 1:
+    by, clusters = clustered_by(model.info), model.info.get("clusters")
+    if by is not None and isinstance(clusters, int) and clusters < LEAST_CLUSTERS:
+        (one, _), found = cluster_nouns(by), count(clusters, *cluster_nouns(by))
+        yield Reason(
+            "cannot tell",
+            f"Error bars would be by {clean_text(by)}, and all clicks are of {found}: too few to tell how far another "
+            f"{one} would be from them.",
+            f"Fit again without --cluster {clean_text(by)}, or name one of which there are more.",
+        )
+    elif model.info.get("queries") == 1:
         yield Reason(
             "cannot tell",
             "All clicks are of one query, so nothing tells how far another query would be from it.",
+            "Collect clicks of at least five queries, better of fifty.",
+        )
+    elif by is None and isinstance(clusters, int) and clusters < LEAST_CLUSTERS:
+        yield Reason(
+            "cannot tell",
+            f"All clicks are of {count(clusters, 'query', 'queries')}, so nothing tells how far another query would "
+            "be from them.",
             "Collect clicks of at least five queries, better of fifty.",
         )
     elif model.info.get("by_folds"):
