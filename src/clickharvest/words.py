@@ -41,6 +41,16 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def name_columns(names: Sequence[str]) -> str:
+    """Return names of columns with their noun.
+
+    Example:
+        >>> name_columns(["device"]), name_columns(["device", "age"])
+        ('column device', 'columns device, age')
+    """
+    return f"column{'s' * (len(names) != 1)} {', '.join(names)}"
+
+
 def spell_thinning(clicks: int, whole: int) -> str:
     """Return a sentence on so many of all clicks: intervals of a share s are about 1 / √s times as wide.
 

@@ -116,7 +116,7 @@ def test_models_of_one_name_are_told_apart_by_their_folders(run: Command, files:
         ("{old} far.safetensors", 3, "nothing to compare: the models have estimates for positions 1-5 and 1, 9"),
         ("{old} far.safetensors --log {files}/new.parquet", 3, "nothing to score"),
         ("{old} --log bare.parquet", 2, "device"),
-        ("{old} --log harvested.parquet", 2, "lack the context columns device of old.safetensors"),
+        ("{old} --log harvested.parquet", 2, "lack the context column device of old.safetensors"),
         ("{old} --log {files}/new.parquet --level 95", 2, "found 95.0; expected a number between 0 and 1"),
     ],
 )

@@ -167,7 +167,7 @@ def test_contexts_inside_a_unit_are_scored_apart() -> None:
 def test_what_cannot_be_compared_is_told() -> None:
     interventions = simulated_interventions(30, seed=0, steepness={"a": 1.0, "b": 0.5})
     model = CPBM(curve="linear", penalty=1.0, intervals=None).fit(interventions).propensities_
-    with pytest.raises(InputError, match="lack the context columns device of m: found none"):
+    with pytest.raises(InputError, match="lack the context column device of m: found none"):
         compare_models({"m": model}, replace(interventions, contexts={}))
     with pytest.raises(NotIdentifiedError, match=r"two positions that all models and the log have \(none\)"):
         compare_models({"m": fixed_curve({7: 0.0, 8: -0.1}, anchor=7)}, interventions)

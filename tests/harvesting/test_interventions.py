@@ -87,7 +87,7 @@ def test_clicked_keeps_whole_units() -> None:
         ({"position": [1.5, 2, 1, 3]}, "'position' holds float64"),
         ({"clicks": [4, 0, 0, 0]}, "more than the impressions"),
         ({"clicks": [None, 0, 0, 0]}, "'clicks': 1 rows are empty"),
-        ({"unit": None}, "lacks the columns unit"),
+        ({"unit": None}, "lacks the column unit of"),
         ({"device": [["a"], ["a", "b"], [], ["c"]]}, "'device' is of type list"),
     ],
 )

@@ -415,13 +415,29 @@ def test_command_prints_rows_and_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert told["support"] is None
 
 
+def test_no_rows_are_told_and_no_cautions_about_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, contexts = tmp_path / "model.safetensors", tmp_path / "contexts.csv"
+    fitted = context_model()
+    fitted.save(model)
+    contexts.write_text("device,age,pays\n")
+    for output, told in ((tmp_path / "p.csv", ["0 rows", "has no rows: there was nothing"]), (None, ["has no rows"])):
+        score_contexts(model, str(contexts), output)
+        told_lines = capsys.readouterr().out
+        assert all(words in told_lines for words in told)
+        assert "No intervals" not in told_lines
+        assert "No estimate" not in told_lines
+    contexts.write_text("device,age,pays\ndesk,40,true\n")
+    score_contexts(model, str(contexts), tmp_path / "p.csv")
+    assert "No estimate" in capsys.readouterr().out
+
+
 def test_command_refuses_in_one_line(tmp_path: Path) -> None:
     model, contexts = tmp_path / "model.safetensors", tmp_path / "contexts.csv"
     context_model().save(model)
     contexts.write_text("device,age\ndesk,40\n")
     with pytest.raises(InputError, match="columns device, age, pays after it"):
         score_contexts(model)
-    with pytest.raises(InputError, match="lacks the context columns pays"):
+    with pytest.raises(InputError, match="lacks the context column pays of"):
         score_contexts(model, str(contexts))
     with pytest.raises(InputError, match="ends in neither"):
         score_contexts(model, str(contexts), tmp_path / "out.xlsx")

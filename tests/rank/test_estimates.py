@@ -308,7 +308,7 @@ def test_tables_that_make_no_sense(log: dict[str, Any], docs: dict[str, Any], me
 
 
 def test_missing_columns_and_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the log lacks the columns propensity: found query, doc, click"):
+    with pytest.raises(InputError, match="the log lacks the column propensity: found query, doc, click"):
         ranking_data_from_log({name: LOG[name] for name in ("query", "doc", "click")}, DOCS)
     with pytest.raises(InputError, match="no column other than"):
         ranking_data_from_log(LOG, {name: DOCS[name] for name in ("query", "doc")})

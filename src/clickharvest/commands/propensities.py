@@ -17,7 +17,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import FORMULA, clean_text, count, first_line, not_a_formula
+from clickharvest.words import FORMULA, clean_text, count, first_line, name_columns, not_a_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,8 +68,8 @@ def propensities(
     if output is not None and output.suffix.lower() not in ENDINGS:
         raise InputError(f"propensities are written as {' or '.join(ENDINGS)}: -o {output} ends in neither")
     if contexts is None and loaded.encoder is not None:
-        needed = ", ".join(loaded.encoder.columns)
-        raise InputError(f"{model} depends on context: name a file with the columns {needed} after it")
+        needed = name_columns(loaded.encoder.columns)
+        raise InputError(f"{model} depends on context: name a file with the {needed} after it")
     if output is not None:
         refuse_overwriting(output, [model, contexts])
     rows = None if contexts is None else _read_contexts(loaded, contexts, table)
@@ -95,6 +95,9 @@ def propensities(
         return
     else:
         doubts = _print_rows(loaded, rows, options)
+    if rows is not None and not rows.num_rows:
+        tell(f"{contexts} has no rows: there was nothing to score.")
+        return
     for why, n in doubts.items():
         tell(f"{count(n, 'row')}: {why}{f'; {WOULD_HELP}' if why == TELLS_NOTHING else ''}.")
     without = "" if loaded.draws is not None else "No intervals: the model was fitted without."
@@ -112,7 +115,7 @@ def _read_contexts(model: Propensities, source: str, table: str | None) -> pa.Ta
     opened, engine = open_source(source, DuckDBEngine(progress=show_progress), table=table, text=text)
     if missing := [part.name for part in parts if part.name not in opened.columns]:
         found = ", ".join(opened.columns[:12])
-        raise InputError(f"{source} lacks the context columns {', '.join(missing)} of the model: found {found}")
+        raise InputError(f"{source} lacks the context {name_columns(missing)} of the model: found {found}")
     return engine.fetch(opened, task="Reading the contexts")
 
 

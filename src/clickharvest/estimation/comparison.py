@@ -26,7 +26,7 @@ from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import supported_by
-from clickharvest.words import cluster_nouns, count, spell_positions
+from clickharvest.words import cluster_nouns, count, name_columns, spell_positions
 
 Array = NDArray[np.float64]
 Counts = Mapping[int, tuple[int, int]]
@@ -239,7 +239,7 @@ def _check(models: Mapping[str, Propensities], interventions: Interventions, lev
         if missing := [column for column in needed if column not in interventions.contexts]:
             found = ", ".join(interventions.contexts) or "none"
             raise InputError(
-                f"the interventions lack the context columns {', '.join(missing)} of {name}: found {found}; harvest "
+                f"the interventions lack the context {name_columns(missing)} of {name}: found {found}; harvest "
                 f"the log with --context {','.join(needed)}"
             )
 

@@ -23,7 +23,7 @@ from clickharvest.harvesting.interventions import (
 )
 from clickharvest.harvesting.numbering import as_array, distinct
 from clickharvest.positions.places import Places
-from clickharvest.words import first_line
+from clickharvest.words import first_line, name_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ def interventions_from_arrow(
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise InputError(
-            f"{name} lacks the columns {', '.join(missing)} of interventions: found "
+            f"{name} lacks the {name_columns(missing)} of interventions: found "
             f"{', '.join(table.column_names)}; make such a file with clickharvest harvest"
         )
     foreign = metadata is None
@@ -210,7 +210,7 @@ def _checked_metadata(metadata: Any, columns: Sequence[str], name: str) -> Mappi
         raise InputError(f"{name} has context {context!r} in its metadata: expected a list of columns; harvest again")
     if missing := [column for column in context if column not in columns]:
         raise InputError(
-            f"{name} lacks the context column {', '.join(map(repr, missing))} that its metadata name: found "
+            f"{name} lacks the context {name_columns([*map(repr, missing)])} that its metadata name: found "
             f"{', '.join(columns)}; harvest the log again"
         )
     return metadata

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
 from clickharvest.errors import InputError
+from clickharvest.words import name_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -83,7 +84,7 @@ class FeatureColumns:
             InputError: a column is missing or of another kind than in training.
         """
         if missing := [column for column in self.columns if column not in table.schema.names]:
-            raise InputError(f"{name} lacks the column {', '.join(map(repr, missing[:5]))}: the ranker needs it")
+            raise InputError(f"{name} lacks the {name_columns([*map(repr, missing[:5])])}: the ranker needs it")
         kind = np.float32 if self.single else np.float64
         if not self.is_sparse:
             found = np.empty((table.num_rows, len(self.names)), kind)

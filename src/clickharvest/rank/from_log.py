@@ -12,7 +12,7 @@ from clickharvest.errors import InputError
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.features import Index
-from clickharvest.words import clean_text, count, first_line
+from clickharvest.words import clean_text, count, first_line, name_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,7 +201,7 @@ def _table(source: Any, name: str, columns: Sequence[str]) -> pa.Table:
         raise InputError(f"{name} cannot be read as a table: {first_line(error)}") from error
     missing = [column for column in columns if column not in table.column_names]
     if missing:
-        raise InputError(f"{name} lacks the columns {', '.join(missing)}: found {', '.join(table.column_names)}")
+        raise InputError(f"{name} lacks the {name_columns(missing)}: found {', '.join(table.column_names)}")
     return table
 
 
