@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from clickharvest import PBM, AffineClicks, harvest, read_log
+from clickharvest.click_models import CLICK_MODELS
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.click_moments import estimate_moments
 from clickharvest.estimation.relevance_mixture import Mixture
@@ -192,8 +193,9 @@ def test_a_position_where_all_are_alike_cannot_be_the_anchor() -> None:
 def test_what_it_does_not_know_is_refused(trusting: tuple[Interventions, AffineTruth]) -> None:
     rows = trusting[0]
     with_context = replace(rows, contexts={"device": np.full(len(rows), "phone")})
-    with pytest.raises(InputError, match="knows no context, found device"):
+    with pytest.raises(InputError, match=r"context column device: call CLICK_MODELS\['affine'\]\(\).fit"):
         AffineClicks().fit(with_context)
+    assert CLICK_MODELS["affine"]().fit(with_context).levels == (("phone",),)  # what the message names
     by_user = replace(rows, cluster=np.zeros(len(rows), int), cluster_kind="user")
     with pytest.raises(InputError, match="clustered by user"):
         AffineClicks().fit(by_user)

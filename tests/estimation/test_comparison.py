@@ -130,6 +130,8 @@ def test_the_truth_beats_one_over_k_and_context_beats_none() -> None:
     seen = compare_models(models, training)
     assert seen.trained_on == ("pbm", "cpbm")
     assert seen.findings[0] == "pbm was fitted on these very clicks: its score is not a held-out one."
+    # Nothing tells that they have seen a part of these: docs and help say so.
+    assert compare_models(models, interventions).trained_on == ()
     flat = simulated_interventions(400, seed=4, steepness={"all": 0.5})
     assert compare_models({"truth": law(0.5)}, flat).gains[1].found == "better"
     assert compare_models({"worse": law(2.5)}, flat).gains[1].found == "worse"

@@ -73,8 +73,9 @@ def compare(
     """Score models on another log; or tell where two differ.
 
     With --log: how well each model explains clicks that it has not seen, against naive click rates, 1/k and the other
-    models. The context columns are those of the models. Without: where each further model differs from the first one
-    beyond the intervals of both. Exit code 3: there is nothing to compare.
+    models. The context columns are those of the models. A model that was fitted on all of this log, with these columns,
+    is named; one that was fitted on a part of it, or with other columns, is not noticed. Without: where each further
+    model differs from the first one beyond the intervals of both. Exit code 3: there is nothing to compare.
 
     Examples:
 

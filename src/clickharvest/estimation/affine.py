@@ -25,7 +25,7 @@ from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.provenance import record_provenance
 from clickharvest.parameters import Parameterised
 from clickharvest.progress import Progress, silent
-from clickharvest.words import count
+from clickharvest.words import count, name_columns
 
 VARIES = 2.0
 """Standard errors by which units must differ beyond chance: otherwise there is no relevance to learn a slope from."""
@@ -37,7 +37,7 @@ class AffineClicks(Parameterised):
     """Affine clicks, E[C | u, k] = a_k c_u + b_k: examination, and trust in what stands high.
 
     c_u is the click rate of a unit at the anchor. The interventions must hold the units without a click, as `harvest`
-    leaves them by default.
+    leaves them by default, and no context: `click_models.CLICK_MODELS["affine"]` fits one of these for each level.
 
     Args:
         anchor: the position whose clicks are the unit.
@@ -76,8 +76,9 @@ class AffineClicks(Parameterised):
         """
         if interventions.contexts:
             raise InputError(
-                f"the model affine knows no context, found {', '.join(interventions.contexts)}: leave --context out, "
-                "or fit the log of each context by itself"
+                f"AffineClicks fits one slope and offset a position, found the context "
+                f"{name_columns(list(interventions.contexts))}: call CLICK_MODELS['affine']().fit(interventions) of "
+                "clickharvest.click_models, which gives contexts their own, or harvest without context"
             )
         if interventions.places is not None:
             raise InputError(

@@ -80,7 +80,8 @@ class ModelComparison:
         queries: queries, or what else clusters, with such clicks.
         effective_queries: (Σ n_q)² / Σ n_q², as many of them of equal size.
         level: level of the intervals.
-        trained_on: the models that were fitted on these very interventions: their score is not held out.
+        trained_on: the models that were fitted on these very interventions, all of them: their score is not held out.
+            That of models that were fitted on a part of them, or more, is not either, but nothing tells.
         clustered_by: what clusters.
         unseen: clicks in contexts that the data of a model do not speak of, by model, where there are any.
     """
