@@ -169,6 +169,21 @@ def test_terminals_without_letters_or_width(sound: Path) -> None:
     assert "+ Every position shown" in out
 
 
+@pytest.mark.parametrize("size", [10**6, 10**8, 10**11])
+def test_no_number_is_cut_where_counts_are_huge(size: int, run: Command, tmp_path: Path) -> None:
+    """Up to a billion they stand in full, and then in three digits, also beside places with long names."""
+    rows = [(k, f"a place with a name {k}", round(size * 0.7 / k), 21 * size // 10) for k in (1, 2)]
+    lines = [f"q{q},d,{k},{name},{clicks},{shown}" for q in range(6) for k, name, clicks, shown in rows]
+    (tmp_path / "log.csv").write_text("\n".join(["query,doc,position,slot,clicks,impressions", *lines]))
+    for options in ("", " --place slot --anchor 'a place with a name 1'"):
+        _, out, _ = run(f"check {tmp_path / 'log.csv'}{options}")
+        first, second = (next(line for line in out.splitlines() if line.endswith(end)) for end in (" linked", " yes"))
+        told = {10**6: "12,600,000", 10**8: "1.26e9", 10**11: "1.26e12"}[size]
+        assert f" {told} " in second
+        assert "…" not in second.removeprefix("a place with a …")
+        assert "unit clicks" in first
+
+
 def test_no_number_is_cut_where_a_terminal_is_narrow(run: Command, sound: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     code, out, _ = run(f"check {sound / 'log.parquet'} --context device")

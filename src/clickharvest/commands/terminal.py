@@ -18,6 +18,8 @@ from clickharvest.words import clean_lines, clean_text, count, name_positions
 
 WIDTH = 80
 MOST_POSITIONS = 25
+HUGE = 1e9
+"""Counts from here on are abbreviated in tables: with their commas, columns of them have no room beside each other."""
 MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "blocking": ("✗", "red")}
 
 
@@ -92,24 +94,37 @@ def position_table(diagnosis: Diagnosis) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     places = diagnosis.places
     where = ("position",) if places is None else tuple(clean_text(column, 12) for column in places.columns)
-    for header in (*where, "impressions", "CTR", "units", "unit clicks", "effective", "linked"):
+    for header in where:
         table.add_column(header, justify="right")
+    for header in ("impressions", "CTR", "units", "unit clicks", "effective", "linked"):
+        table.add_column(header, justify="right", no_wrap=True)  # where there is no room, names give way, not digits
     overlaps = {overlap.position: overlap for overlap in diagnosis.overlaps}
     for shown in diagnosis.shown[:MOST_POSITIONS]:
         overlap = overlaps.get(shown.position)
         label = (shown.position,) if places is None else places.labels[shown.position - 1]
         table.add_row(
             *(clean_text(spell_label(value), 16) for value in label),
-            f"{shown.impressions:,}",
+            spell_count(shown.impressions),
             f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "-",
-            f"{overlap.units:,}" if overlap else "0",
-            f"{overlap.clicks:,}" if overlap else "0",
-            f"{overlap.effective_clicks:,.0f}" if overlap else "0",
+            *map(spell_count, (overlap.units, overlap.clicks, overlap.effective_clicks) if overlap else (0, 0, 0)),
             "yes" if shown.position in diagnosis.linked else "NO",
         )
     if len(diagnosis.shown) > MOST_POSITIONS:
         table.add_row(f"… {len(diagnosis.shown) - MOST_POSITIONS} more")
     return table
+
+
+def spell_count(number: float) -> str:
+    """Return a count for a table: from a billion on in three digits, so that none are cut off.
+
+    Example:
+        >>> spell_count(12_345.6), spell_count(999_999_999), spell_count(2_100_000_000_030), spell_count(1e9)
+        ('12,346', '999,999,999', '2.1e12', '1e9')
+    """
+    if number < HUGE:
+        return f"{number:,.0f}"
+    digits, power = f"{number:.2e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
 
 
 def finding_line(finding: Finding) -> Table:
