@@ -239,7 +239,7 @@ def _selection(candidates: Any) -> str:
             "pooled" if candidate.get("penalty") is None else _number(candidate["penalty"], ".4g"),
             _number(candidate.get("score"), ".5f"),
             _number(None if candidate.get("folds") else candidate.get("se"), ".5f"),
-            spell_left(candidate.get("folds")),
+            spell_left(candidate.get("folds")).ljust(len("left after 1 folds")),
         ]
         for name, candidate in best.items()
     ]
