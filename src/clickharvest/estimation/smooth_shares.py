@@ -159,7 +159,8 @@ def mean_square(information: Array, linear: Array, penalised: Array, estimate: A
     Example:
         Nothing is penalised: what is unknown is H⁻¹.
 
-        >>> mean_square(np.diag([4.0, 1.0]), np.array([2.0, 3.0]), np.zeros((2, 2)), np.array([0.5, 3.0])).round(6).tolist()
+        >>> information, estimate = np.diag([4.0, 1.0]), np.array([0.5, 3.0])
+        >>> mean_square(information, np.array([2.0, 3.0]), np.zeros((2, 2)), estimate).round(6).tolist()
         [[0.25, 0.0], [0.0, 1.0]]
     """
     held, basis = eigh(penalised, information, check_finite=False)
