@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from shared_cells import HOME, USERS, ZIPF, SharedCell, simulate_shared
-from worlds import click_log, page_log, query_interventions
+from worlds import POSITIONS, click_log, page_log, query_interventions, swap_log
 
 from clickharvest.files import atomic_path
 
@@ -160,6 +160,22 @@ def of_purchases(told: str, *, kind: str = "null", context: bool = False, pages:
             return {test: None}
 
     return World(kind, told, (test,), measure, engine=True)
+
+
+def of_swaps(told: str, *, kind: str = "null", users: bool = False, times: int = 1, **settings: Any) -> World:
+    """Return a world of logs of swaps."""
+    test = "swap ranks"
+
+    def measure(seed: int) -> PValues:
+        from clickharvest import read_log
+        from clickharvest.diagnosis.swap_ranks import swap_ranks
+        from clickharvest.harvesting import Swap
+
+        user = "user" if users else ""
+        log = read_log(swap_log(seed, **settings), user=user, engine=_engine(), validate=False)
+        return {test: swap_ranks(log, Swap.uniform(POSITIONS))[0].p_value}
+
+    return World(kind, told, (test,), measure, engine=True, times=times)
 
 
 WORLDS = {
@@ -343,6 +359,27 @@ WORLDS = {
     "personal, seen": of_log(
         "one query, 3,000 pages, ten of each user, whose likings rankers know in part", "usual position by user",
         kind="alternative", users=True, each=10, queries=1, pages=3_000, liking=0.7, personal=0.2,
+    ),
+    "swaps": of_swaps("the first result is swapped with one of 5 ranks, 500 pages, no user column"),
+    "swaps, users": of_swaps("the same, ten pages of each user, user column", users=True, each=10),
+    "swaps, kept": of_swaps("the same, users keep their rank", users=True, each=10, keep=True, times=3),
+    "swaps, Zipf": of_swaps(
+        "the same, 200 users, a sixth of the 2,000 pages from one", users=True, each=10, keep=True, zipf=1.0,
+        pages=2_000, times=3,
+    ),
+    "swaps, not named": of_swaps(
+        "users keep their rank, ten pages each, no user column: what a user column is for",
+        kind="shown", each=10, keep=True,
+    ),
+    "swaps, none": of_swaps(
+        "nothing is swapped, 500 pages, ten of each user, user column",
+        kind="alternative", users=True, each=10, swapped=0.0,
+    ),
+    "swaps, part": of_swaps(
+        "the same, a fifth of the pages is swapped", kind="alternative", users=True, each=10, swapped=0.2,
+    ),
+    "swaps, most": of_swaps(
+        "the same, four fifths of them", kind="alternative", users=True, each=10, swapped=0.8,
     ),
     "purchases": of_purchases("buying after a click is the same everywhere, 3,000 pages", pages=3_000),
     "purchases, eager": of_purchases(

@@ -109,6 +109,42 @@ def click_log(seed: int, *, clicks: str, mood: bool = False, pages: int = 1_000)
     return _table(columns, doc, np.tile(np.arange(1, POSITIONS + 1), (pages, 1)), drawn[0])
 
 
+def swap_log(
+    seed: int, *, pages: int = 500, each: int = 1, zipf: float | None = None, keep: bool = False, swapped: float = 1.0
+) -> pa.Table:
+    """Return a log of pages on which the first result was swapped with one at a random rank, p_k = 1 / k.
+
+    Args:
+        seed: seed of all randomness.
+        pages: number of pages.
+        each: pages of each user, on average.
+        zipf: the pages of users fall as this power of their rank.
+        keep: whether a rank is drawn once for each user, not for each page.
+        swapped: share of the pages that take part; the others are left as they are.
+    """
+    import pyarrow as pa
+
+    random = np.random.default_rng(seed)
+    user = np.arange(pages) // each
+    users = user[-1] + 1
+    if zipf is not None:
+        size = np.arange(1.0, users + 1) ** -zipf
+        user = random.choice(users, pages, p=size / size.sum())
+    drawn = random.integers(POSITIONS, size=users)[user] if keep else random.integers(POSITIONS, size=pages)
+    drawn = np.where(random.random(pages) < swapped, drawn, 0)
+    original = np.tile(np.arange(POSITIONS), (pages, 1))
+    position = original.copy()
+    position[:, 0] = drawn
+    position[np.arange(pages), drawn] = np.where(drawn == 0, drawn, 0)
+    query = random.integers(QUERIES, size=pages)
+    appeal = random.beta(1, 2, (QUERIES, POSITIONS))[query]
+    clicks = random.random(position.shape) < appeal / (position + 1)
+    rows = {"page": np.arange(pages), "user": user, "query": query}
+    rows = {name: np.repeat(column, POSITIONS) for name, column in rows.items()}
+    rows |= {"doc": rows["query"] * POSITIONS + original.ravel(), "original": original.ravel() + 1}
+    return pa.table(rows | {"position": position.ravel() + 1, "click": clicks.ravel().astype(np.int64)})
+
+
 def _table(columns: dict[str, Any], doc: Any, position: Any, clicks: Any) -> pa.Table:
     import pyarrow as pa
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,8 @@ from clickharvest.words import clean_text
 if TYPE_CHECKING:
     from clickharvest.click_models.base import ClickModel
     from clickharvest.click_models.choosing import ModelChoice
+    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.harvesting.designs import Design
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
 
@@ -252,6 +255,7 @@ def fit(
     refuse_overwriting(output, [*log.sources, units.rankings])
     require_device()
     told: dict[str, Any] = {}
+    designed: Callable[[], Sequence[Finding]] = tuple
     if outcome is not None:
         interventions, told = _harvest_outcomes(log, units, model, outcome, cluster, max_clicks, anchor)
     else:
@@ -264,6 +268,7 @@ def fit(
         else:
             data = log.read(show_progress)
             how = {**units.arguments(log), "cluster": cluster, "max_clicks": max_clicks}
+            designed = partial(_of_design, data, how["design"], how["max_position"])
         if model.click_model == AUTO:
             choice = model.chosen(data, anchor, how)
             model, told = replace(model, click_model=choice.model), choice.info()
@@ -271,7 +276,7 @@ def fit(
     if interventions.thinned_from:
         told |= {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
     chosen = replace(model.model(), anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
-    _fit(interventions, chosen, output, as_json, told, model.log_to)
+    _fit(interventions, chosen, output, as_json, told, model.log_to, designed)
 
 
 def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, Any]) -> Interventions:
@@ -286,6 +291,16 @@ def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, A
             "tell them"
         )
     return data if model.needs_unclicked else data.clicked()
+
+
+def _of_design(data: ClickLog, design: Design | None, max_position: int | None) -> list[Finding]:
+    """Return whether the log agrees with the design; a log of text is parsed for it once more, and once only."""
+    from clickharvest.diagnosis.design_holds import design_findings
+    from clickharvest.harvesting.placements import LoggedPlacements
+
+    if design is None or isinstance(design, LoggedPlacements):
+        return []
+    return design_findings(data.parsed(), design, max_position)
 
 
 def _harvest_outcomes(
@@ -321,8 +336,9 @@ def _fit(
     as_json: bool,
     told: dict[str, Any],
     log_to: TrackerName | None,
+    designed: Callable[[], Sequence[Finding]],
 ) -> None:
-    """Fit, save the model, and print what it found."""
+    """Fit, save the model, and print what it found, of the design of the exposures too."""
     from clickharvest.commands.terminal import finding_line, screen
     from clickharvest.estimation.outcome_checks import check_outcome
 
@@ -341,6 +357,7 @@ def _fit(
         findings = check_outcome(interventions, anchor=fitted.curve.anchor, outcome=told["outcome"])
     else:
         findings = list(model.check(interventions))
+    findings = [*designed(), *findings]
     if findings:
         fitted = replace(fitted, info=dict(fitted.info) | {"checks": [asdict(finding) for finding in findings]})
         fitted.save(output)

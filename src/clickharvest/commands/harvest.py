@@ -19,7 +19,7 @@ from clickharvest.commands.options import (
     OutputPath,
     with_options,
 )
-from clickharvest.commands.output import tell
+from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
@@ -55,7 +55,9 @@ def harvest(
 
       clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
     """
+    from clickharvest.diagnosis.swap_ranks import swap_ranks
     from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
+    from clickharvest.harvesting.designs import Swap
     from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
@@ -73,7 +75,12 @@ def harvest(
         raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
     refuse_overwriting(output, [*log.sources, units.rankings])
     clicks = log.read(show_progress)
-    rows = harvest_to_parquet(clicks, output, **units.arguments(log), cluster=cluster, max_clicks=max_clicks)
+    how = units.arguments(log)
+    rows = harvest_to_parquet(clicks, output, **how, cluster=cluster, max_clicks=max_clicks)
+    if isinstance(design := how["design"], Swap):  # the file does not tell which ranks were drawn
+        for finding in swap_ranks(clicks.parsed(), design, units.max_position):
+            if finding.status == "warning":
+                complain(f"Warning: {finding.sentence}")
     counts = count_interventions(output)
     if as_json:
         tell(json.dumps({"file": str(output), "rows": rows, **counts}))

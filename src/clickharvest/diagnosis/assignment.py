@@ -9,7 +9,6 @@ are taken as independent, and sentences say so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, spell_sign
 from clickharvest.diagnosis.laws import chi_square_tail, hotelling_tail, squares_tail
 from clickharvest.diagnosis.overlap import level_of
-from clickharvest.diagnosis.users import with_user
+from clickharvest.diagnosis.users import count_moments, pairs_of_counts, with_user
 from clickharvest.errors import InputError
 from clickharvest.parameters import require_number
 
@@ -122,7 +121,7 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
         linear = place - shares[:, None]
         users = counted.cells.agg(users=counted.cells._user.nunique())
         total = int(log.engine.fetch(users, task="Testing the traffic")["users"][0].as_py())
-        moments = _moments(counted.cells, {"arm": counted.arms}, log.engine, "Testing the traffic")
+        moments = count_moments(counted.cells, {"arm": counted.arms}, log.engine, "Testing the traffic")
         p_value = _robust(observed - expected, linear @ moments @ linear.T, total)
     value = float(np.max(np.abs(observed - expected)) / observed.sum())
     told = f"{', '.join(f'{arm} {percent(n / observed.sum())}' for arm, n in seen.items())} of {counted.what}"
@@ -246,10 +245,10 @@ def _by_user(counted: _Counted, groups: Mapping[str, int], table: Array, engine:
     cells = engine.materialise(cells.group_by("_user", "arm", "level").agg(pages=cells.pages.sum()), task=task)
     arms, whole = table.sum(1) / table.sum(), table.sum(0) / table.sum()
     names: dict[str, Sequence[Any]] = {"arm": counted.arms, "level": range(len(whole))}
-    moments = _moments(cells, names, engine, task)
+    moments = count_moments(cells, names, engine, task)
     scale = 1 / np.sqrt(table.sum() * np.outer(arms, whole).ravel())
     linear = np.kron(np.eye(len(arms)) - arms[:, None], np.eye(len(whole)) - whole[:, None]) * scale[:, None]
-    both = _pairs_of_cells(cells)
+    both = pairs_of_counts(cells)
     alike = both["product"]
     for name, shares in (("arm", arms), ("level", whole)):
         same = ibis.cases(*((both[name] == one, 1 / shares[i]) for i, one in enumerate(names[name])))
@@ -264,25 +263,6 @@ def _by_user(counted: _Counted, groups: Mapping[str, int], table: Array, engine:
         fourth,
         table.size,
     )
-
-
-def _pairs_of_cells(cells: ir.Table) -> ir.Table:
-    """Return all pairs of a user's counts, with their product."""
-    other = cells.view()
-    both = cells.join(other, cells._user == other._user, rname="other_{name}")
-    return both.mutate(product=both.pages * both.other_pages)
-
-
-def _moments(cells: ir.Table, names: Mapping[str, Sequence[Any]], engine: Engine, task: str) -> Array:
-    """Return Σ_u n_u n_uᵀ over users, [counts, counts], counts being of all that have these names, the last fastest."""
-    both = _pairs_of_cells(cells)
-    sums = both.group_by(*names, *(f"other_{name}" for name in names)).agg(product=both["product"].sum())
-    places = {name: {value: i for i, value in enumerate(values)} for name, values in names.items()}
-    found = np.zeros([len(values) for values in names.values()] * 2)
-    for row in engine.fetch(sums, task=task).to_pylist():
-        found[tuple(places[name][row[f"{of}{name}"]] for of in ("", "other_") for name in names)] = row["product"]
-    size = math.prod(len(values) for values in names.values())
-    return found.reshape(size, size)
 
 
 def _names(rows: list[dict[str, Any]], name: str) -> list[str]:

@@ -19,6 +19,7 @@ from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.diagnosis.cascade import clicks_above
 from clickharvest.diagnosis.depth_by_ranker import depth_by_ranker
+from clickharvest.diagnosis.design_holds import design_findings
 from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.overlap import (
@@ -35,7 +36,7 @@ from clickharvest.diagnosis.suspects import suspects
 from clickharvest.diagnosis.usual_position import usual_position, usual_position_by_user
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
-from clickharvest.harvesting.designs import Design, check_design
+from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
 from clickharvest.harvesting.narrowing import narrowed
@@ -166,16 +167,16 @@ def diagnose(
         logged = [design.column] if isinstance(design, LoggedPlacements) else []
         engine, context, source = source.engine, source.context, source.parsed(also=logged)
         refuse_clicks_alone(source)
-        narrow = source
+        narrow, designed = source, list[Finding]()
         if design is None:
             keys = ["query", *(context if unit == "context" else ()), "doc"]
             narrow = narrowed(source, keys, max_position=max_position)
         else:
-            check_design(source, design, max_position)
+            designed = design_findings(source, design, max_position)
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = page_findings(source) + suspects(source, table)
+        findings = designed + page_findings(source) + suspects(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
             findings += ranker_independence(source) + sample_ratio(source, traffic) + compare_rankers(source)

@@ -24,6 +24,9 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog, identifier, number, same
 from clickharvest.logs.sources import open_source
 
+CERTAIN = 1 - 1e-6
+"""Share of the traffic from which on all of it, but for rounding, has a result at one rank."""
+
 
 class Design(Protocol):
     """Anything that knows the exposure of every unit of a log at every position."""
@@ -155,17 +158,83 @@ class Swap:
         ]
         return _summed(ibis.union(*drawn) if len(drawn) > 1 else drawn[0], log)
 
-    def _original_placements(self, log: ClickLog) -> ir.Table:
+    def firsts(self, log: ClickLog) -> ir.Table:
+        """Return the rows of a log whose result stood at the pivot before the swap: they stand at the rank drawn.
+
+        Where rankings say where results stood, these are the ones that all traffic has at the pivot.
+        """
+        t = log.table
+        if self.rankings is None:
+            self._require_original(log)
+            return t.filter(t.original == self.pivot)
+        placed = self.rankings.placements(log)
+        keys = ["query", *log.context, "doc"]
+        certain = placed.filter(placed.position == self.pivot).group_by(*keys).agg(_share=lambda p: p._weight.sum())
+        certain = certain.filter(certain._share > CERTAIN)
+        return t.semi_join(certain, same(t, certain, keys))
+
+    def _require_original(self, log: ClickLog) -> None:
         if not log.has("original"):
             raise InputError(
                 "a swap experiment needs the position before the swap: name the log's column with --original, "
                 "or pass the rankings with --rankings"
             )
+
+    def _original_placements(self, log: ClickLog) -> ir.Table:
+        self._require_original(log)
         t = log.table
         keys = ["query", *log.context, "doc"]
         placed = t.group_by(*keys, position=t.original).agg(_shown=t.impressions.sum())
         weight = placed._shown / placed._shown.sum().over(ibis.window(group_by=keys))
         return placed.select(*keys, position=placed.position.cast("int64"), _weight=weight)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far a log agrees with a design, in impressions.
+
+    Attributes:
+        shown: impressions of the log.
+        known: those of units that the design has.
+        elsewhere: those among them that stand where, by the design, they could not.
+    """
+
+    shown: int
+    known: int
+    elsewhere: int
+
+
+def agreement(log: ClickLog, design: Design, max_position: int | None = None) -> Agreement:
+    """Count the impressions that stand where, by the design, they could not have been.
+
+    Raises:
+        InputError: no impression is where the design says.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": ["q"] * 3, "doc": ["a", "a", "b"], "position": [1, 2, 1], "click": [1, 0, 0]}
+        >>> ranked = {"query": ["q"], "ranker": ["f"], "doc": ["a"], "position": [1]}
+        >>> agreement(read_log(pa.table(shown)), Rankings(pa.table(ranked), traffic={"f": 1}))
+        Agreement(shown=3, known=2, elsewhere=1)
+    """
+    t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
+    exposures = design.exposures(log)
+    unit = ["query", *log.context, "doc"]
+    units = exposures.select(*unit).distinct()
+    known = t.semi_join(units, same(t, units, unit))
+    elsewhere = known.anti_join(exposures, same(known, exposures, [*unit, "position"]))
+    counts = t.agg(shown=t.impressions.sum().fill_null(0).cast("int64")).cross_join(
+        known.agg(known=known.impressions.sum().fill_null(0).cast("int64")),
+        elsewhere.agg(elsewhere=elsewhere.impressions.sum().fill_null(0).cast("int64")),
+    )
+    found = Agreement(**log.engine.fetch(counts, task="Checking the design").to_pylist()[0])
+    if found.known == found.elsewhere:
+        raise InputError(
+            "no impression of the log is where the design says it could be: check that the rankings use the "
+            "log's queries, documents and position base, and that --traffic names their rankers"
+        )
+    return found
 
 
 def check_design(log: ClickLog, design: Design, max_position: int | None) -> None:
@@ -174,22 +243,10 @@ def check_design(log: ClickLog, design: Design, max_position: int | None) -> Non
     Raises:
         InputError: no impression is where the design says.
     """
-    t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
-    exposures = design.exposures(log)
-    keys = ["query", *log.context, "doc", "position"]
-    unexplained = t.anti_join(exposures, same(t, exposures, keys))
-    counts = t.agg(shown=t.impressions.sum()).cross_join(
-        unexplained.agg(outside=unexplained.impressions.sum().fill_null(0))
-    )
-    total = log.engine.fetch(counts, task="Checking the design").to_pylist()[0]
-    if total["outside"] == total["shown"]:
-        raise InputError(
-            "no impression of the log is where the design says it could be: check that the rankings use the "
-            "log's queries, documents and position base, and that --traffic names their rankers"
-        )
-    if total["outside"]:
+    found = agreement(log, design, max_position)
+    if outside := found.shown - found.known + found.elsewhere:
         warnings.warn(
-            f"{total['outside']:,.0f} of {total['shown']:,.0f} impressions stood where, by the design, they could "
+            f"{outside:,} of {found.shown:,} impressions stood where, by the design, they could "
             "not; they are left out. Is a ranker or a swap missing?",
             HarvestWarning,
             stacklevel=3,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.baselines import click_rates
+from clickharvest.diagnosis.design_holds import NAMES as DESIGN
 from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError, NotIdentifiedError
@@ -158,6 +159,8 @@ def gather_evidence(
     same = fitted_on in fitted_fingerprints(interventions) if isinstance(fitted_on, str) else None
     with progress("Checking the model"):
         checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor))
+    told = {finding.name for finding in diagnosis.findings if finding.name in DESIGN}
+    checks = tuple(check for check in checks if check.name not in told)  # what `fit` has kept of the same design
     with progress("Fitting a PBM to compare with"):
         plain = model.encoder is None
         pbm = None if plain else PBM(anchor=anchor).fit(interventions).propensities_

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding
+from clickharvest.diagnosis.findings import ALARM, MATTERS, Finding, percent
 from clickharvest.model.cautions import clustered_by
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
@@ -22,6 +22,9 @@ LEVEL = 0.05
 """How often a log without bias may lose its good word to the checks."""
 STRONG = 1.25
 """A click above that changes clicks below by this factor or more leaves no curve of positions to speak of."""
+ELSEWHERE, MISDRAWN = 0.1, 0.25
+"""Share of the impressions that contradict the design, and how far the share of a rank that swaps drew is off: from
+these on exposures by design tell nothing. A tenth may be all that one position of ten shows."""
 BIASES = (
     "drift with position",
     "usual position",
@@ -29,6 +32,7 @@ BIASES = (
     "clicks above",
     "trust bias",
     "transitivity",
+    "swap ranks",
 )
 """Checks that can find a bias, whatever the model."""
 
@@ -156,6 +160,22 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
             "look at.",
             "Name what differs between pages (device, layout, kind of page) with --context, or fit page types apart.",
         )
+    if name == "design":
+        return Reason(
+            "cannot tell" if value >= ELSEWHERE else "with care",
+            f"{percent(value)} of what was shown stood where the given rankings or swaps say it could not: they are "
+            "not those that made these pages, and the curve may be wrong.",
+            "Give the rankings, swaps and traffic that made these pages, or fit what was really shown (without "
+            "--rankings, --swap and the like).",
+        )
+    if name == "swap ranks":
+        return None if value < MATTERS else Reason(
+            "cannot tell" if value >= MISDRAWN else "with care",
+            "Results were not swapped as often, or not with the ranks, that the experiment is said to have: the curve "
+            "is wrong, by how much nobody knows.",
+            "Find out which pages were really swapped and give these alone, or fit what was really shown (without "
+            "--swap).",
+        )  # fmt: skip
     if name.startswith("ranker and "):
         return None if grounds.realised and shares else Reason(
             "cannot tell",
