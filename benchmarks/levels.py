@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from context_worlds import context_interventions
 from shared_cells import HOME, USERS, ZIPF, SharedCell, simulate_shared
 from worlds import POSITIONS, click_log, page_log, query_interventions, swap_log
 
@@ -118,6 +119,32 @@ def of_queries(told: str, test: str, *, kind: str = "null", **settings: Any) -> 
         return {test: _check(test)(query_interventions(seed, **settings)).p_value}
 
     return World(kind, told, (test,), measure, engine=False)
+
+
+def of_contexts(told: str, law: str, curve: str, *, kind: str = "null", trust: float = 0.0) -> World:
+    """Return a world in which contexts decide the power of the position, tested with a curve that was fitted to it."""
+
+    def measure(seed: int) -> PValues:
+        from clickharvest import CPBM
+
+        rows = context_interventions(seed, law, trust=trust, pages=60_000 if trust else 12_000)
+        penalty: Any = "auto" if curve == "linear" else 1.0
+        model = CPBM(curve=curve, penalty=penalty, intervals=None).fit(rows).propensities_
+        return {"trust bias": _check("trust bias")(rows, model=model).p_value}
+
+    return World(kind, told, ("trust bias",), measure, engine=False)
+
+
+def within_queries(told: str, *, kind: str = "null", trust: float = 0.0) -> World:
+    """Return a world of two devices, tested as `fit --model affine` does."""
+
+    def measure(seed: int) -> PValues:
+        from clickharvest.click_models.affine import Affine
+
+        rows = context_interventions(seed, "device", trust=trust, pages=60_000 if trust else 12_000)
+        return {finding.name: finding.p_value for finding in Affine().check(rows)}
+
+    return World(kind, told, ("trust within queries",), measure, engine=False)
 
 
 def of_users(told: str, cell: SharedCell, *tests: str, kind: str = "null", times: int = 1) -> World:
@@ -224,6 +251,28 @@ WORLDS = {
     "context, together": of_queries(
         "two contexts that change steepness only together", "context matters",
         kind="alternative", unlike=0.6, together=0.4,
+    ),
+    "trust, additive": of_contexts(
+        "k^-1.4 or k^-.5 by the value of one of two columns; the curve `linear` is fitted", "additive", "linear"
+    ),
+    "trust, together": of_contexts(
+        "k^-1.4 where two columns agree and k^-.5 where not; the curve `index` is fitted", "xor", "index"
+    ),
+    "trust, office hours": of_contexts(
+        "k^-1.4 from 9 to 17 o'clock and k^-.5 else; the curve `linear` is fitted, which misses that",
+        "office", "linear"
+    ),
+    "trust, wave": of_contexts(
+        "k^-(1 + .5 cos(2π hour / 12)); the curve `linear` is fitted, which misses that", "wave", "linear"
+    ),
+    "trust, together, seen": of_contexts(
+        "as two columns agree, and irrelevant results are clicked at k as if relevant in .8 / k, 60,000 pages",
+        "xor", "index", kind="alternative", trust=0.8
+    ),
+    "trust, device": within_queries("k^-1.4 on phones and k^-.5 on desks, tested as `fit --model affine` does"),
+    "trust, device, seen": within_queries(
+        "the same, and irrelevant results are clicked at k as if relevant in .8 / k, 60,000 pages",
+        kind="alternative", trust=0.8
     ),
     "clusters, users": of_users(
         "300 users cluster, who read and click unlike each other; two contexts that do nothing",

@@ -15,9 +15,10 @@ from clickharvest import harvest, read_log
 from clickharvest.click_models import load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.estimation import AffineClicks
+from clickharvest.estimation import CPBM, AffineClicks
 from clickharvest.harvesting import Interventions
-from clickharvest.model.affine_levels import AffineLevels, lines_of
+from clickharvest.model.affine import AffineModel
+from clickharvest.model.affine_levels import AffineLevels, Classes, lines_of
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.rank import relevance_labels
 from clickharvest.simulate import simulate_trust_log
@@ -92,6 +93,66 @@ def test_rows_are_corrected_by_their_own_level(folder: Path, capsys: pytest.Capt
     assert run(*judgments, "-o", folder / "judgments.parquet") == 0
     judged = pq.read_table(folder / "judgments.parquet")
     assert sum(judged["effective_impressions"].to_pylist()) == pytest.approx(seen.sum())
+
+
+def read_unlike(
+    seed: int, contexts: dict[str, np.ndarray], steepness: np.ndarray, trust: float = 0.0, queries: int = 150
+) -> Interventions:
+    """Documents of queries in contexts that are read to different depths; every unit is shown 8 times at 1 to 4.
+
+    Args:
+        seed: seed of the clicks.
+        contexts: values of each context.
+        steepness: examination is k to minus this.
+        trust: chance that a user takes an irrelevant document for relevant at position 1; trust / k at k.
+        queries: number of queries.
+    """
+    random, n, docs, k = np.random.default_rng(seed), len(steepness), 4, np.arange(1, 5)
+    relevance = random.uniform(0.1, 0.9, (queries, 1, docs, 1))
+    clicked = 0.6 * (relevance + (1 - relevance) * trust / k) * k ** -steepness[:, None, None]
+    clicks = random.binomial(8, clicked).ravel()
+    query, context, _, position = (column.ravel() for column in np.indices((queries, n, docs, 4)))
+    told = {name: values[context] for name, values in contexts.items()}
+    shown, unit = np.full(len(query), 8), np.arange(len(query)) // 4
+    return Interventions(unit, query, position + 1, shown.astype(float), clicks, shown, told)
+
+
+DEVICES = {"device": np.array(["phone", "desk"])}
+TOGETHER = {"device": np.array(["phone", "phone", "desk", "desk"]), "side": np.array(["left", "right"] * 2)}
+NUMBERED = {"hour": np.array([1, 2, 3])}
+
+
+@pytest.mark.parametrize(
+    ("contexts", "steepness"),
+    [(DEVICES, [1.2, 0.6]), (TOGETHER, [1.4, 0.5, 0.5, 1.4]), (NUMBERED, [0.5, 1.4, 0.5])],
+    ids=["two devices", "two columns together", "numbers as levels"],
+)
+def test_contexts_that_are_read_to_different_depths_are_not_taken_for_trust(
+    contexts: dict[str, np.ndarray], steepness: list[float]
+) -> None:
+    """Less steep contexts are clicked more far down, as if their results were better and trusted."""
+    logs = [read_unlike(seed, contexts, np.array(steepness)) for seed in range(4)]
+    assert all(Affine().check(replace(log, contexts={}))[0].status == "ok" for log in logs)
+    found = [Affine().check(log)[0] for log in logs]
+    assert sum(check.status == "ok" for check in found) <= 1
+    assert all(check.p_value is not None and check.p_value > 0.001 for check in found)
+
+
+def test_trust_shows_within_queries_whatever_devices_do() -> None:
+    found = [Affine().check(read_unlike(s, DEVICES, np.array([1.2, 0.6]), trust=0.9))[0] for s in range(3)]
+    assert sum(check.status == "ok" for check in found) >= 2
+
+
+def test_contexts_of_classes_are_told_by_the_model_that_makes_them() -> None:
+    hours = {"hour": np.arange(3.0, 24.0)}
+    office = np.where((hours["hour"] >= 9) & (hours["hour"] < 17), 1.4, 0.5)
+    log = read_unlike(0, hours, office, queries=90)
+    classes = Classes(CPBM(curve="power", intervals=None).fit(log).propensities_, np.array([-1.0]))
+    same = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.zeros(2), None, (1, 2))
+    fitted = AffineLevels(("hour",), (("class 1",), ("class 2",)), (same, same), ("", ""), classes=classes)
+    (found,) = Affine().check(log, fitted)
+    (straight,) = Affine().check(log)
+    assert (straight.status, found.status) == ("ok", "warning")
 
 
 def test_levels_of_which_none_tells_are_refused(folder: Path) -> None:

@@ -117,18 +117,20 @@ class Affine(ClickModel):
             return _fit_levels(estimator, interventions)
         return estimator.fit(interventions).affine_
 
-    def check(self, interventions: Interventions) -> Sequence[Finding]:
+    def check(self, interventions: Interventions, fitted: AnyAffine | None = None) -> Sequence[Finding]:
         """Return whether trust shows among documents of one query too.
 
         Queries that people read to different depths look like trust to this model: a click far down then comes from a
-        query where all results are clicked more. Documents of one query compared with each other do not.
+        query where all results are clicked more. Documents of one query compared with each other do not. Nor do
+        contexts: each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
         """
         from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
         from clickharvest.estimation.trust_bias import trust_bias
 
-        plain = replace(interventions.clicked(), contexts={})
+        rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
+        rows, known = (_by_level(rows), None) if classes is None else (rows, classes.propensities)
         with self.progress("Checking the model"):
-            found = trust_bias(plain, anchor=self.anchor, seed=self.seed)
+            found = trust_bias(rows, anchor=self.anchor, seed=self.seed, model=known)
         name = "trust within queries"
         if found.p_value is None or found.value is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
@@ -186,20 +188,37 @@ def click_lines(model: AnyAffine, position: ArrayLike, contexts: Mapping[str, An
     return lines_of(model, position, contexts or {})
 
 
+def _by_level(interventions: Interventions) -> Interventions:
+    """Return interventions with one context column, of levels; as they are where these are many, or none."""
+    from clickharvest.model.affine_levels import MOST_LEVELS
+
+    if not interventions.contexts:
+        return interventions
+    levels, level = _levels(interventions)
+    return interventions if len(levels) > MOST_LEVELS else replace(interventions, contexts={"level": level.astype(str)})
+
+
+def _levels(interventions: Interventions) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
+    """Return the combinations of values that contexts have, ascending, and which of them each row has."""
+    from clickharvest.model.affine_levels import level_values
+
+    rows = list(zip(*(level_values(column) for column in interventions.contexts.values()), strict=True))
+    levels = sorted(set(rows))
+    number = {level: i for i, level in enumerate(levels)}
+    return levels, np.array([number[row] for row in rows], dtype=np.int64)
+
+
 def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> AffineLevels:
     """Return the model of every level of the context; levels whose clicks do not tell have a reason instead."""
-    from clickharvest.model.affine_levels import MOST_LEVELS, AffineLevels, level_values
+    from clickharvest.model.affine_levels import MOST_LEVELS, AffineLevels
     from clickharvest.model.fingerprint import data_fingerprint
 
     columns = tuple(interventions.contexts)
     if interventions.unit_kind != "context":
         raise InputError("the model affine takes contexts of whole units: harvest with --unit context, or leave it out")
-    rows = list(zip(*(level_values(interventions.contexts[name]) for name in columns), strict=True))
-    levels, classes = sorted(set(rows)), None
-    if len(levels) <= MOST_LEVELS:
-        number = {level: i for i, level in enumerate(levels)}
-        level = np.array([number[row] for row in rows])
-    else:
+    levels, level = _levels(interventions)
+    classes = None
+    if len(levels) > MOST_LEVELS:
         classes = _classes(estimator, interventions)
         level, n = classes.of(interventions.contexts), len(classes.cuts) + 1
         ends = {0: ", read least far", n - 1: ", read farthest"}

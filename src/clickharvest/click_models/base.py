@@ -109,8 +109,13 @@ class ClickModel(ABC):
             NotIdentifiedError: the interventions do not tell.
         """
 
-    def check(self, interventions: Interventions) -> Sequence[Finding]:
-        """Return what speaks for and against the model, where it has tests of its own."""
+    def check(self, interventions: Interventions, fitted: Any = None) -> Sequence[Finding]:
+        """Return what speaks for and against the model, where it has tests of its own.
+
+        Args:
+            interventions: what it was fitted to.
+            fitted: what `fit` gave, so that tests know what contexts do; None where it is not at hand.
+        """
         return ()
 
     @classmethod

@@ -62,7 +62,7 @@ class Browsing(PageModel):
         options = {"anchor": self.anchor, "seed": self.seed, "progress": self.progress}
         return Estimator(intervals=self.intervals, **options).fit(interventions).propensities_  # type: ignore[arg-type]
 
-    def check(self, interventions: Interventions) -> Sequence[Finding]:
+    def check(self, interventions: Interventions, fitted: Any = None) -> Sequence[Finding]:
         """Return whether clicks above explain held-out clicks on a result at one position."""
         from clickharvest.estimation.browsing import compare_within_ranks, is_it_worth_it
 

@@ -170,7 +170,8 @@ def _affine(
     model = Affine(anchor=anchor, seed=seed, progress=progress)
     try:
         interventions = data if isinstance(data, Interventions) else model.harvest(data, **how)
-        parts = _levels(model.fit(interventions), interventions)
+        whole = model.fit(interventions)
+        parts = _levels(whole, interventions)
     except (InputError, NotIdentifiedError) as error:
         return None, f"Trust was not looked for: {error}."
     tests = [(name, own, test[1]) for name, own, fitted in parts if (test := fitted.offset_test()) is not None]
@@ -185,7 +186,7 @@ def _affine(
         if adjusted >= SIGN:
             none = f"No sign that how clicks fall with the position depends on the result ({spell_p(adjusted)}{among})."
             return EXAMINATION, told or none
-        (within,) = model.check(own)
+        (within,) = model.check(own, whole)
         where = f"{name}: " if name else ""
         found = (
             f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"
@@ -197,14 +198,17 @@ def _affine(
 
 
 def _levels(fitted: AnyAffine, interventions: Interventions) -> list[tuple[str, Interventions, AffineModel]]:
-    """Return the levels of the context, or all as one: what they are called, their interventions and their model."""
+    """Return the levels of the context, or all as one: what they are called, their interventions and their model.
+
+    Contexts of a class stay with it: they are read to different depths, if to less different ones.
+    """
     from clickharvest.model.affine_levels import AffineLevels
 
     if not isinstance(fitted, AffineLevels):
         return [("", interventions, fitted)]
-    level = fitted.level_of(interventions.contexts)
-    return [
-        (fitted.name(i), replace(interventions.take(level == i), contexts={}), model)
-        for i, model in enumerate(fitted.models)
-        if model is not None
-    ]
+    level, found = fitted.level_of(interventions.contexts), []
+    for i, model in enumerate(fitted.models):
+        if model is not None:
+            own = interventions.take(level == i)
+            found.append((fitted.name(i), own if fitted.classes else replace(own, contexts={}), model))
+    return found

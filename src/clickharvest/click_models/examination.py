@@ -79,12 +79,12 @@ class Examination(ClickModel):
         with_context = bool(interventions.contexts) and self.curve != "constant"
         return self.estimator(with_context).fit(interventions).propensities_
 
-    def check(self, interventions: Interventions) -> Sequence[Finding]:
-        """Return the four checks of `check_model`."""
+    def check(self, interventions: Interventions, fitted: Propensities | None = None) -> Sequence[Finding]:
+        """Return the checks of `check_model`."""
         from clickharvest.estimation.model_checks import check_model
 
         with self.progress("Checking the model"):
-            return check_model(interventions, anchor=self.anchor, seed=self.seed)
+            return check_model(interventions, anchor=self.anchor, seed=self.seed, model=fitted)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:

@@ -354,9 +354,9 @@ def _fit(
     )
     fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
     if "outcome" in told:
-        findings = check_outcome(interventions, anchor=fitted.curve.anchor, outcome=told["outcome"])
+        findings = check_outcome(interventions, anchor=fitted.curve.anchor, outcome=told["outcome"], model=found)
     else:
-        findings = list(model.check(interventions))
+        findings = list(model.check(interventions, found))
     findings = [*designed(), *findings]
     if findings:
         fitted = replace(fitted, info=dict(fitted.info) | {"checks": [asdict(finding) for finding in findings]})

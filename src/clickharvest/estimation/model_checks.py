@@ -32,21 +32,22 @@ from clickharvest.estimation.score_tests import (
 from clickharvest.estimation.share_columns import (
     affordable,
     context_columns,
-    log_distance,
+    fitted_log_p,
     model_sample,
     null_columns,
+    null_of_contexts,
     share_cells,
+    single_contexts,
 )
 from clickharvest.estimation.trust_bias import trust_bias
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import has_one_value
+from clickharvest.model.propensities import Propensities
 from clickharvest.positions.places import Anchor, find_anchor, name_place
 from clickharvest.words import cluster_nouns
 
 TYPICAL = 0.3
 """Standard deviation of effects of contexts on steepness that the test of single contexts is made for."""
-MOST_CONTEXTS = 60
-"""Distinct contexts that are tested one by one, and products of features that are tested in their place."""
 MOST_SCORES = 20_000_000
 """Scores, of a query and a context each, that are held at once."""
 MOST_POSITIONS = 250
@@ -61,7 +62,12 @@ Integers = NDArray[np.int64]
 
 
 def check_model(
-    interventions: Interventions, *, anchor: Anchor = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
+    interventions: Interventions,
+    *,
+    anchor: Anchor = 1,
+    kinds: Mapping[str, str] | None = None,
+    seed: int = 0,
+    model: Propensities | None = None,
 ) -> list[Finding]:
     """Return the findings of all checks that apply; whether context matters needs context columns.
 
@@ -70,8 +76,11 @@ def check_model(
         anchor: the position others are relative to; positions not linked to it are left out.
         kinds: kind of context columns where it is not plain from their values, see `ContextEncoder`.
         seed: seed of the split of `trust_bias`.
+        model: the model that was fitted. Contexts then do what it says, in transitivity and trust bias, and not only
+            what is linear in their columns: see `share_columns`.
 
     Raises:
+        InputError: the model depends on columns that the interventions do not have.
         NotIdentifiedError: no position is linked to the anchor.
 
     Example:
@@ -90,8 +99,8 @@ def check_model(
         sentence = f"{many:,} positions or places are more than the {MOST_POSITIONS} that the model is tested for."
         return [Finding(name, "note", sentence) for name in ("transitivity", "trust bias")]
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
-    findings += _pair_checks(interventions, anchor, kinds)
-    return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed)]
+    findings += _pair_checks(interventions, anchor, kinds, model)
+    return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed, model=model)]
 
 
 def context_matters(
@@ -137,8 +146,8 @@ def context_matters(
     if test is None:
         return Finding(name, "note", f"Too few {few} with clicks to test whether examination depends on {spelled}.")
     p_value, freedom, how = test.p_value, test.freedom, ""
-    contexts = _single_contexts(sample, anchor)
-    if contexts is not None:
+    contexts = single_contexts(sample, anchor)
+    if contexts is not None and contexts.shape[1] * sample.n_clusters <= MOST_SCORES:
         other = contexts[cells.rows]
         scores = score_columns(even, null, beside(extra, other))
         p_value, (alone, together) = _both_ways(scores, test.directions)
@@ -184,30 +193,40 @@ def _both_ways(scores: Scores, directions: Array) -> tuple[float, Array]:
     return smallest_p(scores.whole, scores.apart, (first, second))
 
 
-def transitivity(interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None) -> Finding:
+def transitivity(
+    interventions: Interventions,
+    *,
+    anchor: int = 1,
+    kinds: Mapping[str, str] | None = None,
+    model: Propensities | None = None,
+) -> Finding:
     """Test whether the ratios of all pairs of positions agree with one curve.
 
     In the units exposed at both k and k' the clicks there alone measure one ratio, with
     Pr(click at k' | click at k or k') = σ(log(e_k' / e_k) + β_k' − β_k + θ_{kk'}). One curve β for all means θ = 0,
     whatever the units' relevance: every (unit, pair) is made a unit of two cells, and the θ_{kk'} are the columns
-    tested; where queries are few, those with most information. With context columns β_k + W_k·x stands for β_k,
-    except where contexts vary inside units: there their clicks are added up, and the PBM is tested.
+    tested; where queries are few, those with most information. With context columns β_k + W_k·x stands for β_k, and
+    with a model what it says as well, see `share_columns`; except where contexts vary inside units: there their clicks
+    are added up, and the PBM is tested.
 
     The number is T / r: how much pairs disagree, relative to what chance allows.
 
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
-    return _pair_checks(interventions, anchor, kinds)[0]
+    return _pair_checks(interventions, anchor, kinds, model)[0]
 
 
-def _pair_checks(interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None) -> list[Finding]:
+def _pair_checks(
+    interventions: Interventions, anchor: int, kinds: Mapping[str, str] | None, model: Propensities | None
+) -> list[Finding]:
     """Return the findings on transitivity and, if that can be tested, on heterogeneity."""
     pooled = interventions.unit_kind == "query"
-    sample = model_sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds)
-    cells, pair = _most_clicked(*_pairs(share_cells(sample), sample.position))
-    columns = context_columns(sample, anchor, not affordable(sample))
-    null = beside(null_columns(sample, anchor), columns)[cells.rows]
+    model = None if pooled else model
+    sample = model_sample(replace(interventions, contexts={}) if pooled else interventions, anchor, kinds, model)
+    log_p = fitted_log_p(model, sample, anchor)
+    cells, pair = _most_clicked(*_pairs(share_cells(sample, log_p), sample.position))
+    null = null_of_contexts(sample, anchor, log_p)[cells.rows]
     pairs, code = np.unique(pair, axis=1, return_inverse=True)
     lower = np.flatnonzero(sample.position[cells.rows] == pair[1])
     extra = csr_array((np.ones(len(lower)), (lower, code[lower])), shape=(len(code), pairs.shape[1]))
@@ -276,22 +295,3 @@ def _most_clicked(cells: ShareCells, pair: Integers) -> tuple[ShareCells, Intege
     unit = np.repeat(np.arange(len(kept) // 2), 2)
     chosen = ShareCells(cells.rows[kept], unit, cells.cluster[kept], cells.log_exposure[kept], cells.clicks[kept])
     return chosen, pair[:, kept]
-
-
-def _single_contexts(sample: Sample, anchor: int) -> Columns | None:
-    """Return columns of steepness of distinct contexts, [n, contexts], or of squares and products of features.
-
-    None where these say no more than the features themselves, or there are more than queries, or memory, allow.
-    """
-    m, d = sample.x.shape
-    if m <= np.linalg.matrix_rank(np.column_stack([np.ones(m), sample.x])):
-        return None
-    values = np.eye(m)
-    if m > MOST_CONTEXTS:
-        one, two = np.triu_indices(d)
-        values = sample.x[:, one] * sample.x[:, two]
-        values = values[:, np.ptp(values, axis=0) > 0]
-        values = (values - values.mean(axis=0)) / values.std(axis=0)
-    if not 0 < values.shape[1] <= MOST_CONTEXTS or values.shape[1] * sample.n_clusters > MOST_SCORES:
-        return None
-    return csr_array(-values[sample.context] * log_distance(sample, anchor)[:, None])

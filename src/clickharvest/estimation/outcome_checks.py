@@ -15,13 +15,21 @@ from clickharvest.estimation.model_checks import TYPICAL, transitivity
 from clickharvest.estimation.score_tests import ENOUGH, Array, scores_by_query, smallest_p
 from clickharvest.estimation.share_columns import by_position, model_sample, share_cells
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.model.propensities import Propensities
 from clickharvest.words import clean_text, cluster_nouns
 
 
 def check_outcome(
-    interventions: Interventions, *, anchor: int = 1, outcome: str = "outcome", kinds: Mapping[str, str] | None = None
+    interventions: Interventions,
+    *,
+    anchor: int = 1,
+    outcome: str = "outcome",
+    kinds: Mapping[str, str] | None = None,
+    model: Propensities | None = None,
 ) -> list[Finding]:
     """Return the findings on the interventions of a log after the click: those of `position_matters`, and transitivity.
+
+    With the model that was fitted, contexts do what it says in transitivity, see `check_model`.
 
     Example:
         >>> from clickharvest import harvest, read_log
@@ -36,7 +44,7 @@ def check_outcome(
     """
     return [
         position_matters(interventions, anchor=anchor, outcome=outcome),
-        transitivity(interventions, anchor=anchor, kinds=kinds),
+        transitivity(interventions, anchor=anchor, kinds=kinds, model=model),
     ]
 
 

@@ -16,17 +16,18 @@ from scipy.sparse import csr_array
 from clickharvest.diagnosis.findings import Finding, sign_of, spell_p, spell_sign
 from clickharvest.estimation.own_curves import OwnCurves
 from clickharvest.estimation.sample import ROWS, Sample
-from clickharvest.estimation.score_tests import beside, fit_shares, score_test
+from clickharvest.estimation.score_tests import fit_shares, score_test
 from clickharvest.estimation.share_columns import (
-    affordable,
-    context_columns,
+    fitted_log_p,
+    is_linear,
     log_distance,
     model_sample,
-    null_columns,
+    null_of_contexts,
     share_cells,
 )
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import distinct
+from clickharvest.model.propensities import Propensities
 from clickharvest.words import cluster_nouns
 
 Array = NDArray[np.float64]
@@ -43,7 +44,12 @@ ALIKE = 1e-9
 
 
 def trust_bias(
-    interventions: Interventions, *, anchor: int = 1, kinds: Mapping[str, str] | None = None, seed: int = 0
+    interventions: Interventions,
+    *,
+    anchor: int = 1,
+    kinds: Mapping[str, str] | None = None,
+    seed: int = 0,
+    model: Propensities | None = None,
 ) -> Finding:
     """Test whether the ratio of positions depends on the unit's relevance, as when users trust top results.
 
@@ -54,7 +60,9 @@ def trust_bias(
 
     m their mean ratio, and the other half's clicks are tested for a term γ z_u log(k / anchor), both halves in one
     score. As chance deals, it is dealt `DEALS` times, where rows are few, and scores add up. The null model has a free
-    value per position, and context columns where there are some.
+    value per position, and context columns where there are some. Where it misses what contexts do, units of contexts
+    that are read further down look relevant, and fall less steeply, as with trust: with the model that was fitted the
+    null has what the model says, too, see `share_columns`.
 
     Pages on which much is clicked must not show. Halves of different documents share pages. With w_k = 1 such a page
     adds most to the z of the document at its top, and results that look relevant seem to fall more steeply; with
@@ -76,18 +84,19 @@ def trust_bias(
     Raises:
         NotIdentifiedError: no position is linked to the anchor.
     """
-    once = model_sample(interventions, anchor, kinds)
+    once = model_sample(interventions, anchor, kinds, model)
     deals = int(np.clip(MOST_ROWS // max(len(once.unit), 1), 1, DEALS))
     sample = _halves(_repeated(once, deals), interventions.exposure_kind == "realised", seed)
-    cells, null = share_cells(sample), null_columns(sample, anchor)
-    null = beside(null, context_columns(sample, anchor, not affordable(sample)))
+    log_p = fitted_log_p(model, sample, anchor)
+    cells, null = share_cells(sample, log_p), null_of_contexts(sample, anchor, log_p)
     common = np.asarray(null @ fit_shares(cells, null[cells.rows]).theta)
     _, half = distinct(_reading_alike(sample), sample.unit // max(once.n_units, 1))
     pairs, at = distinct(half, sample.position)
     own = OwnCurves(cells, half[cells.rows], at[cells.rows], len(pairs), len(sample.positions), OWN)
     logits = cells.log_exposure + common[cells.rows]
     deviations, shares = own.deviations(logits)[at], cells.shares(logits)
-    z = _other_relevance(sample, common + deviations)[cells.rows]
+    examined = common if log_p is None else common + log_p
+    z = _other_relevance(sample, examined + deviations)[cells.rows]
     cells = replace(cells, log_exposure=cells.log_exposure + deviations[cells.rows])
     distance = log_distance(sample, anchor)[cells.rows]
     column = own.beyond(z * distance, distance, shares)
@@ -116,9 +125,17 @@ def trust_bias(
             "the same here."
         )
         return Finding(name, "note", sentence, value, test.p_value)
+    meaning = (
+        "the curve is an average over relevance. Use its weights with care; fit --model affine corrects for trust."
+    )
+    if not is_linear(sample):
+        missed = "is not linear in their columns" if log_p is None else "the curve misses"
+        meaning = (
+            f"the curve may be an average over relevance. An effect of contexts that {missed} looks the same. Use its "
+            "weights with care; fit --model affine corrects for trust."
+        )
     sentence = (
-        f"Clicks on relevant results fall less steeply {where}, as when users trust top results ({told}): the curve is "
-        "an average over relevance. Use its weights with care; fit --model affine corrects for trust."
+        f"Clicks on relevant results fall less steeply {where}, as when users trust top results ({told}): {meaning}"
     )
     return Finding(name, "warning", sentence, value, test.p_value)
 

@@ -158,7 +158,7 @@ def gather_evidence(
     fitted_on = model.info.get("data")
     same = fitted_on in fitted_fingerprints(interventions) if isinstance(fitted_on, str) else None
     with progress("Checking the model"):
-        checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor))
+        checks = (kept_checks(model) if same else ()) or tuple(check_model(interventions, anchor=anchor, model=model))
     told = {finding.name for finding in diagnosis.findings if finding.name in DESIGN}
     checks = tuple(check for check in checks if check.name not in told)  # what `fit` has kept of the same design
     with progress("Fitting a PBM to compare with"):

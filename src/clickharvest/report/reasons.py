@@ -146,10 +146,14 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
                 "results compete for the one click that a page has, which looks the same.",
                 "Log every click of a page before correcting for trust.",
             )
+        average, parts = "the curve is an average over both.", () if model.encoder is None else model.encoder.parts
+        if value > 0 and (len(parts) > 1 or any(part.kind == "numeric" for part in parts)):
+            # Of one category every curve of contexts can do all that its levels do; of others it may miss some.
+            average = f"then {average} An effect of contexts that the curve misses looks the same."
         return Reason(
             "with care",
             "Good results fall off with position in another way than bad ones, as when people trust what stands high: "
-            "the curve is an average over both.",
+            f"{average}",
             "Correct clicks for trust (clickharvest fit --model affine), or count those that show satisfaction (long "
             "visits, purchases) instead of all.",
         )
