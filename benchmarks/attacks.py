@@ -36,7 +36,7 @@ BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
 LOGS, BAR, WOLF = 20, 0.9, 0.1
 NEW = ("single clicks", "clicked through", "missing rows", "unequal pages", "one user", "repeated clicks")
 NEW += ("context of clicks", "clicks by ranker", "one click a page", "few users", "usual position", "depth by ranker")
-NEW += ("usual position by user",)
+NEW += ("usual position by user", "unmoved queries", "links within queries")
 """Findings that came with this table: where nothing is wrong, they must keep silent."""
 
 Outcome = dict[str, Any]

@@ -336,6 +336,39 @@ def top_two(pages: Pages) -> Pages:
     return replace(pages, shown=shown, appeal=appeal).draw()
 
 
+def settled(pages: Pages) -> tuple[Array, Array]:
+    """Return what is shown, and its appeal, if all pages of a query showed the same in the same order."""
+    known, first = np.unique(pages.columns["query"], return_index=True)
+    same = first[np.searchsorted(known, pages.columns["query"])]
+    return pages.shown[same], pages.appeal[same]
+
+
+def read_by_kind(pages: Pages, steep: Array) -> Pages:
+    """Pages are read by k^-2 or k^-.4; the truth is their average."""
+    k = np.arange(1.0, K + 1)
+    examined = np.where(steep[:, None], k**-2.0, k**-0.4)
+    return replace(pages, examined=examined, truth=np.log(examined.mean(0))).draw()
+
+
+def navigational(pages: Pages) -> Pages:
+    """On three queries in five all rankers agree; they are hardly read beyond the first result."""
+    still = pages.columns["query"] % 5 < 3
+    shown, appeal = (
+        np.where(still[:, None], *both) for both in zip(settled(pages), (pages.shown, pages.appeal), strict=True)
+    )
+    return read_by_kind(replace(pages, shown=shown, appeal=appeal), still)
+
+
+def chained(pages: Pages) -> Pages:
+    """Half of the queries move at ranks 1 and 2 alone, and are hardly read further; the others move below rank 1."""
+    query, ranker = pages.columns["query"], np.unique(pages.columns["ranker"], return_inverse=True)[1]
+    top, order = query % 2 == 0, np.tile(np.arange(K), (QUERIES, RANKERS, 1))
+    order[::2, 1, :2] = [1, 0]
+    order[1::2, :, 1:] = pages.random.permuted(order[1::2, :, 1:], axis=2)
+    shown, appeal = (np.take_along_axis(part, order[query, ranker], 1) for part in settled(pages))
+    return read_by_kind(replace(pages, shown=shown, appeal=appeal), top)
+
+
 def clicks_at(pages: Pages, which: Array) -> Pages:
     """Clicks are logged at some positions only."""
     pages = pages.draw()
@@ -451,6 +484,13 @@ WORLDS = {
     "unequal lengths": of("queries have three to eight results", unequal_lengths),
     "unique queries": of("every page has a query of its own", unique_queries, "refused"),
     "renamed": of("each arm has names of its own for documents", renamed),
+    "navigational": of(
+        "six in ten queries never move, and are hardly read beyond the top", navigational, "unmoved queries"
+    ),
+    "chained": of(
+        "half of the queries move at the top alone, and are hardly read further; others move below it", chained,
+        "links within queries",
+    ),
     "top two": of("arms differ in the first two results alone", top_two, "connectivity", pages=TWO),
     "no clicks at 3": of(
         "clicks at position 3 are not logged", lambda p: clicks_at(p, np.arange(1, K + 1) != 3), "connectivity"

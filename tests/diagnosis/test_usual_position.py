@@ -13,12 +13,14 @@ from clickharvest.diagnosis.diagnosing import compare_rankers
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.laws import two_sided
 from clickharvest.diagnosis.usual_position import usual_position_by_user
+from clickharvest.harvesting.interventions import UnitKind
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
 
 ENGINE = DuckDBEngine()
 QUERIES, DOCS, K = 20, 7, 5
+UNITS: tuple[UnitKind, ...] = ("context", "query")
 
 
 def pages(
@@ -28,14 +30,18 @@ def pages(
     noise: float = 0.3,
     layout: float = 0.0,
     each: int = 1,
+    devices: bool = False,
     n: int = 4_000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return a log of two rankers whose results move from page to page by `noise`, and by what users like."""
+    """Return a log of two rankers whose results move from page to page, and by what users, or devices, like."""
     random = np.random.default_rng(seed)
     query, arm = random.integers(QUERIES, size=n), random.integers(2, size=n // each).repeat(each)
     quality, taste = random.beta(1, 2, (QUERIES, DOCS)), random.normal(0, 0.3, (2, QUERIES, DOCS))
-    likes = random.normal(0, 0.7, (n // each, QUERIES, DOCS)).repeat(each, axis=0)[np.arange(n), query]
+    device = np.arange(n) % 2
+    likes = random.normal(0, 0.7, (n // each, QUERIES, DOCS)).repeat(each, axis=0)[
+        device if devices else np.arange(n), query
+    ]
     score = quality[query] + taste[arm, query] + personal * likes + random.normal(0, noise, (n, DOCS))
     doc = np.argsort(-score, axis=1)[:, :K]
     steep = 0.8 + layout * arm[:, None]
@@ -45,6 +51,7 @@ def pages(
     position = np.tile(np.arange(1, K + 1), (n, 1))
     moved = np.where(random.random((n, 1)) < shuffled, random.permuted(position, axis=1), position)
     columns = {"page": np.arange(n), "user": np.arange(n) // each, "query": query, "ranker": np.array(["a", "b"])[arm]}
+    columns["device"] = np.array(["desk", "phone"])[device]
     rows: dict[str, Any] = {name: np.repeat(column, K) for name, column in columns.items()}
     rows |= {"doc": (doc + DOCS * query[:, None]).ravel(), "position": moved.ravel()}
     return rows | {"click": (random.random(chance.shape) < chance).ravel().astype(int)}
@@ -239,3 +246,13 @@ def test_users_who_are_tired_of_what_they_saw_high_up() -> None:
 def test_users_who_see_nothing_twice_tell_nothing() -> None:
     assert by_user(pages(each=1)) == []
     assert by_user(pages(n=200), user="") == []
+
+
+def test_a_context_that_rankers_go_by_does_not_excuse_them_where_it_is_no_part_of_units() -> None:
+    """With units of query and document alone, phones and desks for which rankings differ share them."""
+    log = read_log(
+        pa.table(pages(personal=0.6, devices=True, noise=0.1, n=20_000)), engine=ENGINE, user="", context=["device"]
+    )
+    told = {unit: [one for one in compare_rankers(log, unit) if one.name == "usual position"] for unit in UNITS}
+    assert [one.status for one in told["query"]] == ["warning"]
+    assert [one.status for one in told["context"]] == ["ok"]

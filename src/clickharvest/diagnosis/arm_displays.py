@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from clickharvest.diagnosis.users import with_user
+from clickharvest.harvesting.interventions import UnitKind
 from clickharvest.logs.hashing import is_drawn
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ class ArmDisplays:
     cells: ir.Table
 
 
-def count_displays(log: ClickLog, by: By = "ranker") -> ArmDisplays:
-    """Return the displays of a log with a ranker, or user, column and plain contexts."""
-    unit, engine = ["query", *log.context, "doc"], log.engine
+def count_displays(log: ClickLog, by: By = "ranker", unit_kind: UnitKind = "context") -> ArmDisplays:
+    """Return the displays of a log with a ranker, or user, column and plain contexts, by units of some kind."""
+    unit, engine = ["query", *(log.context if unit_kind == "context" else ()), "doc"], log.engine
     t = with_user(log, log.table) if by == "user" else log.table
     t = t.mutate(arm=t._user if by == "user" else t.ranker.cast("string"))
     rows, most = 0 if log.facts is None else log.facts.rows, MOST_ROWS // (4 if by == "user" else 1)

@@ -33,6 +33,7 @@ from clickharvest.diagnosis.overlap import (
 from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
 from clickharvest.diagnosis.suspects import suspects
+from clickharvest.diagnosis.unmoved import unmoved_queries
 from clickharvest.diagnosis.usual_position import usual_position, usual_position_by_user
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
@@ -176,11 +177,11 @@ def diagnose(
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = designed + page_findings(source) + suspects(source, table)
+        findings = designed + page_findings(source) + suspects(source, table) + unmoved_queries(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
-            findings += ranker_independence(source) + sample_ratio(source, traffic) + compare_rankers(source)
-            findings += usual_position_by_user(source)
+            findings += ranker_independence(source) + sample_ratio(source, traffic)
+            findings += compare_rankers(source, unit) + usual_position_by_user(source, unit)
         findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
@@ -205,12 +206,12 @@ def diagnose(
     )
 
 
-def compare_rankers(log: ClickLog) -> list[Finding]:
+def compare_rankers(log: ClickLog, unit: UnitKind = "context") -> list[Finding]:
     """Return what rankers do to clicks beside the order of results; nothing of a log without a ranker column."""
     if not log.has("ranker") or log.places is not None:
         return []
     log = log.with_plain_contexts()
-    displays = count_displays(log)
+    displays = count_displays(log, unit_kind=unit)
     scores = arm_scores(log, displays)
     found = clicks_by_ranker(log, displays, scores) + usual_position(log, displays, scores)
     return found + ([] if scores is None else depth_by_ranker(scores))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from clickharvest.diagnosis.arm_displays import TASK, ArmDisplays, count_displays
 from clickharvest.diagnosis.arm_scores import EXACT, ROUGH, ArmScores, Score, arm_scores, spell_power
 from clickharvest.diagnosis.findings import MATTERS, Finding, percent, sign_of, spell_sign
+from clickharvest.harvesting.interventions import UnitKind
 from clickharvest.harvesting.numbering import distinct
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ STILL = 0.05
 
 KNOWING = (
     ": they put it higher for users who want it more, or at times when it is wanted more, by something that the log "
-    "does not name, and the curve is too steep. Name what they go by (--context), or swap ranks at random on part of "
-    "the traffic."
+    "does not name, and the curve is too steep. Name what they go by (--context), as part of units (--unit context), "
+    "or swap ranks at random on part of the traffic."
 )
 MOVED = (
     ", as if it had stood where it usually does: results were shuffled, filtered or moved after their position was "
@@ -81,7 +82,7 @@ def usual_position(log: ClickLog, displays: ArmDisplays, scores: ArmScores | Non
     return [_tell(NAME, "with rankers that usually show it", tests[0], KNOWING, MOVED)]
 
 
-def usual_position_by_user(log: ClickLog) -> list[Finding]:
+def usual_position_by_user(log: ClickLog, unit_kind: UnitKind = "context") -> list[Finding]:
     """Test whether a unit at a position is clicked alike by users who usually see it higher and lower.
 
     As `usual_position`, users standing for rankers, and θ_a for how much a user clicks. It takes users to whom results
@@ -94,7 +95,7 @@ def usual_position_by_user(log: ClickLog) -> list[Finding]:
     if not log.has("user") or log.places is not None:
         return []
     log = log.with_plain_contexts()
-    scores = arm_scores(log, count_displays(log, "user"))
+    scores = arm_scores(log, count_displays(log, "user", unit_kind))
     test = None if scores is None else next(scores.tests([scores.usual], scores.arm))
     if test is None or test.error > ROUGH:
         return []

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.diagnosis.findings import ALARM, WEAK, Finding, sign_of, spell_p, spell_sign
 from clickharvest.errors import InputError
+from clickharvest.estimation.links_within import links_within_queries
 from clickharvest.estimation.sample import Sample, supported_positions
 from clickharvest.estimation.score_tests import (
     Columns,
@@ -99,7 +100,7 @@ def check_model(
         sentence = f"{many:,} positions or places are more than the {MOST_POSITIONS} that the model is tested for."
         return [Finding(name, "note", sentence) for name in ("transitivity", "trust bias")]
     findings = [context_matters(interventions, anchor=anchor, kinds=kinds)] if interventions.contexts else []
-    findings += _pair_checks(interventions, anchor, kinds, model)
+    findings += links_within_queries(interventions, anchor) + _pair_checks(interventions, anchor, kinds, model)
     return [*findings, trust_bias(interventions, anchor=anchor, kinds=kinds, seed=seed, model=model)]
 
 

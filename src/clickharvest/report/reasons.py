@@ -80,7 +80,7 @@ def check_reasons(model: Propensities, grounds: Grounds) -> Iterator[Reason]:
         reason = _alarm(finding, model, grounds)
         if reason is None:
             continue
-        if finding.status in ("warning", "blocking") or finding.name == "context matters":
+        if finding.status in ("warning", "blocking") or finding.name in ("context matters", "unmoved queries"):
             yield reason
         elif finding in tested and finding.p_value is not None and finding.p_value < LEVEL / len(tested):
             why = f"There may be a bias, the sign is weak: {reason.why[0].lower()}{reason.why[1:]}"
@@ -117,7 +117,8 @@ def _alarm(finding: Finding, model: Propensities, grounds: Grounds) -> Reason | 
         steep = (
             "Rankers put a result higher for people who want it more, or at times when it is wanted more, so that "
             "wishes look like position and the curve is too steep.",
-            "Name what the rankers know of people (--context), or swap ranks at random for two weeks and fit that.",
+            "Name what the rankers know of people (--context, in units of their own: --unit context), or swap ranks at "
+            "random for two weeks and fit that.",
         )
         flat = (
             "Results did not stand where the log says, so that the curve is too flat.",
@@ -228,6 +229,15 @@ PLAIN = {
     "one click a page": (
         "Every page of the log has one click: if users click more often than that, clicks hide each other.",
         "Find out whether the log keeps all clicks of a page.",
+    ),
+    "unmoved queries": (
+        "Part of the clicks is of queries whose results never moved: the curve is that of the others, and these may be "
+        "read in another way.",
+        "Use the curve for queries whose results move, or swap ranks at random in all queries.",
+    ),
+    "links within queries": (
+        "Some positions are compared with each other by different queries only, so that the curve may be that of none.",
+        "Name what these queries differ in (--context), or swap ranks at random in all of them.",
     ),
     "missing rows": (
         "Pages lack results between others: if results without a click were thinned out, the curve is too flat.",
