@@ -59,11 +59,7 @@ def page_log(
         apart: how much steeper it is with ranker b.
     """
     random = np.random.default_rng(seed)
-    user = np.arange(pages) // each
-    users = user[-1] + 1
-    if zipf is not None:
-        size = np.arange(1.0, users + 1) ** -zipf
-        user = random.choice(users, pages, p=size / size.sum())
+    user, users = _users(random, pages, each, zipf)
     device = random.integers(2, size=users)[user]
     favourite, mood = random.integers(queries, size=users), random.choice([0.3, 1.7], users)
     query = np.where(random.random(pages) < 0.5, favourite[user], random.integers(queries, size=pages))
@@ -125,17 +121,13 @@ def swap_log(
     import pyarrow as pa
 
     random = np.random.default_rng(seed)
-    user = np.arange(pages) // each
-    users = user[-1] + 1
-    if zipf is not None:
-        size = np.arange(1.0, users + 1) ** -zipf
-        user = random.choice(users, pages, p=size / size.sum())
+    user, users = _users(random, pages, each, zipf)
     drawn = random.integers(POSITIONS, size=users)[user] if keep else random.integers(POSITIONS, size=pages)
     drawn = np.where(random.random(pages) < swapped, drawn, 0)
     original = np.tile(np.arange(POSITIONS), (pages, 1))
     position = original.copy()
     position[:, 0] = drawn
-    position[np.arange(pages), drawn] = np.where(drawn == 0, drawn, 0)
+    position[np.arange(pages), drawn] = 0
     query = random.integers(QUERIES, size=pages)
     appeal = random.beta(1, 2, (QUERIES, POSITIONS))[query]
     clicks = random.random(position.shape) < appeal / (position + 1)
@@ -143,6 +135,16 @@ def swap_log(
     rows = {name: np.repeat(column, POSITIONS) for name, column in rows.items()}
     rows |= {"doc": rows["query"] * POSITIONS + original.ravel(), "original": original.ravel() + 1}
     return pa.table(rows | {"position": position.ravel() + 1, "click": clicks.ravel().astype(np.int64)})
+
+
+def _users(random: np.random.Generator, pages: int, each: int, zipf: float | None) -> tuple[Any, int]:
+    """Return the user of each page, `each` pages of one after another or sizes that fall as `zipf`, and how many."""
+    user = np.arange(pages) // each
+    users = int(user[-1]) + 1
+    if zipf is not None:
+        size = np.arange(1.0, users + 1) ** -zipf
+        user = random.choice(users, pages, p=size / size.sum())
+    return user, users
 
 
 def _table(columns: dict[str, Any], doc: Any, position: Any, clicks: Any) -> pa.Table:
