@@ -95,6 +95,15 @@ def test_a_query_with_half_of_what_is_known_dominates(clicks: int, status: str) 
         assert f"{100 * clicks / (clicks + 3):.0f} % of what is known about position 1" in found.sentence
 
 
+def test_a_position_of_which_nothing_is_known_rests_on_no_queries() -> None:
+    """Position 3 was shown, and never clicked: `Every position rests on 0 effective queries` would praise it."""
+    rows = [(q, "d", k, 50, 20 // k) for q in range(9) for k in (1, 2)] + [(0, "e", 3, 50, 0)]
+    diagnosis = diagnose(log_of(rows, "query doc position impressions clicks"))
+    assert "rests on 9 effective queries" in finding(diagnosis, "dominance").sentence
+    none = diagnose(log_of([(0, "d", 1, 50, 0), (0, "d", 2, 50, 0)], "query doc position impressions clicks"))
+    assert "dominance" not in {one.name for one in none.findings}
+
+
 def cut_log() -> pa.Table:
     """An A/B log in which no document moves between positions 1-5 and 6-10."""
     table, _ = simulate_ab_log(pages=3000, queries=20, seed=1)

@@ -9,8 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import MEAN, WAVES, Asked, _ask, misfit, missed_features, waves_along, widened
+from clickharvest.estimation.misfit import (
+    MEAN,
+    WAVES,
+    Asked,
+    _ask,
+    _cross_information,
+    misfit,
+    missed_features,
+    waves_along,
+    widened,
+)
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -258,3 +269,20 @@ def test_equal_but_for_rounding_is_equal_among_ranks() -> None:
     noisy = column + np.random.default_rng(1).normal(0, 1e-13, 60)
     assert np.abs(waves_along(noisy)) == pytest.approx(np.abs(waves_along(column)), abs=1e-6)
     assert len(waves_along(np.full(60, 0.3))) == 0
+
+
+@pytest.mark.parametrize("name", ["linear", "power"])
+def test_clicks_never_tell_less_than_nothing_beyond_a_curve(name: str) -> None:
+    """However unequal the queries are: what is left of the information on γ has no negative direction."""
+    sample = simulated(3, queries=120)
+    often = 1 + (np.random.default_rng(0).pareto(0.7, sample.n_clusters) * 5).astype(np.int64)
+    sample = replace(sample, clicks=sample.clicks * often[sample.cluster])
+    curve = make_curve(name, sample.positions, 1, 2)
+    by_clicks = Fit(curve, ClickShare(sample), sample)
+    fit = smooth(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
+    missed = missed_features(curve, sample.x)
+    assert missed is not None
+    other = LinearShares(replace(sample, x=missed.values), 1)
+    cross = _cross_information(fit, other)
+    whole = np.block([[fit.information, cross], [cross.T, other.information(fit.at)]])
+    assert np.linalg.eigvalsh(whole).min() > -1e-9 * np.trace(whole)

@@ -47,7 +47,13 @@ def varying(sample: Sample) -> Sample:
     return replace(sample, context=random.integers(len(sample.x), size=len(sample.unit)), unit_kind="query")
 
 
-CASES = [simulated(0), simulated(1, features=2), varying(simulated(2, features=2))]
+def dominated(sample: Sample) -> Sample:
+    """The same cells, half of them of one unit."""
+    return replace(sample, unit=np.maximum(sample.unit - sample.n_units // 2, 0))
+
+
+CASES = [simulated(0), simulated(1, features=2), *(varying(simulated(i, features=2)) for i in (2, 3))]
+CASES[3] = dominated(CASES[3])
 
 
 @pytest.mark.parametrize("sample", CASES)
@@ -59,7 +65,7 @@ def test_score_and_information_are_the_derivatives(sample: Sample, monkeypatch: 
     assert shares.score(at) == pytest.approx(np.array(slopes), abs=1e-5)
     bends = [(shares.score(shares.shares(theta - e)) - shares.score(shares.shares(theta + e))) / 2e-5 for e in step]
     assert shares.information(at) == pytest.approx(np.array(bends), abs=1e-5)
-    monkeypatch.setattr(linear_shares, "PAIRS", 50)
+    monkeypatch.setattr(linear_shares, "ENTRIES", 50)
     assert LinearShares(sample, 2).information(at) == pytest.approx(shares.information(at), abs=1e-9)
 
 

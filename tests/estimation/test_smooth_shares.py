@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -98,14 +101,28 @@ def test_intervals_of_a_heavy_penalty_reach_the_truth() -> None:
     assert np.mean(inside) > 0.85
 
 
-def test_a_law_that_has_levelled_off_is_not_sure_of_it() -> None:
-    """Twenty clicks, by chance more of them below: η is 0, and its interval is not."""
-    unit, position = np.repeat(np.arange(8), 2), np.tile([1, 2], 8)
-    clicks = np.where(position == 2, 2, np.tile([0, 1], 8)[unit % 2])
-    log = Interventions(
-        unit=unit, query=unit, position=position, exposure=np.full(16, 5.0), clicks=clicks,
-        impressions=np.full(16, 5),
+def flat_log(seed: int) -> Interventions:
+    """Two hundred units of 100 queries, each shown a hundred times at three of five positions, all examined alike."""
+    random = np.random.default_rng(seed)
+    position = np.sort([random.choice(5, 3, replace=False) + 1 for _ in range(200)], axis=1).ravel()
+    unit, shown = np.repeat(np.arange(200), 3), np.full(600, 100)
+    return Interventions(
+        unit=unit, query=unit // 2, position=position, exposure=shown.astype(float), impressions=shown,
+        clicks=random.binomial(shown, random.beta(2, 3, 200)[unit]),
+        contexts={"age": np.repeat(random.normal(size=200), 3)},
     )  # fmt: skip
-    prediction = CPBM(curve="power").fit(log).predict()
-    assert prediction.propensity[0, 1] > 0.97
-    assert prediction.lower[0, 1] < 0.9
+
+
+@pytest.mark.parametrize("intervals", ["clustered", "bootstrap", "sandwich"])
+def test_a_flat_curve_is_neither_certain_nor_unknown(intervals: Any) -> None:
+    """24,000 clicks tell examination to a few per cent where it is flat, too."""
+    options = {"curve": "power", "penalty": 1.0, "intervals": intervals, "replicates": 200}
+    covered, half = [], []
+    for seed in range(12):
+        log = flat_log(seed)
+        context = {"age": [0.0]} if intervals == "clustered" else None
+        found = CPBM(**options).fit(log if context else replace(log, contexts={})).predict(context)
+        covered.append(found.lower[0, -1] <= 1 <= found.upper[0, -1])
+        half.append(np.log(found.upper[0, -1] / found.lower[0, -1]) / 2)
+    assert 0.01 < min(half) <= max(half) < 0.08
+    assert sum(covered) >= 10

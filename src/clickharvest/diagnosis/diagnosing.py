@@ -281,6 +281,7 @@ def _begin(words: str) -> str:
 
 
 def _dominance(overlaps: list[PositionOverlap], places: Places | None) -> list[Finding]:
+    overlaps = [overlap for overlap in overlaps if overlap.effective_queries > 0]  # of others nothing is known
     if not overlaps:
         return []
     worst = max(overlaps, key=lambda overlap: overlap.top_share)

@@ -282,7 +282,7 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
         slopes = slopes - slopes[:, [fit.curve.anchor_index]]
     left, counted = (
         np.einsum("ckp,pq,ckq->k", slopes, matrix, slopes, optimize=True)
-        for matrix in (unknown, np.cov(draws, rowvar=False))
+        for matrix in (unknown, np.atleast_2d(np.cov(draws, rowvar=False)))
     )
     return {"shrunk": np.divide(left, counted, out=np.zeros_like(left), where=counted > 0).tolist()}
 

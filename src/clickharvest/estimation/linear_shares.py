@@ -8,14 +8,14 @@ context clicks in general.
     score        Σ_u Σ_k (C_{u,k} − N_u π_{u,k}) z_{u,k}
     information  H = Σ_u N_u (Σ_k π_{u,k} z_{u,k} z_{u,k}ᵀ − z̄_u z̄_uᵀ),   z̄_u = Σ_k π_{u,k} z_{u,k}
 
-H has a block for every two positions: pairs of cells of one unit are sorted by them, and each block is one product of
-two tall matrices. That is ten times faster than sparse rows, and compiles nothing.
+H has a block for every two positions. The first sum is one product of tall matrices for each position. In the second,
+z̄_u has at most one part for each position, however many cells the unit has: pairs of parts are sorted by their
+positions, and each block is again one product. That is ten times faster than sparse rows, and compiles nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ from clickharvest.estimation.sample import Sample
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-PAIRS = 4_000_000
-"""Pairs of cells that are held at once; larger samples are gone through part by part."""
+ENTRIES = 50_000
+"""Entries whose features are held at once, of whole units; larger samples are gone through part by part."""
 
 
 class LinearShares(ClickCells):
@@ -53,13 +53,16 @@ class LinearShares(ClickCells):
         shared = sample.unit_kind == "query" and d > 0
         self.n_blocks, self.width = others + shared, d + 1
         self.size = self.n_blocks * self.width
+        self._shared = shared
         own = np.flatnonzero(self.position != self.anchored)
         every = np.arange(len(self.unit) if shared else 0)
         cell = np.concatenate([own, every])
-        block = np.concatenate([self.position[own] - (self.position[own] > self.anchored), np.full(len(every), others)])
+        block = np.concatenate([self._block_of(own), np.full(len(every), others)])
         row = np.concatenate([self.context[own], self.context[every] + n])
-        order = np.argsort(cell, kind="stable")
+        order = np.lexsort((block, self.unit[cell]))
+        # One entry for every cell and each block that it reads, by unit and block.
         self._cell, self._block, self._row = cell[order], block[order], row[order]
+        self._begins = np.searchsorted(self.unit[self._cell], np.arange(len(self.first) + 1))
         # Of a few positions every context's log p is computed once; of many, that of the entries alone.
         rows = 2 * n if shared else n
         self._tabled = rows * self.n_blocks <= len(self._cell) * self.width
@@ -68,14 +71,17 @@ class LinearShares(ClickCells):
 
     def design(self, cells: Integers) -> csr_array:
         """Return the rows z of some cells, [cells, size]."""
-        ends = np.searchsorted(self._cell, np.stack([cells, cells + 1]))
-        entries = ends[1] - ends[0]
-        before = np.cumsum(entries) - entries
-        entry = np.arange(entries.sum()) + np.repeat(ends[0] - before, entries)
-        columns = self._block[entry, None] * self.width + np.arange(self.width)
-        begins = np.append(before, entries.sum()) * self.width
+        n = len(self.features) // 2
+        own = np.flatnonzero(self.position[cells] != self.anchored)
+        every = np.arange(len(cells) if self._shared else 0)
+        at = np.concatenate([own, every])
+        row = np.concatenate([self.context[cells[own]], self.context[cells[every]] + n])
+        block = np.concatenate([self._block_of(cells[own]), np.full(len(every), self.n_blocks - 1)])
+        order = np.argsort(at, kind="stable")
+        columns = block[order, None] * self.width + np.arange(self.width)
+        begins = np.searchsorted(at[order], np.arange(len(cells) + 1)) * self.width
         shape = (len(cells), self.size)
-        return csr_array((self.features[self._row[entry]].ravel(), columns.ravel(), begins), shape=shape)
+        return csr_array((self.features[row[order]].ravel(), columns.ravel(), begins), shape=shape)
 
     def gradients(self, contexts: Integers) -> Array:
         """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
@@ -109,17 +115,27 @@ class LinearShares(ClickCells):
         if self.width == 1:
             return self._information_of_positions(shares.share, expected)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
-        for one, two, first, second in self._paired_blocks():
-            a, b = self._cell[one], self._cell[two]
-            weight = expected[a] * ((a == b) - shares.share[b])
-            row = self._row[one]
-            own = self.features.take(row, axis=0)
-            # Contexts of a unit are mostly one: what stands beside is the same.
-            beside = own if np.array_equal(row, other := self._row[two]) else self.features.take(other, axis=0)
-            product = (own * weight[:, None]).T @ beside
-            whole[first, :, second] += product
-            if first != second:
-                whole[second, :, first] += product.T
+        for begin, end in self._parts():
+            cell, block, row = self._cell[begin:end], self._block[begin:end], self._row[begin:end]
+            rows = self.features.take(row, axis=0)
+            for i in range(self.n_blocks):
+                some = np.flatnonzero(block == i)
+                own, weighted = rows[some], rows[some] * expected[cell[some], None]
+                whole[i, :, i] += weighted.T @ own
+                if self._shared and i < self.n_blocks - 1:  # what the cell reads of the shared block: all but the 1
+                    own[:, 0] = 0.0
+                    both = weighted.T @ own
+                    whole[i, :, -1] += both
+                    whole[-1, :, i] += both.T
+            unit = self.unit[cell]
+            starts = np.flatnonzero((np.diff(unit, prepend=-1) > 0) | (np.diff(block, prepend=-1) != 0))
+            rows *= shares.share[cell, None]
+            mean, clicks = np.add.reduceat(rows, starts), self.clicks_of_unit[cell[starts], None]
+            for one, two, first, second in _pairs(unit[starts], block[starts], self.n_blocks):
+                product = (mean[one] * clicks[one]).T @ mean[two]
+                whole[first, :, second] -= product
+                if first != second:
+                    whole[second, :, first] -= product.T
         return whole.reshape(self.size, self.size)
 
     def _information_of_positions(self, share: Array, expected: Array) -> Array:
@@ -130,48 +146,38 @@ class LinearShares(ClickCells):
         whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)
         return whole
 
-    def _paired_blocks(self) -> Iterator[tuple[Integers, Integers, int, int]]:
-        """Yield the pairs of entries of one unit that read the blocks i ≤ j, both entries of a pair and i, j."""
-        if self._n_pairs <= PAIRS:
-            yield from self._all_paired
-            return
-        units = self.unit[self._cell]
-        bounds = np.searchsorted(np.cumsum(self._partners), np.arange(PAIRS, self._n_pairs, PAIRS))
-        begins = np.unique(np.searchsorted(units, units[bounds]))  # a unit is not torn apart
-        for begin, end in zip([0, *begins], [*begins, len(units)], strict=True):
-            yield from self._pair(int(begin), int(end))
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """Yield where the entries of some whole units begin and end."""
+        begin = 0
+        while begin < len(self._cell):
+            last = self.unit[self._cell[min(begin + ENTRIES, len(self._cell)) - 1]]
+            end = int(self._begins[last + 1])
+            yield begin, end
+            begin = end
 
-    @cached_property
-    def _begins(self) -> Integers:
-        """Where the entries of each unit begin, and the end of the last, [units + 1]."""
-        return np.searchsorted(self.unit[self._cell], np.arange(len(self.first) + 1))
+    def _block_of(self, cells: Integers) -> Integers:
+        """Return the block of each cell's position, none of which is the anchor."""
+        return self.position[cells] - (self.position[cells] > self.anchored)
 
-    @cached_property
-    def _all_paired(self) -> list[tuple[Integers, Integers, int, int]]:
-        return list(self._pair(0, len(self._cell)))
 
-    @cached_property
-    def _partners(self) -> Integers:
-        """How many entries of its unit stand at or behind each entry."""
-        ends = np.searchsorted(self.unit[self._cell], np.arange(len(self.first)), side="right")
-        behind: Integers = ends[self.unit[self._cell]] - np.arange(len(self._cell))
-        return behind
+def _pairs(unit: Integers, block: Integers, n_blocks: int) -> Iterator[tuple[Integers, Integers, int, int]]:
+    """Yield the pairs of parts of one unit in the blocks i ≤ j, both parts of each pair, and i, j.
 
-    @property
-    def _n_pairs(self) -> int:
-        return int(self._partners.sum())
+    Args:
+        unit: the unit of each part, ascending.
+        block: its block, ascending within a unit.
+        n_blocks: number of blocks.
 
-    def _pair(self, begin: int, end: int) -> Iterator[tuple[Integers, Integers, int, int]]:
-        partners = self._partners[begin:end]
-        one = np.repeat(np.arange(begin, end), partners)
-        two = one + np.arange(len(one)) - np.repeat(np.cumsum(partners) - partners, partners)
-        swap = self._block[one] > self._block[two]
-        one, two = np.where(swap, two, one), np.where(swap, one, two)
-        # Two entries of one block count both ways round: once more, exchanged.
-        again = (self._block[one] == self._block[two]) & (one != two)
-        one, two = np.concatenate([one, two[again]]), np.concatenate([two, one[again]])
-        code = self._block[one] * self.n_blocks + self._block[two]
-        order = np.argsort(code, kind="stable")
-        codes, starts = np.unique(code[order], return_index=True)
-        for code_of, part in zip(codes.tolist(), np.split(order, starts[1:]), strict=True):
-            yield one[part], two[part], *divmod(code_of, self.n_blocks)
+    Example:
+        >>> pairs = _pairs(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
+        >>> [(one.tolist(), two.tolist(), i, j) for one, two, i, j in pairs]
+        [([0], [0], 0, 0), ([0], [1], 0, 1), ([1, 2], [1, 2], 1, 1)]
+    """
+    partners = np.searchsorted(unit, unit, side="right") - np.arange(len(unit))
+    one = np.repeat(np.arange(len(unit)), partners)
+    two = one + np.arange(len(one)) - np.repeat(np.cumsum(partners) - partners, partners)
+    code = block[one] * n_blocks + block[two]
+    order = np.argsort(code, kind="stable")
+    codes, starts = np.unique(code[order], return_index=True)
+    for code_of, part in zip(codes.tolist(), np.split(order, starts[1:]), strict=True):
+        yield one[part], two[part], *divmod(code_of, n_blocks)

@@ -23,6 +23,7 @@ from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, Status, minimise
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.slopes import Slopes
 from clickharvest.estimation.uncompiled import Uncompiled, ridge_of
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
 from clickharvest.progress import Update, ignore
@@ -246,8 +247,12 @@ class Fit:
         return self._engine.logits(flat)
 
     def gradients(self, flat: Array, contexts: Integers) -> Array:
-        """Return the gradients of the logits of some contexts, [contexts, K, n]."""
-        return self._engine.gradients(flat, contexts)
+        """Return the gradients of the logits of some contexts, as intervals see them, [contexts, K, n]."""
+        found, curve = self._engine.gradients(flat, contexts), self.curve.for_intervals()
+        if curve is not self.curve:
+            slopes = Slopes(curve)
+            found[..., : slopes.size] = slopes.push(slopes.run(flat[: slopes.size], self.x[contexts]))
+        return found
 
     def penalty_curvature(self, flat: Array) -> Array:
         """Return the matrix of second derivatives of the penalty, [n, n]."""

@@ -56,8 +56,6 @@ WAVES, SMALLEST = 7, 1e-6
 """Most waves along a number, and their least variance by that of the largest."""
 MOST_FEATURES, MOST = 50, 700
 """Most features φ, and most parameters γ; of waves all but one are left out first, then products, then waves."""
-WORK = 1e11
-"""Multiplications that information may take; of larger logs a part of the queries is used."""
 CONTEXTS = 500
 """Contexts over which misfit is averaged."""
 PRODUCTS, MEAN = -1, -2
@@ -137,11 +135,11 @@ def misfit(
     if missed is None:
         return None
     other = LinearShares(replace(sample, x=missed.values), curve.anchor)
-    cross, left, score = _left(fit, other)
+    cross = _cross_information(fit, other)
     bread = cho_factor(fit.information + LOOSE * np.eye(fit.shares.size), check_finite=False)
     explained = cho_solve(bread, cross, check_finite=False)
-    left = (left - cross.T @ explained) / found.design_effect
-    score = (score - explained.T @ fit.score) / found.design_effect
+    left = (other.information(fit.at) - cross.T @ explained) / found.design_effect
+    score = (other.score(fit.at) - explained.T @ fit.score) / found.design_effect
     # Positions are free in pooled curves; in others they may be held by a formula.
     held = isinstance(fit, Smooth)
     asked = [_ask(curve, sample, other, *one, left, score, held=held) for one in missed.sets()]
@@ -268,23 +266,14 @@ def gradients(fit: Pooled | Smooth, contexts: Integers) -> Array:
     return fit.shares.gradients(np.zeros_like(contexts) if alone else contexts)
 
 
-def _left(fit: Pooled | Smooth, other: LinearShares) -> tuple[Array, Array, Array]:
-    """Return H_θγ, H_γγ and the score of γ, of all queries or, in large logs, of a part that stands for them."""
-    shares = fit.shares
-    work = len(shares.unit) * other.size * (shares.size + other.size)
-    every = 1 + int(work / WORK)
-    cross, own = np.zeros((shares.size, other.size)), np.zeros((other.size, other.size))
-    score = np.zeros(other.size)
-    for part in shares.parts(shares.size + other.size):
-        cells = part[shares.cluster[part] % every == 0]
-        if not len(cells):
-            continue
-        one, two = (each.centred(each.design(cells), fit.at.share, cells) for each in (shares, other))
-        weighted = two * (shares.clicks_of_unit * fit.at.share)[cells, None]
-        cross += one.T @ weighted
-        own += two.T @ weighted
-        score += two.T @ fit.at.residual[cells]
-    return every * cross, every * own, every * score
+def _cross_information(fit: Pooled | Smooth, other: LinearShares) -> Array:
+    """Return H_θγ, [θ, γ]: rows of γ need not be centred, as those of θ are."""
+    shares, cross = fit.shares, np.zeros((fit.shares.size, other.size))
+    for cells in shares.parts(shares.size + other.size):
+        centred = shares.centred(shares.design(cells), fit.at.share, cells)
+        centred *= (shares.clicks_of_unit * fit.at.share)[cells, None]
+        cross += (other.design(cells).T @ centred).T
+    return cross
 
 
 def _ask(

@@ -114,7 +114,7 @@ class Smooth:
 
     @property
     def score(self) -> Array:
-        """The gradient of the log likelihood, [size]: what the penalty holds in balance."""
+        """The gradient of the log likelihood, [size], by the same rows as the information."""
         return self.shares.score(self.at)
 
     @property
@@ -139,7 +139,9 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     precision = penalty * penalised + free
     left = precision
     if penalty:
-        square = mean_square(information + free, information @ flat + shares.score(at), penalised, flat)
+        # At the fit the score is the penalty's gradient, also where the gradients are those of `for_intervals`.
+        linear = information @ flat + penalty * penalised @ flat
+        square = mean_square(information + free, linear, penalised, flat)
         left = precision + excess(information + precision, square)
     return Smooth(shares, at, information, precision, left)
 

@@ -180,7 +180,7 @@ def _largest(errors: Array, pairs: Integers, sd: Array) -> Array:
 
 def _errors(model: _Model, x: Array) -> Array:
     """Return what the draws' log p deviates by from its mean, [draws, n, K]."""
-    draws, scale = model.spread()
-    log_p = np.stack([scale * model.curve.relative(unflatten_params(draw, model.params), x) for draw in draws])
+    curve, draws, scale = model.spread()
+    log_p = np.stack([scale * curve.relative(unflatten_params(draw, model.params), x) for draw in draws])
     deviations: Array = log_p - log_p.mean(axis=0)
     return deviations

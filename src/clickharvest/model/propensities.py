@@ -40,8 +40,6 @@ LEVEL = 0.95
 """Level of an interval that standard deviations are read off."""
 NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
-FAR = 2.0
-"""The same of a curve that levels off: so far that the points stand about where an interval ends."""
 LONGEST = 8192
 """Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 MANY = 50
@@ -235,21 +233,19 @@ class Propensities:
         told = {} if self.support is None else dict(zip(self.curve.positions, self.support.queries, strict=True))
         return tuple(told.get(k) for k in self.shown)
 
-    def spread(self) -> tuple[NDArray[np.float64], float]:
-        """Return parameter vectors [B, n] and a factor: sd_k(x) is the factor times the sd of their log p_k(x).
+    def spread(self) -> tuple[Curve, NDArray[np.float64], float]:
+        """Return a curve, its parameters [B, n] and a factor: sd_k(x) is the factor times the sd of their log p_k(x).
 
         Clustered points tell a covariance. They stand far from the estimate, where a curve that is not linear in its
-        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent. Where a curve
-        has levelled off its tangent would tell that nothing can move it: there points beyond them are taken.
+        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent.
         """
         if self.draws is None:
             raise InputError("the model has no draws: fit with intervals")
         draws = self.draws.astype(np.float64)
         if self.draws_kind != "clustered":
-            return draws, 1.0
+            return self.curve, draws, 1.0
         middle = flatten_params(self.params)
-        way = FAR if self.curve.levels_off else NEAR
-        return middle + way * (draws - middle), 1 / way
+        return self.curve.for_intervals(), middle + NEAR * (draws - middle), 1 / NEAR
 
     def log_sd(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard deviations of log p_k(x) / p_anchor(x) of encoded contexts: x [n, d] → [n, K]."""
@@ -258,7 +254,7 @@ class Propensities:
 
     def _margins(self, x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
         """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
-        draws, scale = self.spread()
+        curve, draws, scale = self.spread()
         k = len(self.curve.positions)
         size = max(1, CELLS // (max(len(draws), NORMALS if simultaneous else 0) * k))
         margins = np.empty((len(x), k))
@@ -266,7 +262,7 @@ class Propensities:
             part = x[begin : begin + size]
             log_p = np.empty((len(draws), len(part), k))
             for i, draw in enumerate(draws):
-                log_p[i] = scale * self.curve.relative(unflatten_params(draw, self.params), part)
+                log_p[i] = scale * curve.relative(unflatten_params(draw, self.params), part)
             sd = log_p.std(axis=0, ddof=1)
             z: Any = -NormalDist().inv_cdf((1 - level) / 2)
             if simultaneous:

@@ -44,9 +44,10 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
     for name in sorted(model.params):
         layout[name] = begin
         begin += int(np.size(model.params[name]))
-    draws, factor = (None, 1.0) if model.draws is None else model.spread()
+    curve, draws, factor = (model.curve, None, 1.0) if model.draws is None else model.spread()
     return {
         "program": trace_curve(model.curve).to_list(),
+        "program_of_draws": None if curve == model.curve else trace_curve(curve).to_list(),
         "positions": list(map(int, model.curve.positions)),
         "shown": list(model.shown),
         "anchor": int(model.curve.anchor),

@@ -42,8 +42,6 @@ class Curve(ABC):
     name: ClassVar[str]
     needs_order: ClassVar[bool] = False
     """Whether it goes down a list, so that it says nothing of places without order."""
-    levels_off: ClassVar[bool] = False
-    """Whether parameters may come to where examination no longer moves with them, though it would on the way back."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -100,6 +98,10 @@ class Curve(ABC):
         """Return log p_k(x) / p_anchor(x): x [n, d] → [n, K], zero at the anchor."""
         free = self.log_examination(params, x, xp)
         return free - free[:, self.anchor_index : self.anchor_index + 1]
+
+    def for_intervals(self) -> Curve:
+        """Return the curve whose slopes, by the same parameters, tell how uncertain this one is: mostly itself."""
+        return self
 
     def anchored(self, others: Any, xp: Any) -> Any:
         """Insert the anchor's zero among the values of the other positions, [..., K - 1] → [..., K]."""

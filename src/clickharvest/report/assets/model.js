@@ -23,6 +23,9 @@ class Model {
     this.K = packed.positions.length;
     this.params = decode(packed.params, Float64Array);
     this.program = new Program(packed.program, packed.layout, this.params.length, packed.features);
+    this.ofDraws = packed.program_of_draws
+      ? new Program(packed.program_of_draws, packed.layout, this.params.length, packed.features)
+      : this.program;
     this.draws = packed.draws && this.unpack(packed.draws);
   }
 
@@ -41,6 +44,7 @@ class Model {
      wide: whether the interval tells nothing; note: what to know of the number. */
   predict(x) {
     this.program.begin(x);
+    if (this.ofDraws !== this.program) this.ofDraws.begin(x);
     const logP = this.program.run(this.params).slice(),
       sd = this.draws ? this.spread() : null;
     return this.shown.map((k) => {
@@ -73,7 +77,7 @@ class Model {
     return this.never.has((i < j ? [i, one.value, j, other.value] : [j, other.value, i, one.value]).join());
   }
 
-  /* The standard deviation of log p_k over the draws, [K], in the context that the program has begun with. */
+  /* The standard deviation of log p_k over the draws, [K], in the context that the programs have begun with. */
   spread() {
     const n = this.params.length,
       count = this.draws.length / n,
@@ -81,7 +85,7 @@ class Model {
     const mean = new Float64Array(this.K),
       squares = new Float64Array(this.K);
     for (let b = 0; b < count; b++) {
-      const logP = this.program.run(this.draws.subarray(b * n, (b + 1) * n));
+      const logP = this.ofDraws.run(this.draws.subarray(b * n, (b + 1) * n));
       values.set(logP, b * this.K);
       for (let k = 0; k < this.K; k++) mean[k] += logP[k] / count;
     }
