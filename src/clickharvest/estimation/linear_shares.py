@@ -16,6 +16,7 @@ positions, and each block is again one product. That is ten times faster than sp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,13 @@ from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Pairs = tuple[Integers, Integers, int, int]
+"""Both parts of each pair, and their blocks i ≤ j."""
 
 ENTRIES = 50_000
 """Entries whose features are held at once, of whole units; larger samples are gone through part by part."""
+KEPT = 4_000_000
+"""Entries up to which pairs are kept for the next step of a fit; they take some 30 bytes an entry."""
 
 
 class LinearShares(ClickCells):
@@ -115,28 +120,36 @@ class LinearShares(ClickCells):
         if self.width == 1:
             return self._information_of_positions(shares.share, expected)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
-        for begin, end in self._parts():
-            cell, block, row = self._cell[begin:end], self._block[begin:end], self._row[begin:end]
-            rows = self.features.take(row, axis=0)
-            for i in range(self.n_blocks):
-                some = np.flatnonzero(block == i)
-                own, weighted = rows[some], rows[some] * expected[cell[some], None]
-                whole[i, :, i] += weighted.T @ own
-                if self._shared and i < self.n_blocks - 1:  # what the cell reads of the shared block: all but the 1
-                    own[:, 0] = 0.0
-                    both = weighted.T @ own
-                    whole[i, :, -1] += both
-                    whole[-1, :, i] += both.T
-            unit = self.unit[cell]
-            starts = np.flatnonzero((np.diff(unit, prepend=-1) > 0) | (np.diff(block, prepend=-1) != 0))
-            rows *= shares.share[cell, None]
-            mean, clicks = np.add.reduceat(rows, starts), self.clicks_of_unit[cell[starts], None]
-            for one, two, first, second in _pairs(unit[starts], block[starts], self.n_blocks):
-                product = (mean[one] * clicks[one]).T @ mean[two]
-                whole[first, :, second] -= product
+        for begin, end, starts, pairs in self._kept_parts if len(self._cell) <= KEPT else self._parts():
+            cell = self._cell[begin:end]
+            rows, share = self.features.take(self._row[begin:end], axis=0), shares.share[cell]
+            if alone := len(starts) == len(cell):  # every part of z̄ is that of one cell: both sums at once
+                mean = rows
+            else:
+                self._add_squares(whole, rows, self._block[begin:end], expected[cell])
+                mean = np.add.reduceat(rows * share[:, None], starts)
+            for one, two, first, second in pairs:
+                if alone:
+                    weight = expected[cell[one]] * ((cell[one] == cell[two]) - share[two])
+                else:
+                    weight = -self.clicks_of_unit[cell[starts[one]]]
+                product = (mean[one] * weight[:, None]).T @ mean[two]
+                whole[first, :, second] += product
                 if first != second:
-                    whole[second, :, first] -= product.T
+                    whole[second, :, first] += product.T
         return whole.reshape(self.size, self.size)
+
+    def _add_squares(self, whole: Array, rows: Array, block: Integers, expected: Array) -> None:
+        """Add Σ N π z zᵀ of some entries to H, [blocks, width, blocks, width]."""
+        for i in range(self.n_blocks):
+            some = np.flatnonzero(block == i)
+            own, weighted = rows[some], rows[some] * expected[some, None]
+            whole[i, :, i] += weighted.T @ own
+            if self._shared and i < self.n_blocks - 1:  # what the cell reads of the shared block: all but the 1
+                own[:, 0] = 0.0
+                both = weighted.T @ own
+                whole[i, :, -1] += both
+                whole[-1, :, i] += both.T
 
     def _information_of_positions(self, share: Array, expected: Array) -> Array:
         """Return H where there are no features, diag(Σ N π) − Σ_u N_u π_u π_uᵀ: however many positions there are."""
@@ -146,13 +159,19 @@ class LinearShares(ClickCells):
         whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)
         return whole
 
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        """Yield where the entries of some whole units begin and end."""
+    @cached_property
+    def _kept_parts(self) -> list[tuple[int, int, Integers, list[Pairs]]]:
+        return list(self._parts())
+
+    def _parts(self) -> Iterator[tuple[int, int, Integers, list[Pairs]]]:
+        """Yield where the entries of some whole units begin and end, where each part of z̄ begins, and their pairs."""
         begin = 0
         while begin < len(self._cell):
             last = self.unit[self._cell[min(begin + ENTRIES, len(self._cell)) - 1]]
             end = int(self._begins[last + 1])
-            yield begin, end
+            unit, block = self.unit[self._cell[begin:end]], self._block[begin:end]
+            starts = np.flatnonzero((np.diff(unit, prepend=-1) > 0) | (np.diff(block, prepend=-1) != 0))
+            yield begin, end, starts, list(_pairs(unit[starts], block[starts], self.n_blocks))
             begin = end
 
     def _block_of(self, cells: Integers) -> Integers:
@@ -160,8 +179,8 @@ class LinearShares(ClickCells):
         return self.position[cells] - (self.position[cells] > self.anchored)
 
 
-def _pairs(unit: Integers, block: Integers, n_blocks: int) -> Iterator[tuple[Integers, Integers, int, int]]:
-    """Yield the pairs of parts of one unit in the blocks i ≤ j, both parts of each pair, and i, j.
+def _pairs(unit: Integers, block: Integers, n_blocks: int) -> Iterator[Pairs]:
+    """Yield the pairs of parts of one unit, blocks by blocks.
 
     Args:
         unit: the unit of each part, ascending.

@@ -1,0 +1,184 @@
+"""The gate: what a change of the engine must not make worse. Accuracy of `auto`, coverage and width of intervals, time.
+
+    .venv/bin/python benchmarks/gate.py --keep           # measure, and keep the figures as those to compare with
+    .venv/bin/python benchmarks/gate.py                  # measure again and print both, before / after
+    .venv/bin/python benchmarks/gate.py --only "8 queries,eta1" --logs 5
+
+RelError is that of `accuracy`, on the protocol of the paper, for three seeds. Coverage is that of `coverage`, in the
+seventeen kinds of logs that users have, from seeds that no other table uses. The same seeds are measured before and
+after, so that differences are told with the standard error of paired logs: a figure that is worse by more than twice
+that, and RelError that is more than 3 % larger, are marked `!`, as is coverage outside 90 to 99 %. Exits with 1 where
+anything is marked. All of it takes at most half an hour on two cores; needs NumPy, SciPy, JAX and optax, no engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import accuracy
+import coverage
+import numpy as np
+from cells import CATEGORIES, CHOSEN, GRID, Cell
+from shared_cells import USERS, SharedCell
+
+HERE = Path(__file__).resolve().parent
+KEPT = HERE / "gate.json"
+SEEDS, LOGS = 3, 60
+WORSE, HONEST = 0.03, (0.90, 0.99)
+"""Share by which RelError may grow, and what intervals should cover."""
+
+ONE = replace(CHOSEN, numbers=1)
+CELLS: dict[str, tuple[Cell | SharedCell, str]] = {
+    "8 queries": (Cell(8), "clustered"),
+    "50 queries": (Cell(50), "clustered"),
+    "300 queries": (Cell(300), "clustered"),
+    "a query with 40 % of the displays": (Cell(100, share=0.4), "clustered"),
+    "12 levels": (replace(CATEGORIES, levels=12, curve="auto"), "clustered"),
+    "6 numbers": (replace(CATEGORIES, numbers=6, bumps=0.1, curve="auto"), "clustered"),
+    "one query links the last position": (Cell(100, links=1), "clustered"),
+    "3 positions": (Cell(300, positions=3), "clustered"),
+    "10 positions": (Cell(300, positions=10), "clustered"),
+    "50 positions": (Cell(300, positions=50), "clustered"),
+    "clusters by user": (replace(USERS, levels=2, curve="auto"), "clustered"),
+    "no effect of context": (replace(CATEGORIES, levels=4, truth="none", curve="auto"), "clustered"),
+    "a fold of the page": (Cell(300, positions=10, step=1.0), "clustered"),
+    "a number with a threshold": (replace(ONE, truth="jump"), "clustered"),
+    "an unseen level": (replace(CATEGORIES, levels=10, asked="unseen level"), "clustered"),
+    "places": (replace(GRID, levels=10, bumps=0.2), "clustered"),
+    "AllPairs": (Cell(300), "allpairs"),
+}
+coverage.CELLS |= {f"gate: {name}": cell for name, (cell, _) in CELLS.items()}
+
+Figures = dict[str, list[dict[str, Any]]]
+"""By the name of a setting or cell, one record of each seed or log."""
+
+
+def main() -> int:
+    """Measure, print before / after, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", type=lambda text: text.split(","), help="these settings and cells alone")
+    parser.add_argument("--logs", type=int, default=LOGS, help="logs of a cell")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--before", type=Path, default=KEPT, help="file of the figures to compare with")
+    parser.add_argument("--keep", action="store_true", help="write the figures into that file")
+    options = parser.parse_args()
+    names = [name for name in (*accuracy.SETTINGS, *CELLS) if options.only is None or name in options.only]
+    begun = time.perf_counter()
+    after = measure(names, options)
+    before: Figures = json.loads(options.before.read_text()) if options.before.exists() else {}
+    lines, worse = table(before, after)
+    print("\n".join(lines))
+    print(f"\n{(time.perf_counter() - begun) / 60:.1f} minutes, {options.jobs} processes; {worse} marked.")
+    if options.keep:
+        accuracy.write_whole(options.before, spelled(before | after))
+    return int(worse > 0)
+
+
+def measure(names: list[str], options: argparse.Namespace) -> Figures:
+    """Return the figures of some settings and cells."""
+    os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    settings = [name for name in names if name in accuracy.SETTINGS]
+    found: Figures = {name: [] for name in names}
+    with (
+        tempfile.TemporaryDirectory(prefix="gate-") as folder,
+        ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
+    ):
+        os.environ |= {"JAX_COMPILATION_CACHE_DIR": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        seeds = range(SEEDS if settings else 0)
+        for made in [pool.submit(accuracy.simulate, seed, settings, accuracy.QUERIES, folder) for seed in seeds]:
+            made.result()
+        work = {pool.submit(of_setting, name, seed, folder): name for name in reversed(settings) for seed in seeds}
+        cells = [(name, log) for log in range(options.logs) for name in names if name in CELLS]
+        work |= {pool.submit(of_cell, name, log): name for name, log in cells}
+        for done, future in enumerate(as_completed(work), 1):
+            found[work[future]].append(future.result())
+            if done % 20 == 0:
+                accuracy.say(f"{done} of {len(work)}")
+    return {name: sorted(own, key=lambda one: one["log"]) for name, own in found.items()}
+
+
+def of_setting(name: str, seed: int, folder: str) -> dict[str, Any]:
+    """Return RelError and time of `auto` on one log of the paper's protocol."""
+    asked = {"setting": name, "seed": seed, "model": accuracy.AUTO}
+    began = time.process_time()
+    record = accuracy.measure(asked, folder, "cpu")
+    return {"log": seed, "error": record["rel_error"], "seconds": time.process_time() - began}
+
+
+def of_cell(name: str, log: int) -> dict[str, Any]:
+    """Return error, coverage, width and time on one log of a cell."""
+    began = time.process_time()
+    record = coverage.measure(f"gate: {name}", CELLS[name][1], log)
+    kept = {figure: record[figure] for figure in ("log", "error", "covered", "together", "width", "supported")}
+    return kept | {"seconds": time.process_time() - began}
+
+
+def table(before: Figures, after: Figures) -> tuple[list[str], int]:
+    """Return the lines of the table, and how many figures are marked."""
+    head = ("setting or cell", "error", "covered", "all at once", "width", "supported", "CPU seconds", "")
+    lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * 6}---|"]
+    worse = 0
+    for name, own in after.items():
+        old = {one["log"]: one for one in before.get(name, [])}
+        pairs = [(old.get(one["log"], one), one) for one in own]
+        marks = []
+        limit = WORSE if name in accuracy.SETTINGS else 0.0
+        if is_larger([a["error"] for a, _ in pairs], [b["error"] for _, b in pairs], limit):
+            marks.append("error")
+        covered = figures(own, "covered")
+        if len(covered) and not HONEST[0] <= covered.mean() <= HONEST[1]:
+            marks.append("covered")
+        cells = [spell(pairs, figure) for figure in ("error", "covered", "together", "width", "supported", "seconds")]
+        worse += len(marks)
+        lines.append(f"| {' | '.join([name, *cells, ' '.join(f'! {mark}' for mark in marks)])} |")
+    return lines, worse
+
+
+def is_larger(before: list[Any], after: list[Any], limit: float) -> bool:
+    """Return whether values have grown by more than a share of them, and by more than chance."""
+    pairs = np.array([pair for pair in zip(before, after, strict=True) if None not in pair], dtype=np.float64)
+    if len(pairs) < 2:
+        return False
+    grown = pairs[:, 1] - pairs[:, 0]
+    chance = 0.0 if limit else 2 * grown.std(ddof=1) / np.sqrt(len(grown))
+    return bool(grown.mean() > max(limit * pairs[:, 0].mean(), chance, 1e-9))
+
+
+def figures(own: list[dict[str, Any]], name: str) -> np.ndarray:
+    """Return a figure of all logs that have it."""
+    return np.array([one[name] for one in own if one.get(name) is not None], dtype=np.float64)
+
+
+def spell(pairs: list[tuple[dict[str, Any], dict[str, Any]]], figure: str) -> str:
+    """Return the mean of a figure before / after."""
+    means = [figures(list(own), figure) for own in zip(*pairs, strict=True)]
+    form = ".1%" if figure in ("covered", "together", "supported") else ".1f" if figure == "seconds" else ".4f"
+    return " / ".join(f"{values.mean():{form}}" if len(values) else "" for values in means)
+
+
+def spelled(found: Figures) -> str:
+    """Return figures as JSON, a line for each record."""
+    records = (
+        f"{json.dumps(name)}: [\n"
+        + ",\n".join(
+            json.dumps({key: round(value, 5) if isinstance(value, float) else value for key, value in one.items()})
+            for one in own
+        )
+        + "\n]"
+        for name, own in found.items()
+    )
+    return "{\n" + ",\n".join(records) + "\n}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
