@@ -364,3 +364,11 @@ def test_auto_takes_the_constant_curve_where_context_does_nothing(interventions:
     assert model.curve.name == "constant"
     assert model.info["selection"][0]["penalty"] is None
     assert "pooled" in str(model)
+
+
+def test_clicks_of_one_query_choose_no_curve(interventions: Interventions) -> None:
+    alone = replace(interventions, query=np.zeros(len(interventions), dtype=np.int64))
+    with pytest.raises(InputError, match="all clicks are of one query: choose the curve linear"):
+        CPBM().fit(alone)
+    with pytest.warns(HarvestWarning, match="none to give with fewer than 3"):
+        assert CPBM(curve="linear").fit(alone).predict({"device": ["mobile"]}).supported.sum() > 0

@@ -289,6 +289,12 @@ class CPBM(Estimator):
                 pooled = {curve: pool_seen(curve, sample, seen) for curve in poolable}
         if len(curves) == 1 and pooled:
             return Choice(fits[curves[0]], 0.0, pooled[curves[0]], told=objective.about)
+        if sample.n_clusters < 2:
+            raise InputError(
+                f"cross-validation keeps some clicks aside by {sample.clustered_by}, and all clicks are of one "
+                f"{sample.clustered_by}: choose the curve linear, which needs no cross-validation, or name curve and "
+                "penalty"
+            )
         with self.progress("Cross-validation") as update:
             judged = cross_validate(
                 fits.__getitem__,
