@@ -67,6 +67,13 @@ def test_boosters_stop_when_held_out_clicks_no_longer_gain(learner: str) -> None
     assert 0 < grown < 60
 
 
+def test_lightgbm_says_that_no_feature_divides_the_documents() -> None:
+    pytest.importorskip("lightgbm", reason="the boost extra is not installed")
+    same = ranking_data(np.ones((100, 1)), np.arange(0, 101, 5), np.arange(0, 100, 5), np.ones(20))
+    with pytest.raises(InputError, match="no feature divides the 80 documents"):
+        train_ranker(same, "lightgbm", loss="lambda", settings=QUICK)
+
+
 def test_lightgbm_gets_names_it_takes() -> None:
     pytest.importorskip("lightgbm", reason="the boost extra is not installed")
     data = simulated()

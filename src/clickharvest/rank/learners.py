@@ -205,6 +205,11 @@ def _grow_lightgbm(
         plain = {name: value for name, value in parameters.items() if name != "objective"}
         made = lightgbm.Dataset(part.features.matrix, labels, feature_name=_plain_names(names), params=plain, **own)
         sets.append(made.construct())  # which drops the features before those of the next are copied
+    if not any(sets[0].feature_num_bin(i) for i in range(len(names))):
+        raise InputError(
+            f"no feature divides the {sets[0].num_data():,} documents into groups that are large enough for LightGBM: "
+            "give more documents or features, or choose the learner linear"
+        )
     with progress("Growing trees") as update:
         booster = lightgbm.train(
             parameters,
