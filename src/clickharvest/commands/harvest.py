@@ -103,6 +103,9 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         raise InputError("--emit-sql does not go with --clicks-from: name one table of what was shown and clicked")
     if log.place_columns:
         raise InputError("--emit-sql does not go with --place: number the places in the warehouse, as positions from 1")
+    looking = {"placements": units.placements, "placement": units.placement, "team-draft": units.team_draft}
+    if given := [name for name, value in looking.items() if value is not None]:
+        raise InputError(f"--emit-sql does not go with --{given[0]}, which looks at rows before there is a query")
     columns = {role: role for role in ("query", "doc", "position", *{cluster} & set(OPTIONAL))} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"
