@@ -26,6 +26,7 @@ CODES = {
     0: "Done.",
     1: "`reproduce`: a claim of the paper does not hold.",
     130: "Interrupted from the keyboard.",
+    143: "Ended by the system (SIGTERM), such as by `docker stop` or `timeout`.",
 }
 NAMED = re.compile(r"(?<!`)(?<![\w-])(--[a-z][\w-]*)(?!`)")
 

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,21 @@ def test_the_next_run_removes_what_the_dead_left_and_nothing_else(tmp_path: Path
         (tmp_path / name).write_text("kept")
     write(tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "new"])
+
+
+def test_containers_of_one_host_name_leave_each_others_files_alone_for_a_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as inside:
+        inside.setattr(os, "readlink", lambda _: "pid:[4026532999]")
+        theirs = name_of(dead_process(), "out", "partial")  # nobody here has the number
+    (tmp_path / theirs).write_text("half")
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [theirs]
+    monkeypatch.setattr(files, "_swept", set())
+    monkeypatch.setattr("time.time", lambda now=time.time() + 8 * 86_400: now)
+    sweep(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_set_aside_comes_back(tmp_path: Path) -> None:

@@ -26,36 +26,38 @@ def main() -> None:
 
 
 def end_when_interrupted() -> None:
-    """End with one line and exit code 130 on an interrupt from the keyboard, whatever is being done then.
+    """End with one line on an interrupt from the keyboard (exit code 130) or a SIGTERM (143), whatever is being done.
 
     Python raises KeyboardInterrupt only between two instructions of its own: not inside a query of DuckDB or a fit, and
     in the middle of an import, where it becomes other errors. So a thread waits for the signal, removes what is half
-    written and ends the process. A process that ignores interrupts, as behind nohup, goes on ignoring them.
+    written and ends the process. A process that ignores a signal, as behind nohup, goes on ignoring it.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    heeded = [number for number, handler in usual.items() if signal.getsignal(number) == handler]
     heard, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-    signal.signal(signal.SIGINT, _leave_it_to_the_thread)
+    for number in heeded:
+        signal.signal(number, _leave_it_to_the_thread)
     owner = os.getpid()
 
     def wait() -> None:
         # PySpark puts a handler of its own in the place of ours; Python's is there where a command wants to be asked.
-        while signal.SIGINT not in os.read(heard, 1) or signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            continue
+        number = 0
+        while number not in heeded or signal.getsignal(number) is signal.default_int_handler:
+            number = os.read(heard, 1)[0]
         if os.getpid() == owner:
-            end_interrupted()
+            end_interrupted(number)
 
     threading.Thread(target=wait, name="clickharvest interrupts", daemon=True).start()
 
 
 def _leave_it_to_the_thread(*_: Any) -> None:
-    """Take the place of Python's own handler, which would raise KeyboardInterrupt."""
+    """Take the place of Python's own handler, which would raise KeyboardInterrupt, and of the system's end."""
 
 
-def end_interrupted() -> NoReturn:
-    """Remove what is half written, say so in one line, and end the process at once."""
+def end_interrupted(number: int) -> NoReturn:
+    """Remove what is half written, say so in one line, and end the process at once, as by that signal."""
     # What is not loaded yet has not written anything. In the middle of its import there is a module, but no function.
     files: Any
     output: Any
@@ -65,7 +67,7 @@ def end_interrupted() -> NoReturn:
     terminal = getattr(sys.modules.get("clickharvest.logs.spark"), "standard_error", 2)
     with contextlib.suppress(OSError):
         os.write(terminal, ("\n" * os.isatty(terminal) + said + "\n").encode(errors="replace"))
-    os._exit(130)
+    os._exit(128 + number)
 
 
 def leave(code: int) -> NoReturn:

@@ -1,7 +1,8 @@
 """Files and folders that appear whole or not at all, and the end of what dead runs left. The standard library alone.
 
-What is half written has a name of its own beside its target, which tells the machine and the process that writes it:
-`.model.safetensors.1a2b3c4d-4711.partial`. Whoever next writes into that folder removes those of dead processes.
+What is half written has a name of its own beside its target, which tells the machine or container and the process that
+writes it: `.model.safetensors.1a2b3c4d-4711.partial`. Whoever next writes into that folder removes those of dead
+processes, and those of other machines that have not changed for long.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,6 +24,9 @@ from clickharvest.words import first_line
 
 LONGEST_NAME = 240
 """Bytes of a name of ours: file systems take 255, and an engine may add an ending."""
+ABANDONED = 7 * 86_400
+"""Seconds without a change after which what another machine or container writes counts as left: it may be at work for
+days, and nobody here sees whether its process is alive."""
 SHARED = "_common_metadata"
 """In a folder of Parquet files: Parquet's own place for what all of them share."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
@@ -160,19 +165,23 @@ def own_name(name: str, ending: str) -> str:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what dead processes of this machine and user have left in a folder, once in the life of a process.
+    """Remove what dead processes of this user have left in a folder, once in the life of a process.
 
     A folder that was set aside, to be replaced, gets its name back where its successor did not come that far.
     """
     if str(folder) in _swept or os.name != "posix":
         return
     _swept.add(str(folder))
-    ours = re.compile(rf"\.(?P<name>.+)\.{_machine()}-(?P<pid>\d+)\.(?P<ending>partial|partial\.parts|replaced)")
-    temporary = re.compile(rf"clickharvest-{_machine()}-(?P<pid>\d+)-\w+")
+    process = r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)"
+    ours = re.compile(rf"\.(?P<name>.+)\.{process}\.(?P<ending>partial|partial\.parts|replaced)")
+    temporary = re.compile(rf"clickharvest-{process}-\w+")
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = ours.fullmatch(entry.name) or temporary.fullmatch(entry.name)
-            if not found or _is_alive(int(found["pid"])) or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+            if not found or (about := entry.stat(follow_symlinks=False)).st_uid != os.geteuid():
+                continue
+            is_own = found["machine"] == _machine()
+            if _is_alive(int(found["pid"])) if is_own else time.time() - about.st_ctime < ABANDONED:
                 continue
             left = Path(entry.path)
             if found.groupdict().get("ending") == "replaced" and not (back := folder / found["name"]).exists():
@@ -182,8 +191,14 @@ def sweep(folder: Path) -> None:
 
 
 def _machine() -> str:
-    """Return a mark of this machine: on a shared disk, the processes of others are not known to be dead."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    """Return a mark of this machine or container: the processes of others are not known to be dead.
+
+    Containers may share a disk and a host name, but not the numbers of their processes.
+    """
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
     return f"{zlib.crc32(name.encode(errors='replace')):08x}"
 
 

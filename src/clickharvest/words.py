@@ -12,11 +12,13 @@ from typing import Any
 PLAINLY = {
     r"^No magic bytes found at end of file.*": "it is cut off, or a file of another kind",
     r"^Error while deserializing header: .*": "it is damaged, or a file of another kind",
+    r"^Error while serializing: I/O error: (.+) \(os error \d+\)": r"\1",
     r"This file is not utf-8 encoded": "The file is not UTF-8: save it as such",
 }
 """What libraries say of files that are not what they should be, and what that means to whoever has the file."""
-FORMULA = r"[=+\-@\t\r]"
-"""How a text begins that a spreadsheet takes for a formula, as in the report's CSV."""
+FORMULA = r"[\x00-\x20\xa0]*[=+\-@＝＋－＠]|[\t\r\n]"
+"""How a text begins that a spreadsheet may take for a formula: in the regular expressions of Python, Arrow and, in the
+report's page, JavaScript."""
 
 
 def count(number: float, noun: str, nouns: str | None = None) -> str:
@@ -130,7 +132,9 @@ def first_line(error: BaseException) -> str:
 
 
 def not_a_formula(text: str) -> str:
-    """Return a text for a file of CSV, with an apostrophe before one that a spreadsheet would take for a formula.
+    """Return a text for a file of CSV, with an apostrophe before one that a spreadsheet may take for a formula.
+
+    The file must quote the text: a line break inside it would begin a new cell otherwise.
 
     Example:
         >>> not_a_formula("=1+1"), not_a_formula("1+1")

@@ -85,7 +85,7 @@ def test_unlinked_positions_exit_3_or_stay_without_a_number(folder: Path, capsys
         ((), "name a file with -o"),
         (("-o", "model.pkl"), "should end in .safetensors"),
         (("-o", "m.safetensors", "--curve", "linear"), "needs --context"),
-        (("-o", "m.safetensors", "--bootstrap", "1"), "from 2 to 100,000"),
+        (("-o", "m.safetensors", "--bootstrap", "1"), "from 2 to 10,000"),
         (("-o", "m.safetensors", "--context", "device", "--penalty", "-1"), "from 0 to"),
         (("-o", "m.safetensors", "--curve", "spline"), "spline"),
     ],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from clickharvest.diagnosis.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.reading import is_interventions, read_interventions
+from clickharvest.planning.scaling import plan_from_log
 
 COLUMNS: dict[str, list[Any]] = {
     "unit": [0, 0, 1, 1],
@@ -40,6 +43,25 @@ def test_a_foreign_file_is_read_with_every_further_column_as_context(tmp_path: P
 
 def test_foreign_exposures_that_are_no_impressions_are_design(tmp_path: Path) -> None:
     assert read_interventions(file_of(tmp_path, exposure=[0.5, 0.5, 0.2, 0.8])).exposure_kind == "design"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([0, 86_400_000_000], pa.timestamp("us")), ["1970-01-01 00:00:00", "1970-01-02 00:00:00"]),
+        (pa.array([-62_200_000_000_000, 0], pa.timestamp("ms")), ["-0002-12-17 14:13:20", "1970-01-01 00:00:00"]),
+        (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),
+        (pa.array([Decimal("1.50"), Decimal("2.25")]), ["1.50", "2.25"]),
+        (pa.array([b"a", b"b"]), ["a", "b"]),
+        (pa.array([0.5, float("nan")]), ["0.5", "nan"]),
+    ],
+)
+def test_queries_of_a_foreign_file_are_texts_that_json_holds(tmp_path: Path, values: Any, expected: list[str]) -> None:
+    twice = values.take(pa.array([0, 0, 1, 1]))
+    interventions = read_interventions(file_of(tmp_path, query=twice, clicks=[2, 1, 1, 1], device=twice))
+    assert interventions.query.tolist() == [expected[0]] * 2 + [expected[1]] * 2
+    assert expected[0] in json.dumps(diagnose(interventions).to_dict(), allow_nan=False)
+    assert json.dumps(plan_from_log(interventions).to_dict(), allow_nan=False)
 
 
 def test_writing_and_reading_changes_nothing(tmp_path: Path) -> None:
@@ -89,6 +111,7 @@ def test_clicked_keeps_whole_units() -> None:
         ({"clicks": [None, 0, 0, 0]}, "'clicks': 1 rows are empty"),
         ({"unit": None}, "lacks the column unit of"),
         ({"device": [["a"], ["a", "b"], [], ["c"]]}, "'device' is of type list"),
+        ({"query": [b"\xff"] * 4}, "'query' is of type binary"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:

@@ -77,6 +77,13 @@ def test_what_is_harvested_is_the_same(
     assert found.clicks.sum() > 100
 
 
+def test_positions_may_be_texts(rows: pa.Table, large: list[ClickLog]) -> None:
+    """As those of CSV are, which become numbers with a fraction."""
+    texts = rows.set_column(2, "position", rows["position"].cast("string"))
+    assert harvest(read(texts)).to_arrow().equals(harvest(read(rows)).to_arrow())
+    assert len(large) == 2
+
+
 def test_units_that_share_a_digest_are_told_apart(
     rows: pa.Table, large: list[ClickLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,16 @@ def test_a_table_of_a_duckdb_file(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "w.duckdb")) as con:
         con.execute("CREATE TABLE a (x INT); CREATE TABLE b (y INT)")
     assert to_sql(unbound_table(str(tmp_path / "w.duckdb"), {}, table="b"), "duckdb").endswith('FROM "b"')
+
+
+@pytest.mark.parametrize("name", ["prix (€)", "a.b", " a", "x" * 301])
+def test_a_column_that_bigquery_cannot_name_is_refused(name: str) -> None:
+    table = unbound_table("t", {name: "string"})
+    table = table.agg(last=table[name].max())
+    for dialect in DIALECTS[1:]:
+        assert name in to_sql(table, dialect)
+    with pytest.raises(InputError, match=re.escape(f"BigQuery cannot name the column {name!r}: expected")):
+        to_sql(table, "bigquery")
 
 
 def test_unknown_dialects_are_refused() -> None:

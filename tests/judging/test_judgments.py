@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -77,15 +78,28 @@ def test_the_order_of_sums_changes_nothing() -> None:
 
 
 def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
-    """A searcher may type one; tools that match texts get it as it is."""
-    shown = {"query": ["=1+1"] * 2, "doc": ["-2", "plain"], "position": [1, 2], "click": [1, 0]}
+    """A searcher may type one; tools that match texts get it as it is, in one cell."""
+    harmless, formulas = (
+        ["plain", "a=b", "a\r=1+1", "a\n=1+1"],
+        ["=1+1", "-2", " +3", "\r=cmd()", "\t@x", "＝4", "\r\n-5"],
+    )
+    shown = {
+        "query": harmless + formulas,
+        "doc": harmless + formulas,
+        "position": [1, 2] * 5 + [1],
+        "click": [1, 0] * 5 + [1],
+    }
     found = judge(read_log(pa.table(shown)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1))
-    write_judgments(found, tmp_path / "all.csv")
-    rows = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
-    assert {(row["query"], row["doc"]) for row in rows} == {("'=1+1", "'-2"), ("'=1+1", "plain")}
-    write_judgments(found, tmp_path / "ratings.csv", format="quepid")
-    assert "=1+1,-2," in (tmp_path / "ratings.csv").read_text()
-    assert "'" not in (tmp_path / "ratings.csv").read_text()
+    for format, expected in (
+        ("table", [*harmless, *(f"'{text}" for text in formulas)]),
+        ("quepid", harmless + formulas),
+    ):
+        write_judgments(found, tmp_path / "all.csv", format=format)
+        with (tmp_path / "all.csv").open(newline="") as file:
+            cells = [row[:2] for row in csv.reader(file)][1:]
+        assert sorted(cells) == sorted([text, text] for text in expected)
+        # Programs take a bare carriage return outside of quotes for the end of a row.
+        assert "\r" not in re.sub('"[^"]*"', "", (tmp_path / "all.csv").read_bytes().decode())
 
 
 def test_what_is_left_out_is_told() -> None:

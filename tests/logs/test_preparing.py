@@ -56,6 +56,21 @@ def test_a_block_is_kept_alone() -> None:
     assert len(rows(read_log(flags, block={"ad": "false"}), "doc")) == 5
 
 
+def test_a_block_of_no_row_is_refused_with_the_values_that_there_are() -> None:
+    flags = pa.table(PAGES | {"ad": [False] * 4 + [True, None]})
+    for block, values in {
+        "ad": "False: no row has this value; found false, true, nothing",
+        "screen": "4: no row has this value; found 1, 2, 3",
+        "kind": "organic: no row has this value; found top, ad",
+    }.items():
+        asked = values.partition(":")[0]
+        with pytest.raises(InputError, match=f"^--block {block}={values}$"):
+            read_log(flags, block={"list": "1", block: asked} if block == "screen" else {block: asked})
+    many = pa.table({name: column * 5 for name, column in PAGES.items()} | {"number": list(range(30))})
+    with pytest.raises(InputError, match=r"found 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and others$"):
+        read_log(many, block={"number": "30"})
+
+
 impressions = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.integers(1, 4), st.integers(0, 1)), min_size=1, max_size=20
 )

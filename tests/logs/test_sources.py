@@ -24,7 +24,7 @@ from clickharvest import read_log
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
-from clickharvest.logs.sources import file_format, open_source, spell_columns
+from clickharvest.logs.sources import data_files, file_format, open_source, spell_columns
 
 ROWS = {
     "query": ["shoes", "shoes", 'red, or "blue"', "07"],
@@ -108,6 +108,115 @@ def test_files_of_a_folder_may_order_their_columns_differently(tmp_path: Path, d
     (tmp_path / "1.csv").write_bytes(csv_text(TABLE[:2]))
     (tmp_path / "2.csv").write_bytes(csv_text(TABLE[2:].select(["click", "position", "doc", "query"])))
     assert canonical(read_log(tmp_path, engine=duckdb_engine)) == EXPECTED
+
+
+def write_parts(folder: Path, *columns: pa.Array) -> None:
+    """Write the two halves of the log with another column, which may differ in type."""
+    for i, (rows, column) in enumerate(zip((TABLE[:2], TABLE[2:]), columns, strict=True)):
+        pq.write_table(rows.append_column("age", column), folder / f"{i}.parquet")
+
+
+LOSSLESS = {
+    "longer integers": (pa.array([1, 2], "int32"), pa.array([2**40, 4], "int64")),
+    "integers and numbers": (pa.array([1, 2], "int32"), pa.array([1.5, 4.0])),
+    "small integers of pandas and its numbers": (pa.array([1, 2**53]), pa.array([1.5, None])),
+    "longer numbers": (pa.array([0.5, 2.0], "float32"), pa.array([0.1, 4.0])),
+    "nothing and text": (pa.nulls(2), pa.array(["a", "b"])),
+    "two kinds of text": (pa.array(["a", "a"]).dictionary_encode(), pa.array(["a", "b"])),
+    "finer times": (pa.array([1, 2], pa.timestamp("us")), pa.array([1, 2], pa.timestamp("ns"))),
+}
+
+
+@pytest.mark.parametrize("kinds", LOSSLESS)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_types_of_files_are_widened(kinds: str, backwards: bool, tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    columns = LOSSLESS[kinds][::-1] if backwards else LOSSLESS[kinds]
+    write_parts(tmp_path, *columns)
+    opened, engine = open_source(tmp_path, duckdb_engine)
+    found = engine.fetch(opened, task="Reading")
+    ages = dict(zip(found["doc"].to_pylist(), found["age"].to_pylist(), strict=True))
+    assert [ages[doc] for doc in ROWS["doc"]] == [value for column in columns for value in column.to_pylist()]
+
+
+LOSSY = {
+    "int64 and double": (pa.array([1, 2**53 + 1]), pa.array([1.5, 2.0])),
+    "int64 and string": (pa.array([1, 2]), pa.array(["007", "x"])),
+    "int32 and float": (pa.array([1, 2], "int32"), pa.array([1.5, 2.0], "float32")),
+    "bool and int64": (pa.array([True, False]), pa.array([1, 2])),
+    "date32[day] and timestamp[us]": (pa.array([1, 2], "date32"), pa.array([1, 2], pa.timestamp("us"))),
+}
+
+
+@pytest.mark.parametrize("kinds", LOSSY)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_types_of_files_that_would_lose_values_are_refused(kinds: str, backwards: bool, tmp_path: Path) -> None:
+    write_parts(tmp_path, *(LOSSY[kinds][::-1] if backwards else LOSSY[kinds]))
+    with pytest.raises(InputError, match="the column 'age' is ") as refused:
+        open_source(tmp_path / "*.parquet")
+    for kind, i in zip(kinds.split(" and "), (1, 0) if backwards else (0, 1), strict=True):
+        assert f"{kind} in {tmp_path}/{i}.parquet" in str(refused.value)
+
+
+@pytest.mark.parametrize(("ending", "files", "rows"), [("csv", 1, 30_000), ("csv", 40, 1), ("jsonl", 40, 1)])
+def test_a_late_fraction_is_not_rounded(
+    ending: str, files: int, rows: int, tmp_path: Path, duckdb_engine: DuckDBEngine
+) -> None:
+    """DuckDB guesses types from the first rows and files, and would round what comes later."""
+    header, row = ("age\n", "{}\n") if ending == "csv" else ("", '{{"age": {}}}\n')
+    for i in range(files):
+        (tmp_path / f"{i:02}.{ending}").write_text(header + row.format(1) * rows)
+    opened, engine = open_source(tmp_path, duckdb_engine)
+    highest = opened.agg(age=opened.age.max())
+    with (tmp_path / f"{files - 1:02}.{ending}").open("a") as last:
+        last.write(row.format("2.0"))
+        last.flush()
+        assert engine.fetch(highest, task="Reading")["age"].to_pylist() == [2]
+        last.write(row.format("1.5"))
+    with pytest.raises(InputError, match=r"column 'age': '1\.5' is not a whole number"):
+        engine.fetch(highest, task="Reading")
+
+
+@pytest.mark.parametrize(
+    "written", [["18446744073709551617", "18446744073709551618"], ["9007199254740993", "9007199254740992", "0.5"],
+                ["1", '"007"', "true", "1.5", "null"]]
+)  # fmt: skip
+def test_identifiers_of_jsonl_are_those_that_are_written(written: list[str], tmp_path: Path) -> None:
+    rows = [f'{{"query": {text}, "doc": "d", "position": 1, "click": 1}}\n' for text in written]
+    (tmp_path / "log.jsonl").write_text("".join(rows))
+    log = read_log(tmp_path / "log.jsonl", validate=False)
+    found = log.engine.fetch(log.table.select("query"), task="Reading")["query"].to_pylist()
+    assert found == [None if text == "null" else text.strip('"') for text in written]
+
+
+def test_one_and_one_point_nought_are_one_number_in_jsonl(tmp_path: Path) -> None:
+    """Writers of data frames add the fraction where a value is missing."""
+    for i, text in enumerate(["1", "1.0", "2.5", "30.0"]):
+        (tmp_path / f"{i}.jsonl").write_text(f'{{"query": {text}, "doc": "d", "position": 1, "click": 1}}\n')
+    log = read_log(tmp_path)
+    found = log.engine.fetch(log.table.select("query").order_by("query"), task="Reading")["query"].to_pylist()
+    assert found == ["1", "1", "2.5", "30"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl.gz"])
+def test_what_is_hidden_beneath_a_folder_is_no_data(ending: str, tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
+    folder = tmp_path / "_logs"
+    shown = ["day=1/part-0", "day=2/part-1"]
+    hidden = ["day=1/_temporary/0/part-2", "day=2/_part-3", ".staging/part-4", "day=2/.part-5"]
+    for name, rows in zip(shown + hidden, (TABLE[:2], TABLE[2:], *[TABLE] * 4), strict=True):
+        path = folder / f"{name}.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(WRITERS[f"log.{ending}"](rows))
+    for source in (folder, folder / "**" / f"*.{ending}"):
+        assert data_files(str(source)) == [folder / f"{name}.{ending}" for name in shown]
+        assert canonical(read_log(source, engine=duckdb_engine)) == EXPECTED
+    for named in ("day=1/_temporary", f"*/_*/*/*.{ending}", f"day=2/_part-3.{ending}", f".staging/*.{ending}"):
+        assert canonical(read_log(folder / named, engine=duckdb_engine)) == EXPECTED
+
+
+def test_gzip_of_several_members_is_read_whole(tmp_path: Path) -> None:
+    content = csv_text(TABLE)
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(content[:40]) + gzip.compress(content[40:]))
+    assert canonical(read_log(tmp_path / "log.csv.gz")) == EXPECTED
 
 
 def test_hive_partitions_are_columns(tmp_path: Path, duckdb_engine: DuckDBEngine) -> None:
@@ -234,10 +343,16 @@ def test_a_path_that_exists_is_that_file(name: str, neighbour: str, ending: str,
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
 @pytest.mark.parametrize("where", ["", "position=7", "position=7/log.{}", "*/log.{}"])
-def test_names_of_folders_replace_no_column(ending: str, where: str, tmp_path: Path) -> None:
-    (tmp_path / "position=7").mkdir()
-    (tmp_path / "position=7" / f"log.{ending}").write_bytes(WRITERS[f"log.{ending}"](TABLE))
-    assert canonical(read_log(tmp_path / where.format(ending))) == EXPECTED
+def test_names_of_folders_replace_no_column(
+    ending: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those of a path, nor those above the folder that it begins in."""
+    place = tmp_path / "run=1" / "position=7"
+    place.mkdir(parents=True)
+    (place / f"log.{ending}").write_bytes(WRITERS[f"log.{ending}"](TABLE))
+    assert canonical(read_log(place.parent / where.format(ending))) == EXPECTED
+    monkeypatch.chdir(place.parent)
+    assert canonical(read_log(where.format(ending) or ".")) == EXPECTED
 
 
 FORBIDDEN = {

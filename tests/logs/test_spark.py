@@ -27,6 +27,7 @@ from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.outcomes import after_click
 from clickharvest.logs.reading import read_log
+from clickharvest.logs.sources import open_source
 from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
@@ -187,6 +188,52 @@ def test_text_files_read_alike(
     )
     assert on_spark.to_arrow().equals(on_duckdb.to_arrow())
     assert on_spark.n_units == 2
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_files_that_differ_in_type_read_alike(
+    backwards: bool, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
+) -> None:
+    kinds = {"age": ("int32", "double"), "user": ("int32", "int64"), "length": ("float", "double")}
+    for i in (0, 1):
+        row = {name: pa.array([7], kind[i]) for name, kind in kinds.items()} | {"doc": pa.array([i])}
+        pq.write_table(pa.table(row), tmp_path / f"{1 - i if backwards else i}.parquet")
+    tables = []
+    for engine in (duckdb_engine, spark_engine):
+        opened, _ = open_source(tmp_path, engine)
+        tables.append(engine.fetch(opened.order_by("doc"), task="Reading"))
+    assert tables[1].equals(tables[0])
+    pq.write_table(pa.table({"doc": ["x"]}), tmp_path / "2.parquet")
+    for engine in (duckdb_engine, spark_engine):
+        with pytest.raises(InputError, match=r"the column 'doc' is int64 in .*0.parquet and string in .*2.parquet"):
+            open_source(tmp_path, engine)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_folders_and_globs_read_alike(
+    ending: str, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
+) -> None:
+    """What is hidden is no data, names of folders are columns, and identifiers are those that are written."""
+    docs = [18446744073709551617, 1.5, True, "007"] if ending == "jsonl" else ["a", "b", "c", "007"]
+    for name in ("_logs/day=1/x", "_logs/day=2/y", "_logs/day=2/_y", "_logs/_temporary/0"):
+        rows = [{"doc": doc, "n": k} for k, doc in enumerate(docs)]
+        path = tmp_path / f"{name}.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        elif ending == "csv":
+            csv.write_csv(pa.Table.from_pylist(rows), path)
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    for source in (tmp_path / "_logs", tmp_path / "_logs" / "*" / f"*.{ending}"):
+        tables = []
+        for engine in (duckdb_engine, spark_engine):
+            opened, _ = open_source(source, engine, text=["doc"])
+            plain = opened.select("doc", n=opened.n.cast("int64"), day=opened.day.cast("int64"))
+            tables.append(engine.fetch(plain.order_by("day", "n"), task="Reading"))
+        assert tables[1].equals(tables[0])
+        written = [str(doc).lower() for doc in docs]
+        assert tables[0]["doc"].to_pylist() == written * 2
 
 
 def test_spark_reads_its_own_tables(ab_log: Path, spark_engine: SparkEngine) -> None:

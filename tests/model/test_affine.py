@@ -101,6 +101,7 @@ def test_a_file_gives_the_model_back_and_is_no_propensities(tmp_path: Path) -> N
         ({"covariance": -np.eye(6)}, "variance is negative"),
         ({"covariance": np.eye(2)}, "covariance has the shape"),
         ({"more": np.eye(2)}, "expected slope, offset, covariance"),
+        ({"shown": list(range(1, 9_000))}, "more than 8,192 positions"),
     ],
 )
 def test_forged_files_are_refused(tmp_path: Path, changes: dict[str, Any], told: str) -> None:

@@ -239,6 +239,7 @@ def test_hostile_tensors_are_one_line(tmp_path: Path) -> None:
         ({"draws": np.full_like(tensors["draws"], np.inf)}, "expected finite numbers"),
         ({"draws": np.full_like(tensors["draws"], np.nan)}, "expected finite numbers"),
         ({"draws": np.float32(1)}, "draws are"),
+        ({"draws": np.zeros((10_001, tensors["draws"].shape[1]), np.float32)}, "\\[2 to 10,000,"),
     ):
         kept = {name: np.ascontiguousarray(v) for name, v in (tensors | changed).items() if v is not None}
         write_file(path, header, kept)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -289,22 +288,28 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert why in capsys.readouterr().err
 
 
-def test_days_come_from_the_time_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("first", [20_513, -735_000, 3_000_000])
+def test_days_come_from_the_time_column(tmp_path: Path, capsys: pytest.CaptureFixture[str], first: int) -> None:
+    """Of 2026, and of years that Python's own dates do not have, before 1 and after 9999."""
     rows = [
-        {
-            "query": f"q{i}",
-            "doc": "a",
-            "position": k,
-            "click": (i + k) % 2,
-            "time": date(2026, 3, 1 + i % 10),
-        }
+        {"query": f"q{i}", "doc": "a", "position": k, "click": (i + k) % 2, "time": first + i % 10}
         for i in range(40)
         for k in (1, 2)
     ]
-    path = tmp_path / "log.parquet"
-    pa.parquet.write_table(pa.Table.from_pylist(rows), path)
-    assert run("plan", path, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["days_of_log"] == 10
+    table, path = pa.Table.from_pylist(rows), tmp_path / "log.parquet"
+    dates = table["time"].cast("int32").cast("date32")
+    for times, days in ((dates, 10), (dates.cast(pa.timestamp("us")), 9), (dates.cast(pa.timestamp("ms", "UTC")), 9)):
+        pa.parquet.write_table(table.set_column(4, "time", times), path)
+        assert run("plan", path, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["days_of_log"] == days
+
+
+def test_a_log_without_end_has_no_days(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    endless = pa.array([0, 2**31 - 1], pa.int32()).cast("date32")  # DuckDB's infinity
+    table = pa.table({"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 0], "time": endless})
+    pa.parquet.write_table(table, tmp_path / "log.parquet")
+    assert run("plan", tmp_path / "log.parquet") == 2
+    assert "2,147,483,647 days apart: expected 1,000,000 at most" in capsys.readouterr().err
 
 
 def test_checks_advice_agrees_with_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,7 @@ from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report
 from clickharvest.report.traffic import traffic_data
 from clickharvest.simulate import simulate_ab_log
+from clickharvest.words import FORMULA
 from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
@@ -335,6 +336,10 @@ def test_json_cannot_leave_its_script(text: str) -> None:
     written = script_json({text: [text]})
     assert not re.search("[<>&\u2028\u2029\x00]", written)
     assert json.loads(written) == {text: [text]}
+
+
+def test_the_page_and_files_of_csv_guard_against_the_same_formulas() -> None:
+    assert f"/^(?:{FORMULA})/" in files("clickharvest.report").joinpath("assets", "page.js").read_text(encoding="utf-8")
 
 
 def test_every_string_is_escaped(folder: Path) -> None:

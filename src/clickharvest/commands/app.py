@@ -1,7 +1,7 @@
 """The command line: its commands, a file each, and what becomes of failures and warnings.
 
 Exit codes: 0 done, 2 bad input or options (one line on standard error), 3 not identified, 130 interrupted, 141 nobody
-reads the output.
+reads the output, 143 terminated.
 
 Command modules import engines, JAX and drawing when a command runs: `--help` and `--version` need none of them.
 """

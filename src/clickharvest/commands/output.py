@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PLAIN = {"✓": "+", "✗": "x", "·": "-", "…": "...", "±": "+-", "×": "x", "–": "-", "—": "-", "−": "-", "─": "-",
          "≥": ">=", "≤": "<=", "λ": "lambda", "η": "eta", "ζ": "zeta", "’": "'", "“": '"', "”": '"'}  # fmt: skip
 """Spellings in ASCII of what our own texts use."""
+LONGEST = 2_000
+"""Characters of an error or a warning; what is between its ends is left out."""
 
 
 def tell(text: str) -> None:
@@ -29,7 +31,9 @@ def tell(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print one line on standard error, clean; where there is none, nobody reads it."""
+    """Print one line on standard error, clean and not too long; where there is none, nobody reads it."""
+    if len(text) > LONGEST:  # of a file that may hold anything
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     try:
         print(clean_line(text), file=sys.stderr)  # noqa: T201
     except (OSError, ValueError):

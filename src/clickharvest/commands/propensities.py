@@ -148,7 +148,7 @@ def _write(
                 if writer is None:
                     writer = stack.enter_context(writers[output.suffix.lower()](partial, scored.schema))
                 writer.write_table(scored)
-            except (pa.ArrowException, OSError) as error:
+            except pa.ArrowException as error:
                 raise InputError(f"cannot write {output}: {first_line(error)}") from error
             update(min(n, begin + ROWS_AT_ONCE) / max(n, 1))
     return doubts

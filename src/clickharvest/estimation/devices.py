@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 from threadpoolctl import threadpool_limits
 
 from clickharvest.errors import EngineError
-from clickharvest.words import first_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -76,6 +75,8 @@ def require_device() -> None:
 
     try:
         jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # the latter where CUDA finds no GPU
         asked = f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']}"
-        raise EngineError(f"{asked} does not work here: {first_line(error)} Unset the variable, or set cpu.") from error
+        raise EngineError(
+            f"{asked} does not work here: JAX finds no such device; unset the variable, or set cpu"
+        ) from error

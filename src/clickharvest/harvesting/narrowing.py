@@ -43,7 +43,7 @@ def narrowed(
     rows = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
     if not _is_sparse(log, rows, keys):
         return log
-    bit = (ibis.literal(1, "int64") << (ibis.least(rows.position, BITS) - 1)).cast("uint32")
+    bit = (ibis.literal(1, "int64") << (ibis.least(rows.position.cast("int64"), BITS) - 1)).cast("uint32")
     units = rows.group_by(digest=log.engine.digest([rows[key] for key in keys])).agg(
         places=bit.bit_or(), **({"clicks": rows.clicks.max()} if clicked_only else {})
     )

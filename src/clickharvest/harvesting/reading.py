@@ -89,8 +89,6 @@ def interventions_from_arrow(
     Raises:
         InputError: columns are missing or hold values that no harvest could have left.
     """
-    import pyarrow as pa
-
     missing = [column for column in COLUMNS if column not in table.column_names]
     if missing:
         raise InputError(
@@ -109,15 +107,11 @@ def interventions_from_arrow(
     if nulls:
         column, count = next(iter(nulls.items()))
         raise InputError(f"{name}, column {column!r}: {count:,} rows are empty; harvest the log again")
-    for column in ("query", *context):
-        if pa.types.is_nested(table.schema.field(column).type):
-            kind = table.schema.field(column).type
-            raise InputError(f"{name}, column {column!r} is of type {kind}: expected one plain value per row")
     thinned = metadata.get("thinned_from")
     arrays: dict[str, Any] = {column: _array(table, column, name) for column in COLUMNS}
     result = Interventions(
         **arrays,
-        contexts={column: _values(table[column]) for column in context},
+        contexts={column: _as_in_a_log(table, column, name) for column in context},
         unit_kind=metadata.get("unit_kind", unit),
         cluster=_array(table, clusters[0], name) if clusters else None,
         cluster_kind=clusters[0].removeprefix(CLUSTERED_BY) if clusters else QUERY,
@@ -153,15 +147,36 @@ def _of_clusters(column: str) -> bool:
 
 
 def _array(table: pa.Table, column: str, name: str) -> NDArray[Any]:
-    values = _values(table[column])
     if column == "query":
-        return values
+        return _as_in_a_log(table, column, name)
+    values = _values(table[column])
     kind: type[np.generic] = np.float64 if column == "exposure" else np.int64
     if values.dtype.kind not in "iuf" or (kind is np.int64 and np.any(values != np.floor(values))):
         raise InputError(f"{name}, column {column!r} holds {values.dtype}: expected {kind.__name__}; harvest again")
     if kind is np.int64 and values.dtype != np.int64 and np.any((values < -(2.0**63)) | (values >= 2.0**63)):
         raise InputError(f"{name}, column {column!r} holds infinite or huge numbers: expected int64; harvest again")
     return values.astype(kind)
+
+
+def _as_in_a_log(table: pa.Table, column: str, name: str) -> NDArray[Any]:
+    """Return queries as integers or texts, and contexts as numbers or texts: what reading a log makes of times, say."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values, is_context = table[column], column != "query"
+    kind = values.type
+    is_number = pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    if not (is_text or pa.types.is_integer(kind) or (is_context and is_number)):
+        try:
+            is_decimal = is_context and pa.types.is_decimal(kind)
+            values = values.cast(pa.float64() if is_decimal else pa.string())
+        except pa.ArrowException as error:
+            told = f"{name}, column {column!r} is of type {kind}: expected one plain value per row, a number or text"
+            raise InputError(told) from error
+        if pa.types.is_temporal(kind):
+            values = pc.replace_substring_regex(values, r"\.0+(Z?)$", r"\1")
+    return _values(values)
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:

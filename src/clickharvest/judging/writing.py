@@ -7,8 +7,9 @@
 | `qrels` | lines `query 0 doc grade`, TREC's judgments; blanks, which it has no place for, become `_` |
 | `opensearch` | JSON for `PUT _plugins/_search_relevance/judgments` of OpenSearch's Search Relevance Workbench |
 
-Tools match texts, so that theirs are as the log has them. Ratings are grades; with `rating="relevance"` they are rates
-of clicks at the anchor, which qrels cannot hold.
+Every text in CSV is quoted, so that no line break inside it begins a new cell. Tools match texts, so that theirs are as
+the log has them: do not open them in a spreadsheet, which may take a query for a formula. Ratings are grades; with
+`rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold.
 """
 
 from __future__ import annotations
@@ -102,12 +103,11 @@ def _write_parquet(judgments: Judgments, path: Path) -> None:
 
 
 def _write_text(judgments: Judgments, file: TextIO, format: Format, rating: Rating, name: str) -> None:
+    lines = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     if format == "table":
-        lines = csv.writer(file, lineterminator="\n")
         lines.writerow(judgments.table.column_names)
         lines.writerows([_cell(value) for value in row.values()] for row in _rows(judgments))
     elif format == "quepid":
-        lines = csv.writer(file, lineterminator="\n")
         lines.writerow(("query", "docid", "rating"))
         lines.writerows((row["query"], row["doc"], row[rating]) for row in _rows(judgments))
     elif format == "qrels":

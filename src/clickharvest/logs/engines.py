@@ -7,6 +7,7 @@ caller: run an expression with progress and one-line errors, and write its resul
 from __future__ import annotations
 
 import json
+import re
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 BATCH = 500_000
 """Rows that travel at a time."""
+UNWRITTEN = re.compile(r'not write file \\?"(?P<file>.+?)\\?": (?P<why>[^"\n]+)')
+"""What DuckDB says of a full disk, in JSON or not."""
 DICTIONARY = 8_000
 """Distinct values of a part of a Parquet column up to which DuckDB writes each of them once."""
 
@@ -200,10 +203,14 @@ class DuckDBEngine(Engine):
         return percent / 100 if percent >= 0 else None
 
     def explain(self, error: Exception, task: str) -> Exception:
-        """Return the error to raise: the data's fault, a limit's, or DuckDB's own."""
-        if isinstance(error, duckdb.OutOfMemoryException):
+        """Return the error to raise: the data's fault, a limit's, DuckDB's own, or the disk's, which `output` tells."""
+        unwritten = UNWRITTEN.search(str(error))
+        if unwritten and unwritten["file"].endswith(".partial"):
+            return OSError(unwritten["why"])
+        if unwritten or isinstance(error, duckdb.OutOfMemoryException):
+            why = f"{unwritten['why']}." if unwritten else first_line(error)
             return EngineError(
-                f"{task} ran out of memory or of disk to spill to: {first_line(error)} "
+                f"{task} ran out of memory or of disk to spill to: {why} "
                 "Raise --memory-limit or free space in the temporary directory (TMPDIR)."
             )
         if isinstance(error, duckdb.DataError | duckdb.InvalidInputException | duckdb.IOException):
@@ -232,6 +239,8 @@ def duckdb_batches(backend: Any, table: ir.Table, rows: int) -> pa.RecordBatchRe
 
 def compile_as_promised(backend: Any, table: ir.Table) -> str:
     """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
+    if broken := [name for name in table.columns if "\0" in name]:
+        raise InputError(f"the column {broken[0]!r} has the character NUL in its name, where engines end it; rename it")
     types = sql_types(backend, table.schema())
     casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
     return f"SELECT *{f' REPLACE ({casts})' if casts else ''} FROM ({compile_on(backend, table)})"

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -67,7 +70,23 @@ def compile_for(table: ir.Table, dialect: str) -> str:
     if dialect == "spark" and ibis.options.pyspark is None:
         ibis.options.pyspark = SparkOptions()
     compiler = getattr(compilers, COMPILERS[dialect])()
+    if dialect == "bigquery":
+        allowed = compiler._gen_valid_name
+        compiler._gen_valid_name = lambda name: _name_as_it_is(name, allowed)
     return str(compiler.to_sqlglot(table).sql(dialect=compiler.dialect, pretty=True))
+
+
+def _name_as_it_is(name: str, allowed: Callable[[str], str]) -> str:
+    """Return a column's name, which Ibis would change into another one where BigQuery does not allow it."""
+    import ibis
+
+    with suppress(ibis.common.exceptions.IbisError):
+        if allowed(name) == name:
+            return name
+    raise InputError(
+        f"BigQuery cannot name the column {name!r}: expected at most 300 characters, without space at either end and "
+        'without !"$()*,./;?@[\\]^`{}~; rename it'
+    )
 
 
 def compile_on(backend: Any, table: ir.Table) -> str:

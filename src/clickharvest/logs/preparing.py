@@ -17,6 +17,7 @@ import ibis
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import find_column, number
 from clickharvest.logs.sources import spell_columns
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from clickharvest.logs.engines import Engine
 
 Repeat = Literal["first"]
+SPELT = 12
+"""Values of a column that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,18 @@ class Preparation:
             roles: its columns by role.
             context: its context columns.
             base: what its positions count from.
-            engine: where to check page numbers; None leaves that out.
+            engine: where to check blocks and page numbers; None leaves that out.
 
         Raises:
-            InputError: a column is missing, or page numbers or positions cannot be what they are said to be.
+            InputError: a column is missing, no row is of the block, or page numbers or positions cannot be what they
+                are said to be.
         """
-        for column, value in self.block.items():
-            opened = _keep_block(opened, _column(opened, column, "--block"), value)
+        for name, value in self.block.items():
+            column = _column(opened, name, "--block")
+            kept = _keep_block(opened, column, value)
+            if engine is not None:
+                _check_block(opened, kept, column, value, engine)
+            opened = kept
         if self.page_number is not None:
             opened = self._count_through(opened, roles, base, engine)
         return opened if self.repeat is None else _first_places(opened, roles, context)
@@ -114,8 +122,25 @@ def _keep_block(opened: ir.Table, column: str, value: str) -> ir.Table:
             return opened.filter(found == float(value))
         except ValueError:
             raise InputError(f"--block {column}={value}: the column holds {found.type()}, expected a number") from None
-    text = found.cast("string")
-    return opened.filter((text.lower() if found.type().is_boolean() else text) == value)
+    return opened.filter(_as_text(found) == value)
+
+
+def _as_text(column: ir.Value) -> ir.Value:
+    text = column.cast("string")
+    return text.lower() if column.type().is_boolean() else text
+
+
+def _check_block(opened: ir.Table, kept: ir.Table, column: str, value: str, engine: Engine) -> None:
+    """Raise `InputError` with the values that the column has, the most frequent first, if none of its rows is kept."""
+    if engine.fetch(kept.select(column).limit(1), task="Checking the block").num_rows:
+        return
+    values = opened.group_by(value=opened[column]).agg(rows=opened.count())
+    first = values.order_by(ibis.desc("rows"), "value").limit(SPELT + 1)
+    found = engine.fetch(first.mutate(text=_as_text(first.value)), task="Checking the block")["text"].to_pylist()
+    if found:
+        names = ["nothing" if text is None else clean_text(text) for text in found[:SPELT]]
+        more = " and others" * (len(found) > SPELT)
+        raise InputError(f"--block {column}={value}: no row has this value; found {', '.join(names)}{more}")
 
 
 def _first_places(opened: ir.Table, roles: Mapping[str, str], context: Sequence[str]) -> ir.Table:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import uuid
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,9 @@ import pyarrow as pa
 
 from clickharvest.errors import InputError
 from clickharvest.logs.duckdb_files import open_duckdb_file
+from clickharvest.logs.duckdb_formats import CSV, partition_keys, read_with_duckdb
 from clickharvest.logs.engines import DuckDBEngine, Engine, sql_literal
-from clickharvest.logs.ibis_inside import sql_types
+from clickharvest.logs.parquet_types import NUMBERS, find_common_types
 from clickharvest.logs.spark import SparkEngine
 from clickharvest.words import first_line
 
@@ -39,11 +42,6 @@ FORMATS = {
 TEXT = ("csv", "tsv", "jsonl")
 """Formats that are parsed anew by every query."""
 COMPRESSED = (".gz", ".zst")
-CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
-"""What DuckDB must not guess: its guesses may skip the header line or take a query's # for a comment."""
-JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
-"""Look at every record, so that attributes which few events have still become columns."""
-
 OURS = "_clickharvest_"
 """What names of columns begin with that are added to a log inside the engine."""
 RECORD = f"{OURS}record"
@@ -116,18 +114,38 @@ def file_format(path: str) -> str | None:
 
 
 def data_files(path: str) -> list[Path]:
-    """Return the files of this machine that a path names, a folder's in the order of their names; none elsewhere.
+    """Return the files of this machine that a path names, sorted; none elsewhere.
+
+    Of a folder, these are the files of a known format at any depth. Files and folders beneath the one that is named
+    whose names begin with `_` or `.` are no data: Spark and others keep there what is not finished.
 
     Example:
         >>> data_files("nowhere.parquet")
         []
     """
-    if "://" in path and not Path(path).exists():
-        return []
-    found = _files(path)
-    if len(found) == 1 and found[0].is_dir():
-        found = [file for file in found[0].rglob("*") if file_format(file.name) is not None]
-    return sorted(file for file in found if file.is_file())
+    return _find_files(path)[0]
+
+
+def _find_files(path: str) -> tuple[list[Path], bool]:
+    """Return the data files that a path names, see `data_files`, and whether it names others, too."""
+    named = Path(path)
+    if not path or ("://" in path and not named.exists()):
+        return [], False
+    places, depth = [named], len(named.parts)
+    if not named.exists():
+        places = [Path(place) for place in glob.glob(path, recursive=True, include_hidden=True)]
+        depth = len(list(takewhile(lambda part: not glob.has_magic(part), named.parts)))
+    spelt = {part[0] for part in named.parts[depth:]}  # a glob may begin with them itself
+    found: set[Path] = set()
+    for place in places:
+        found |= {file for file in place.rglob("*") if file_format(file.name)} if place.is_dir() else {place}
+    files = [file for file in sorted(found) if not file.is_dir()]
+    data = [
+        file
+        for file in files
+        if not any(part[0] in {"_", "."} - spelt and "=" not in part for part in file.parts[depth:])
+    ]
+    return data, len(data) < len(files)
 
 
 def _to_arrow(source: Any) -> pa.Table:
@@ -163,23 +181,27 @@ def check_names(names: Sequence[str]) -> None:
 
 def _open_path(path: str, engine: Engine, table: str | None, text: set[str], records: bool) -> ir.Table:
     spark = isinstance(engine, SparkEngine)
-    local = "://" not in path or Path(path).exists()
+    exists = bool(path) and Path(path).exists()
+    local = "://" not in path or exists
     if not local and not spark:
         raise InputError(f"{path} is an address, and nothing is downloaded: copy the file here and name its path")
-    files = _files(path) if local else []
-    if local and not files:
+    files, others = _find_files(path)
+    if local and not files and not exists:
         if isinstance(engine, SparkEngine) and file_format(path) is None:
             return _spark_table(path, engine)
         raise InputError(
             f"no file matches {path or repr(path)}: check the path, and quote a glob so that the shell keeps it"
         )
+    kind = file_format(path)
     # A path that exists is that file: engines would take its brackets, stars and question marks for a glob.
-    location, kind = glob.escape(path) if Path(path).exists() else path, file_format(path)
-    if local and Path(path).is_dir():
-        ending = _folder_ending(path)
+    location: str | list[str] = glob.escape(path) if exists else path
+    if Path(path).is_dir():
+        ending = _folder_ending(path, files)
         kind = file_format(f"x{ending}")
-        files = [file for file in Path(path).rglob("*") if file.is_file()]
-        location = location if spark else str(Path(location, "**", f"*{ending}"))
+        files = [file for file in files if file.name.endswith(ending)]
+        location = str(Path(glob.escape(path), "**", f"*{ending}"))
+    if others or (spark and files and files != [Path(path)]):
+        location = [glob.escape(str(file)) for file in files]
     if kind is None:
         raise InputError(
             f"cannot tell the format of {path} from its name: expected one of {', '.join(FORMATS)}, "
@@ -191,17 +213,18 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
         return open_duckdb_file(path, engine, table)
     if table is not None:
         raise InputError(f"a table name ({table}) goes with a DuckDB file; {path} is {kind}")
-    if files and not any(file.is_dir() or file.stat().st_size for file in files):
+    if files and not any(file.stat().st_size for file in files):
         raise InputError(f"{path} is empty: expected a click log of at least one row")
-    reader = _read_spark if spark else _read_duckdb
+    _check_gzip(files)
+    reader = _read_spark if spark else read_with_duckdb
     try:
         if records and kind == "jsonl" and not spark:
             return _read_records(location, engine)
-        keys = _partition_keys(files)
-        opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys else {})
+        keys = partition_keys(files)
+        opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys or not spark else {}, files)
         if keys and not keys & {name.lower() for name in opened.columns}:
             # Names of folders are columns, unless they would replace what the file itself says.
-            opened = reader(location, kind, engine, text, {})
+            opened = reader(location, kind, engine, text, {}, files)
         check_names(opened.columns if spark else _names_written(opened.columns, location, kind, files, engine))
         return opened
     except InputError as error:
@@ -218,17 +241,21 @@ def _without_folder(error: Exception, path: str) -> str:
     return first_line(error).replace(str(Path(path).absolute()), path)
 
 
-def _files(path: str) -> list[Path]:
-    """Return what a path names: itself, or what matches it as a glob."""
-    if not path:
-        return []
-    return [Path(path)] if Path(path).exists() else [Path(found) for found in glob.glob(path, recursive=True)]
+def _check_gzip(files: Sequence[Path]) -> None:
+    """Raise `InputError` if a gzip file is damaged: DuckDB compares no checksums."""
+    for file in files:
+        if file.suffix.lower() == ".gz":
+            try:
+                with pa.input_stream(file, compression="gzip") as stream:
+                    while stream.read(2**20):
+                        pass
+            except OSError as error:
+                raise InputError(f"the file {file} cannot be unpacked: {first_line(error)} Copy it again.") from error
 
 
-def _folder_ending(folder: str) -> str:
+def _folder_ending(folder: str, files: Sequence[Path]) -> str:
     """Return how the names of a folder's data files end, such as `.parquet` or `.csv.gz`: all in one way."""
-    names = [file.name for file in Path(folder).rglob("*") if file.is_file()]
-    endings = sorted({_ending(name) for name in names if file_format(name) not in (None, "duckdb")})
+    endings = sorted({_ending(file.name) for file in files if file_format(file.name) != "duckdb"})
     if not endings:
         raise InputError(f"the folder {folder} holds no data files: expected Parquet, CSV, TSV or JSONL")
     if len(endings) > 1:
@@ -244,23 +271,17 @@ def _ending(name: str) -> str:
     return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
 
 
-def _partition_keys(files: Sequence[Path]) -> set[str]:
-    """Return the names that folders such as `day=7` give to columns, in lower case."""
-    return {part.partition("=")[0].lower() for file in files for part in file.parts[:-1] if "=" in part}
-
-
 def _names_written(
-    columns: Sequence[str], location: str, kind: str, files: Sequence[Path], engine: Engine
+    columns: Sequence[str], location: str | list[str], kind: str, files: Sequence[Path], engine: Engine
 ) -> list[str]:
     """Return the columns as the file writes them: where two have one name, DuckDB calls the second `click_1`."""
     lower = {column.lower() for column in columns}
     if not any((alike := re.fullmatch(r"(.+)_\d+", name)) and alike[1] in lower for name in lower):
         return list(columns)
-    first = next(file for file in files if file.is_file())
     if kind == "parquet":
         import pyarrow.parquet as pq
 
-        return list(pq.read_schema(first).names)
+        return list(pq.read_schema(files[0]).names)
     con = engine.backend
     if kind == "jsonl":
         text = con.con.execute("SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects(?)", [location])
@@ -270,44 +291,10 @@ def _names_written(
     return [str(name) for name in con.con.sql(str(con.compile(header))).fetchall()[0]]
 
 
-def _read_duckdb(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
-    if kind == "parquet":
-        return engine.backend.read_parquet(path, **options)
-    return (_read_jsonl if kind == "jsonl" else _read_csv)(path, kind, engine, text, options)
-
-
-def _read_csv(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
-    con = engine.backend
-    options = CSV | ({"delim": "\t"} if kind == "tsv" else {}) | options
-    columns = con.read_csv(path, **options).columns
-    if columns == ("column0",):
-        raise InputError("has no header line: expected column names, then one row a line")
-    if len(columns) == 1 and (delimiters := [mark for mark in ",;\t|" if mark in columns[0]]):
-        # Rows of unequal length make DuckDB see one wide column; told the delimiter, it names the first such row.
-        names = columns[0].split(delimiters[0])
-        options |= {"delim": delimiters[0], "columns": dict.fromkeys(names, "VARCHAR")}
-        return con.read_csv(path, **options)
-    return con.read_csv(path, types={name: "VARCHAR" for name in columns if name.lower() in text}, **options)
-
-
-def _read_jsonl(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
-    con = engine.backend
-    opened = con.read_json(path, **JSONL, **options)
-    if opened.columns == ("json",):
-        raise InputError('holds no records: expected one JSON object a line, such as {"query": …, "doc": …}')
-    types = opened.schema()
-    named = [name for name in types if name.lower() in text]
-    guessed = [name for name in named if not (types[name].is_numeric() or types[name].is_nested())]
-    if all(types[name].is_string() or types[name].is_boolean() for name in guessed):
-        return opened
-    # Texts that look like dates, or mix with numbers, stay as they are written.
-    kinds = sql_types(con, types)
-    return con.read_json(path, columns=kinds | dict.fromkeys(guessed, "VARCHAR"), **options)
-
-
-def _read_records(path: str, engine: Engine) -> ir.Table:
+def _read_records(location: str | list[str], engine: Engine) -> ir.Table:
     """Return the records of JSONL, or of one JSON array, unparsed."""
-    rows = f"SELECT json AS {RECORD} FROM read_json_objects({sql_literal(path)}, maximum_object_size={LONGEST}, "
+    files = ", ".join(map(sql_literal, [location] if isinstance(location, str) else location))
+    rows = f"SELECT json AS {RECORD} FROM read_json_objects([{files}], maximum_object_size={LONGEST}, "
     lines, array = f"{rows}format='newline_delimited', ignore_errors=true)", f"{rows}format='array')"
     run = engine.backend.con.execute
     # An array is one long line, or lines of which the first is a bracket, which is no JSON.
@@ -321,18 +308,43 @@ def _read_records(path: str, engine: Engine) -> ir.Table:
     return engine.backend.table(name)
 
 
-def _read_spark(path: str, kind: str, engine: Engine, text: set[str], options: dict[str, Any]) -> ir.Table:
-    con = engine.backend
-    if kind == "parquet":
-        return con.read_parquet(path, **options)
-    if kind == "jsonl":
-        return con.read_json(path, **options)
-    from pyspark.sql.types import StringType, StructField, StructType
+def _read_spark(
+    location: str | list[str], kind: str, engine: Engine, text: set[str], options: dict[str, Any], files: Sequence[Path]
+) -> ir.Table:
+    from pyspark.sql import types as kinds
+    from pyspark.sql.functions import regexp_replace
+    from pyspark.sql.pandas.types import from_arrow_type
 
-    options = {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"'} | options
-    inferred = engine.session.read.csv(path, inferSchema=True, **options).schema  # type: ignore[attr-defined]
-    fields = [StructField(f.name, StringType() if f.name.lower() in text else f.dataType) for f in inferred.fields]
-    return con.read_csv(path, schema=StructType(fields), **options)
+    options = dict(options)
+    if kind != "parquet":
+        options |= {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"', "inferSchema": True}
+    if isinstance(location, list):
+        folders = [Path(*takewhile(lambda part: "=" not in part, file.parent.parts)).absolute() for file in files]
+        options |= {"basePath": os.path.commonpath(folders)}
+    session = engine.session  # type: ignore[attr-defined]
+    reader = session.read.format({"jsonl": "json", "tsv": "csv"}.get(kind, kind)).options(**options)
+    frame = reader.load(location)
+    types = {field.name: field.dataType for field in frame.schema}
+    if kind == "parquet":
+        common = find_common_types(files, spark=True) if len(files) > 1 else {}
+        others = {name: from_arrow_type(pa.type_for_alias(kind)) for name, kind in common.items() if kind in NUMBERS}
+    else:
+        exact = (kinds.IntegralType, kinds.BooleanType) if kind == "jsonl" else ()
+        others = {
+            name.lower(): kinds.StringType()
+            for name, of in types.items()
+            if name.lower() in text and isinstance(of, kinds.AtomicType) and not isinstance(of, exact)
+        }
+    if others:
+        fields = [kinds.StructField(name, others.get(name.lower(), of)) for name, of in types.items()]
+        frame = reader.schema(kinds.StructType(fields)).load(location)
+    if kind == "jsonl":  # in JSON 1 and 1.0 are one number
+        for name, of in types.items():
+            if name.lower() in others and isinstance(of, kinds.FractionalType):
+                frame = frame.withColumn(name, regexp_replace(name, r"\.0+$", ""))
+    name = f"clickharvest_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    return engine.backend.table(name)
 
 
 def _spark_table(name: str, engine: SparkEngine) -> ir.Table:

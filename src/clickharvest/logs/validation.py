@@ -53,8 +53,7 @@ def validate_log(log: ClickLog) -> LogFacts:
     answer = log.source.agg(rows=rows, clicks=log.columns["clicks"].sum(), impressions=impressions, **counts)
     totals = log.engine.fetch(answer, task="Checking the log").to_pylist()[0]
     if not totals["rows"]:
-        block = " of the block (--block)" if "block" in log.prepared else ""
-        raise InputError(f"the log is empty: expected at least one row{block}")
+        raise InputError("the log is empty: expected at least one row")
     broken = [(check, totals[f"check_{i}"]) for i, check in enumerate(checks) if totals[f"check_{i}"]]
     if broken:
         check, rows = broken[0]

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import check_info
+from clickharvest.model.soundness import LONGEST, check_info
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
 from clickharvest.model.support import CANNOT_TELL, cannot_tell, rests_on_few
@@ -109,6 +109,8 @@ class AffineModel:
         for name, ks in (("positions", self.positions), ("shown", self.shown)):
             if list(ks) != sorted(set(ks)):
                 raise InputError(f"{name} do not ascend")
+        if len(self.shown) > LONGEST:
+            raise InputError(f"more than {LONGEST:,} positions: expected a smaller model")
         if self.anchor not in self.positions or not set(self.positions) <= set(self.shown):
             raise InputError("the positions must hold the anchor, and be among those shown")
         shapes = {"slope": (k,), "offset": (k,), "covariance": (2 * k, 2 * k)}

@@ -24,11 +24,12 @@ from clickharvest.model.contexts import ContextEncoder, Table
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, unflatten_params
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.provenance import Provenance
+from clickharvest.model.soundness import LONGEST, MOST_DRAWS
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import describe_model, summarise
 from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
-from clickharvest.words import cluster_nouns
+from clickharvest.words import clean_text, cluster_nouns
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
@@ -40,8 +41,6 @@ LEVEL = 0.95
 """Level of an interval that standard deviations are read off."""
 NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
-LONGEST = 8192
-"""Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
 MANY = 50
 """Effective queries of a position from which bootstrap and sandwich hold: they see neither what a single query tells,
 nor what a penalty shrinks, nor that folds have chosen it."""
@@ -363,13 +362,15 @@ def _checked_params(curve: Curve, params: Params) -> dict[str, NDArray[np.float6
 
 def _checked_draws(draws: ArrayLike | None, kind: Any, size: int) -> NDArray[np.float32] | None:
     if (draws is None) != (kind is None) or kind not in (None, *get_args(DrawsKind)):
-        raise InputError(f"draws are of the kind {kind!r}; expected {' or '.join(get_args(DrawsKind))}, None without")
+        raise InputError(
+            f"draws are of the kind {clean_text(kind)!r}; expected {' or '.join(get_args(DrawsKind))}, None without"
+        )
     if draws is None:
         return None
     with np.errstate(over="ignore"):
         array = np.array(draws, dtype=np.float32, order="C")
-    if array.ndim != 2 or array.shape[1] != size or len(array) < 2 or not np.isfinite(array).all():
-        raise InputError(f"draws are {array.shape}; expected finite numbers [two or more, {size}]")
+    if array.ndim != 2 or array.shape[1] != size or not 2 <= len(array) <= MOST_DRAWS or not np.isfinite(array).all():
+        raise InputError(f"draws are {array.shape}; expected finite numbers [2 to {MOST_DRAWS:,}, {size}]")
     return array
 
 

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.words import clean_text
 
+LONGEST = 8192
+"""Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
+MOST_DRAWS = 10_000
+"""Most draws, as many as `fit --bootstrap` takes: each costs a tenth of a millisecond with every use."""
 LARGEST_LOG = 700.0
 """Of a propensity relative to the anchor, in absolute value: exp(710) is infinite, exp(-745) is 0."""
 LARGEST_DRAW = 1e6

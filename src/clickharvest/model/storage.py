@@ -57,7 +57,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
         try:
             save_file(dict(tensors), partial, metadata={KEY: text})
         except SafetensorError as error:  # such as a full disk
-            raise InputError(f"cannot write {path}: {first_line(error)}") from error
+            raise OSError(first_line(error)) from error
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

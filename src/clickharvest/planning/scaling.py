@@ -365,4 +365,5 @@ def _finite(value: float) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return _finite(value) if isinstance(value, float) else value

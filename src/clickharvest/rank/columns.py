@@ -128,7 +128,9 @@ class FeatureColumns:
             ]
             return cls(tuple(map(str, saved["columns"])), lists[0], lists[1], single=bool(saved["single"]))
         except (AttributeError, KeyError, TypeError) as error:
-            raise InputError(f"the columns of a ranker cannot be read: {error}") from error
+            raise InputError(
+                "the columns of a ranker cannot be read: expected their names, values and keys; save the ranker again"
+            ) from error
 
 
 def find_columns(table: ir.Table, engine: Engine, names: Sequence[str], name: str) -> FeatureColumns:

@@ -113,12 +113,12 @@ def _refits(model: Propensities, sample: Sample, seen: Sample) -> dict[float, Ar
     elif linear:
         fits = {factor: with_penalty(curve, sample, factor * penalty) for factor in FACTORS}
     else:
-        own = flatten_params(model.params)
+        params = flatten_params(model.params)
         fit = Fit(whole, ClickShare(seen), seen) if isinstance(curve, Power) else Fit(curve, ClickShare(sample), sample)
         start = fit.starts(len(FACTORS), 0)
-        start[:, : len(own)] = own  # where contexts vary inside units, how much they click in general comes behind
+        start[:, : len(params)] = params  # behind them, where contexts vary inside units, how much each clicks at all
         solved = fit.solve(start, np.ones((len(FACTORS), sample.n_clusters)), penalty * np.array(FACTORS))
-        return dict(zip(FACTORS, solved.params[:, : len(own)], strict=True))
+        return dict(zip(FACTORS, solved.params[:, : len(params)], strict=True))
     return {factor: fit.theta[curve_order(curve, fit.shares)] for factor, fit in fits.items()}
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.curves.registry import CURVES
+from clickharvest.words import clean_text
 
 Params = dict[str, Any]
 
@@ -52,7 +53,8 @@ class Curve(ABC):
         ascending = list(self.positions) == sorted(set(self.positions))
         if not ascending or self.anchor not in self.positions or self.positions[0] < 1:
             raise InputError(
-                f"a curve needs ascending positions from 1 with the anchor {self.anchor} among them: {self.positions}"
+                f"a curve needs ascending positions from 1 with the anchor {clean_text(self.anchor)} among them: "
+                f"{clean_text(self.positions)}"
             )
         for parameter in self.shape_fields():
             size, least = getattr(self, parameter.name), parameter.metadata.get("least", 1)
@@ -139,14 +141,14 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """
     if name not in CURVES:
         raise InputError(
-            f"no curve {name!r}: expected one of {', '.join(CURVES)}; a curve of your own is there once the module "
-            "that defines it is imported"
+            f"no curve {clean_text(name)!r}: expected one of {', '.join(CURVES)}; a curve of your own is there once "
+            "the module that defines it is imported"
         )
     parameters = {parameter.name: parameter for parameter in CURVES[name].shape_fields()}
     foreign = [given for given in shape if given not in parameters]
     if foreign:
         takes = f"its shape is {', '.join(parameters)}" if parameters else "it has no shape parameters"
-        raise InputError(f"the curve {name!r} takes no {', '.join(foreign)}: {takes}")
+        raise InputError(f"the curve {name!r} takes no {clean_text(', '.join(foreign))}: {takes}")
     missing = [own for own, parameter in parameters.items() if parameter.default is MISSING and own not in shape]
     if missing:
         raise InputError(f"the curve {name!r} needs {', '.join(missing)}: an integer")

@@ -193,11 +193,11 @@ function fillTable(table, [header, ...rows]) {
   );
 }
 
-/* CSV of a figure. A text that a spreadsheet would take for a formula gets an apostrophe. */
+/* CSV of a figure. A text that a spreadsheet may take for a formula gets an apostrophe. */
 function toCsv(id) {
   const quote = (value) => {
     if (typeof value !== "string") return value === null || value === undefined ? "" : String(value);
-    return `"${(/^[=+\-@\t\r]/.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;
+    return `"${(/^(?:[\x00-\x20\xa0]*[=+\-@＝＋－＠]|[\t\r\n])/.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;
   };
   return (
     figures[id]
