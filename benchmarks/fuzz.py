@@ -1,16 +1,24 @@
 """Does every command keep its contract, whatever it is given? Cases by seed, 0 broken is the bar.
 
-    make benchmark-fuzz
+    make benchmark-fuzz                                     # 10,000 cases; writes the README's table
     .venv/bin/python benchmarks/fuzz.py --cases 500 --seed 1
-    .venv/bin/python benchmarks/fuzz.py --cases 300 --commands tally,plan
-    .venv/bin/python benchmarks/fuzz.py --cases 300 --themes places,models,outcomes
-    .venv/bin/python benchmarks/fuzz.py --only 4711            # one case again, its files kept and its output shown
+    .venv/bin/python benchmarks/fuzz.py --cases 300 --kinds valid --commands fit,report
+    .venv/bin/python benchmarks/fuzz.py --cases 300 --kinds hostile --themes places,models,outcomes
+    .venv/bin/python benchmarks/fuzz.py --only 4711         # one case again, its files kept and its output shown
 
-A case is a command line with files that are bent in values, types, names or bytes, models and rankers that say
-anything, options beyond their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full
-disk, closed streams, signals, no right to write (`fuzzing/`). It runs in a fork of a process that has everything
-imported: its memory, streams, limits and signals are its own. `fuzzing/contract.py` says what is to be kept. Results
-are kept in the folder of the run, so that an interrupted run goes on. Not tried: Spark, MLflow, the drawing of charts.
+There are three kinds of cases:
+
+- `hostile`: files that are bent in values, types, names or bytes, models and rankers that say anything, options beyond
+  their bounds, hostile strings, outputs that are links, pipes or inputs, and faults: a full disk, closed streams,
+  signals, no right to write (`fuzzing/cases.py`);
+- `valid`: valid options and columns of small logs, combined so that pairs of options are covered
+  (`fuzzing/combinations.py`);
+- `counts`: what `harvest` and `check` count in logs of every file type, against a reader in plain Python
+  (`fuzzing/counting.py`).
+
+A case runs in a fork of a process that has everything imported: its memory, streams, limits and signals are its own.
+`fuzzing/contract.py` says what is to be kept. Results are kept in the folder of the run, so that an interrupted run
+goes on. Not tried: Spark, MLflow, the drawing of charts.
 """
 
 from __future__ import annotations
@@ -19,23 +27,35 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "fuzzing"))
 
 import cases  # noqa: E402
+import combinations  # noqa: E402
 import contract  # noqa: E402
+import counting  # noqa: E402
 import materials  # noqa: E402
 import running  # noqa: E402
+import small_logs  # noqa: E402
 from choices import COMMANDS  # noqa: E402
 from themes import THEMES  # noqa: E402
+
+README = HERE / "README.md"
+KINDS = {"hostile": 30, "valid": 50, "counts": 20}
+"""How many of a hundred cases are of each kind."""
+LONGEST = 60.0
+"""Processor seconds that a valid command on a small log may take."""
 
 
 def main() -> int:
@@ -44,18 +64,25 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--commands", type=lambda text: text.split(","), help="these alone, such as tally,plan")
-    parser.add_argument("--themes", type=lambda text: text.split(","), help="about these alone, such as places,models")
+    parser.add_argument(
+        "--kinds", type=shares, default=KINDS, help="of these alone, such as valid or hostile:2,valid:1"
+    )
+    parser.add_argument("--themes", type=lambda text: text.split(","), help="hostile ones about these alone")
     parser.add_argument("--only", type=int, help="number of one case, to look at")
     parser.add_argument("--folder", type=Path, default=HERE / "data" / "fuzz", help="of results, to go on from")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(options.folder.absolute() / "compiled")}
     os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-    own = "".join(f"-{name}" for name in (*(options.commands or ()), *(options.themes or ())))
+    filters = {name: getattr(options, name) for name in ("commands", "themes")}
+    if options.kinds != KINDS:
+        filters["kinds"] = [f"{kind}:{share}" for kind, share in options.kinds.items()]
+    own = "".join(f"-{word}" for words in filters.values() for word in words or ())
     place = options.folder.absolute() / f"seed-{options.seed}{own}"
     if options.part is not None:
         work(options, place)
         return 0
+    combinations.check_tables()
     make_base(place)
     if options.only is not None:
         running.import_all()
@@ -63,8 +90,7 @@ def main() -> int:
     begin = time.perf_counter()
     command = [sys.executable, __file__, "--cases", str(options.cases), "--seed", str(options.seed)]
     command += ["--jobs", str(options.jobs), "--folder", str(options.folder)]
-    command += [] if options.commands is None else ["--commands", ",".join(options.commands)]
-    command += [] if options.themes is None else ["--themes", ",".join(options.themes)]
+    command += [word for name, words in filters.items() if words for word in (f"--{name}", ",".join(words))]
     parts = [subprocess.Popen([*command, "--part", str(i)]) for i in range(options.jobs)]
     try:
         codes = [part.wait() for part in parts]
@@ -77,20 +103,34 @@ def main() -> int:
     return int(any(codes) or len(results) < options.cases or any(result["broken"] for result in results))
 
 
+def shares(text: str) -> dict[str, int]:
+    """Return the kinds of cases that a text names, with how often each is drawn."""
+    words = [word.partition(":") for word in text.split(",")]
+    if unknown := [kind for kind, _, _ in words if kind not in KINDS]:
+        raise argparse.ArgumentTypeError(f"no kind {unknown[0]}: expected {', '.join(KINDS)}")
+    return {kind: int(share or 1) for kind, _, share in words}
+
+
 def make_base(place: Path) -> None:
-    """Make the sound files, in a process that ends: fits start threads, which forks must not inherit."""
+    """Make the sound files, in processes that end: fits start threads, which forks must not inherit."""
     if (place / "base").is_dir():
         return
     partial = place / f"base-{os.getpid()}"
-    child = os.fork()
-    if child == 0:
-        try:
-            materials.make_base(partial)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    if os.waitpid(child, 0)[1]:
+    children = []
+    for make, folder in ((materials.make_base, partial), (small_logs.make_logs, place / f"valid-{os.getpid()}")):
+        children.append(os.fork())
+        if children[-1] == 0:
+            try:
+                make(folder)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    if any(codes):
         raise SystemExit("the sound files could not be made")
+    (place / f"valid-{os.getpid()}").rename(partial / "valid")
     partial.rename(place / "base")
 
 
@@ -98,11 +138,12 @@ def work(options: argparse.Namespace, place: Path) -> None:
     """Run every case of one part that has no result yet."""
     known = read_results(place)
     running.import_all()
+    all_cases = Cases(options, place / "base")
     with (place / f"results-{options.part}.jsonl").open("a") as file:
         for number in range(options.part, options.cases, options.jobs):
             if number in known:
                 continue
-            found = try_case(options, number, place)
+            found = try_case(all_cases, number, place)
             file.write(json.dumps(found) + "\n")
             file.flush()
             if found["broken"]:
@@ -112,28 +153,58 @@ def work(options: argparse.Namespace, place: Path) -> None:
                 )
 
 
-def try_case(options: argparse.Namespace, number: int, place: Path, *, keep: bool = False) -> dict:
+class Cases:
+    """The cases of a seed: case n is always the same."""
+
+    def __init__(self, options: argparse.Namespace, base: Path) -> None:
+        self.options, self.base = options, base
+        drawn = random.Random(f"{options.seed} kinds")
+        self.kinds = drawn.choices(list(options.kinds), list(options.kinds.values()), k=max(options.cases, 10**5))
+        self.combinations = combinations.Combinations(options.seed, options.commands or combinations.COMMANDS)
+
+    def build(self, number: int, folder: Path) -> tuple[cases.Case, dict]:
+        """Write the files of a case; return it with the options of a valid one, or the counts of a log."""
+        kind = self.kinds[number]
+        if kind == "valid":
+            command, chosen = self.combinations[self.kinds[:number].count(kind)]
+            return combinations.build(self.base, folder, command, chosen), chosen
+        drawn = random.Random(f"{self.options.seed} {number}")
+        if kind == "counts":
+            return counting.build(folder, drawn)
+        commands, themes = self.options.commands or list(COMMANDS), self.options.themes or list(THEMES)
+        return cases.build(self.base, folder, drawn, commands, themes), {}
+
+
+def try_case(all_cases: Cases, number: int, place: Path, *, keep: bool = False) -> dict:
     """Run one case; a case that is killed is followed by a sound run, which has to clean up."""
     folder = place / "cases" / str(number)
     shutil.rmtree(folder, ignore_errors=True)
-    drawn = random.Random(f"{options.seed} {number}")
-    case = cases.build(
-        place / "base", folder, drawn, options.commands or list(COMMANDS), options.themes or list(THEMES)
-    )
+    kind = all_cases.kinds[number]
+    case, about = all_cases.build(number, folder)
     open_to_all(case)
     before = contract.state_of(folder)
-    begin = time.perf_counter()
+    begin = processor_seconds()
     outcome = running.run(case)
     if case.fault == "kill":
         after_kill(case)
     broken = contract.broken(case, before, contract.state_of(folder), outcome)
+    broken += counting.wrong(case, about, outcome) if kind == "counts" else []
     if keep:
         print(outcome.out, outcome.err, sep="\n", end="")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    seconds = round(time.perf_counter() - begin, 2)
+    seconds = round(processor_seconds() - begin, 2)
+    if kind == "valid" and seconds > LONGEST:
+        broken.append(f"took {seconds:.0f} s of the processor")
     told = {"case": number, "command": case.command, "code": outcome.code, "fault": case.fault, "seconds": seconds}
+    told |= {"kind": kind, "chosen": about if kind == "valid" else {}}
     return told | {"broken": broken, "words": case.words, "error": outcome.err[-300:]}
+
+
+def processor_seconds() -> float:
+    """Return what the cases so far have taken of the processor: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def open_to_all(case: cases.Case) -> None:
@@ -151,7 +222,7 @@ def after_kill(case: cases.Case) -> None:
 
 
 def look_at(options: argparse.Namespace, place: Path) -> list[str]:
-    found = try_case(options, options.only, place, keep=True)
+    found = try_case(Cases(options, place / "base"), options.only, place, keep=True)
     print(json.dumps(found, indent=1, ensure_ascii=True))
     print(f"files: {place / 'cases' / str(options.only)}")
     return found["broken"]
@@ -163,26 +234,31 @@ def read_results(place: Path) -> dict[int, dict]:
 
 
 def tell(results: list[dict], options: argparse.Namespace, seconds: float) -> None:
-    """Print the table of the README: kept and broken, by command and exit code."""
+    """Print the tables of the README; write them there after a whole run of all kinds and commands."""
     codes = (0, 2, 3, 130, 141)
-    print(f"\n| command | cases | {' | '.join(f'exit {code}' for code in codes)} | with a fault | broken |")
-    print("|---|" + "---:|" * (len(codes) + 3))
-    for name in [*(options.commands or COMMANDS), "all"]:
-        own = [result for result in results if name in (result["command"], "all")]
+    lines = [f"| cases | tried | {' | '.join(f'exit {code}' for code in codes)} | with a fault | broken |"]
+    lines.append("|---|" + "---:|" * (len(codes) + 3))
+    groups = [(kind, [r for r in results if r["kind"] == kind]) for kind in options.kinds]
+    groups += [(f"`{name}`", [r for r in results if r["command"] == name]) for name in options.commands or COMMANDS]
+    for name, own in [*groups, ("all", results)]:
         counts = Counter(result["code"] for result in own)
-        cells = [
-            len(own),
-            *(counts[code] for code in codes),
-            sum(r["fault"] is not None for r in own),
-            sum(bool(r["broken"]) for r in own),
-        ]
-        print(f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |")
+        faults, broken = sum(r["fault"] is not None for r in own), sum(bool(r["broken"]) for r in own)
+        cells = [len(own), *(counts[code] for code in codes), faults, broken]
+        lines.append(f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |")
     broken = [result for result in results if result["broken"]]
-    kept = len(results) - len(broken)
-    told = f"seed {options.seed}; {seconds / 60:.1f} minutes, {options.jobs} processes."
-    print(f"\n{kept:,} kept, {len(broken):,} broken, {told}")
+    used = sum(result["seconds"] for result in results)
+    lines += ["", *combinations.table(results), ""]
+    lines.append(
+        f"{len(results):,} cases of seed {options.seed} on {datetime.now(UTC):%Y-%m-%d}: {len(broken):,} broken; "
+        f"{used / 60:.0f} minutes of the processor in cases, {options.jobs} processes."
+    )
+    print("", *lines, f"{seconds / 60:.1f} minutes", sep="\n")
     for result in broken[:50]:
         print(f"  --seed {options.seed} --only {result['case']}: {'; '.join(result['broken'])}")
+    if len(results) >= 10_000 and options.kinds == KINDS and not (options.commands or options.themes):
+        from accuracy import write_between_markers
+
+        write_between_markers(README, "fuzz", "\n".join(lines))
 
 
 if __name__ == "__main__":

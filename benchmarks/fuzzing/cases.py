@@ -12,7 +12,7 @@ from pathlib import Path
 import hostile
 import materials
 import themes
-from choices import COMMANDS, ENDS, ENGINES, EXPORTS, FAULTS, FLAGS, NAMES, OPTIONS, PLACES
+from choices import COMMANDS, ENDS, ENGINES, EXPORTS, FAULTS, NAMES, PLACES, doubtful_values, options_of
 
 
 @dataclass
@@ -47,14 +47,16 @@ def build(
     ARGUMENTS[command](case, base, random)
     case.words += themes.words(case.theme, command, random)
     bad = random.random() < (0.3 if case.theme == "list" else 0.1)
-    for flag, values in random.sample(
-        sorted(OPTIONS[command].items()),
-        min(len(OPTIONS[command]), random.choice((0, 0, 0, 1, 1, 2) if case.theme == "list" else (0, 0, 0, 0, 1))),
-    ):
-        case.words += [flag, hostile.argument(random) if bad and random.random() < 0.5 else random.choice(values)]
+    options = options_of(command)
+    valued = sorted(name for name, is_flag in options.items() if not is_flag and name not in case.words)
+    wanted = random.choice((0, 0, 0, 1, 1, 2) if case.theme == "list" else (0, 0, 0, 0, 1))
+    for option in random.sample(valued, min(len(valued), wanted)):
+        hostile_value = bad and random.random() < 0.5
+        values = doubtful_values(command, option)
+        case.words += [option, hostile.argument(random) if hostile_value else random.choice(values)]
     if "--page" in case.words and command == "reproduce":
         case.outputs.append(case.words[case.words.index("--page") + 1])
-    case.words += [flag for flag in FLAGS[command] if random.random() < 0.25]
+    case.words += [name for name, is_flag in options.items() if is_flag and random.random() < 0.25]
     if command in ENDS and random.random() < 0.95:
         _output(case, random)
     if random.random() < 0.02:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hostile
+from functools import cache
 
 COMMANDS = {
     "check": 14, "harvest": 13, "show": 9, "propensities": 8, "weigh": 7, "tally": 6, "rerank": 6, "export": 6,
@@ -11,192 +11,117 @@ COMMANDS = {
 }  # fmt: skip
 """How many of a hundred cases each command has; those that compile or draw are dear."""
 FAULTS = (
-    "fsize",
-    "full",
-    "closed",
-    "pipe",
-    "no stderr",
-    "interrupt",
-    "kill",
-    "ascii",
-    "columns",
-    "no tmp",
-    "umask",
-    "nobody",
-)
+    "fsize", "full", "closed", "pipe", "no stderr", "interrupt", "terminate", "kill", "ascii", "columns", "no tmp",
+    "umask", "nobody",
+)  # fmt: skip
 PLACES = (
     "old", "link", "dangling", "loop", "fifo", "folder", "lost", "long", "input", "hard link", "device", "hostile",
     "ending", "hidden",
 )  # fmt: skip
 """What the place to write may be, where it is not just a new file."""
 NAMES = (
-    "my log",
-    "log[1]",
-    "x*",
-    "a'b",
-    'a"b',
-    "-x",
-    "a\nb",
-    "\x1b[31mx",
-    "日本",
-    "é",
-    "a;b",
-    "%20",
-    "x" * 200,
-    "~",
-    "a,b",
+    "my log", "log[1]", "x*", "a'b", 'a"b', "-x", "a\nb", "\x1b[31mx", "日本", "é", "a;b", "%20", "x" * 200, "~", "a,b",
     "a=b",
-)
-NUMBER = list(hostile.OPTION_NUMBERS)
-COLUMN_FLAGS = (
-    "query",
-    "doc",
-    "position",
-    "click",
-    "clicks",
-    "impressions",
-    "ranker",
-    "page",
-    "user",
-    "time",
-    "original",
-)
-COLUMN_VALUES = ["query", "doc", "position", "click", "device", "ranker", "page", "user", "nothing", ""]
-LOG_OPTIONS = {
-    **{f"--{name}": COLUMN_VALUES for name in COLUMN_FLAGS},
-    "--context": ["device", "device", "device,ranker", "nothing", "query", "position", ",", "device,device"],
-    "--position-base": ["0", "1", "2", "-5"],
-    "--memory-limit": ["50MB", "1GB", "0", "-1", "1", "900TB", "x"],
-    "--table": ["log", "main.log"],
-    "--block": ["device=mobile", "ranker=a", "nothing=1", "device"],
-    "--page-number": ["position", "page", "nothing"],
-    "--page-size": ["10", "0"],
-    "--repeat": ["first", "last"],
-    "--format": ["ubi", "pages", "ga4", "nothing"],
-    "--ubi-queries": ["rankings.parquet", "nothing.jsonl"],
-    "--inputs": ["queries=nothing", "results=log.parquet", "x"],
-    "--clicks-from": ["clicks.parquet", "log.parquet", "nothing"],
-    "--within": ["30min", "1s", "2h", "0s", "-1min", "1", "min", "999999999999d"],
-    "--spark-master": ["local"],
-}
-HARVEST_OPTIONS = {
-    "--unit": ["context", "query"],
-    "--max-position": ["2", "3", "10", "1"],
-    "--rankings": ["rankings.parquet", "rankings.parquet", "log.parquet", "nothing"],
-    "--traffic": ["a=50,b=50,c=1", "a=1", "a=0", "x=1"],
-    "--swap": ["2", "5", "1", "1=.5,2=.5", "1=1", "2=.3"],
-    "--placements": ["placements.parquet", "placements.parquet", "rankings.parquet", "nothing"],
-    "--placement": ["placed", "placed", "position", "query", "nothing"],
-    "--team-draft": ["5", "2", "0", "-1"],
-}
-CLUSTER = {"--cluster": ["query", "doc", "user", "page", "device", "nothing"]}
-MAX_CLICKS = {"--max-clicks": ["1", "10", "50", "1000"]}
-LEVEL = {"--level": ["0.9", "0.5", "0.999999", "1e-9", "1"]}
-ANCHOR = {"--anchor": ["1", "2", "3", "99"]}
-SEED = {"--seed": ["0", "7"]}
-OPTIONS: dict[str, dict[str, list[str]]] = {
-    "check": LOG_OPTIONS | HARVEST_OPTIONS | ANCHOR,
-    "harvest": LOG_OPTIONS
-    | HARVEST_OPTIONS
-    | CLUSTER
-    | MAX_CLICKS
-    | {"--emit-sql": ["bigquery", "snowflake", "trino", "nothing"]},
-    "show": {},
-    "tally": LOG_OPTIONS | {"--keep": ["user", "device", "user,device", "page", "nothing", "clicks", ","]},
-    "plan": LOG_OPTIONS
-    | HARVEST_OPTIONS
-    | LEVEL
-    | ANCHOR
-    | {
-        "--width": ["0.1", "0.001", "5"],
-        "--days": ["14", "0.5", "1e6"],
-        "--pages": ["1000", "1", "1e12"],
-        "--positions": ["2", "5", "1000"],
-        "--queries": ["1", "100", "1000000"],
-        "--swaps": ["auto", "neighbours=.05", "1-2=.05,2-3=.05", "1-2=1", "2-2=.1", "1-99=.1", "1=.1", "1-2-3=.1"],
-        "--click-rates": ["0.3,0.2", "0.3", "1,1,1", "0,0", "2", "nan", "0.3,"],
-        "--steepness": ["0", "1", "10"],
-        "--spread": ["0", "0.5", "3"],
-    },
-    "judgments": LOG_OPTIONS
-    | LEVEL
-    | {
-        "--as": ["table", "quepid", "qrels", "opensearch", "nothing"],
-        "--rating": ["grade", "relevance"],
-        "--cutoffs": ["0.5,1,2", "1", "0", "3,2,1", "nan", "1,1", "0.1,0.2,0.3,0.4,0.5"],
-        "--scale": ["corpus", "query", "rate"],
-        "--name": ["shop"],
-    },
-    "labels": LOG_OPTIONS | LEVEL,
-    "rerank": {
-        "--query": ["query", "doc", "a", "nothing", ""],
-        "--doc": ["doc", "query", "a", "nothing", ""],
-        "--memory-limit": ["50MB", "1GB", "0", "x"],
-    },
-    "export": {"--name": ["shop"]},
-    "propensities": LEVEL | {"--table": ["x"]},
-    "weigh": LOG_OPTIONS | {"--clip": ["0.1", "auto", "1", "2"]},
-    "compare": LEVEL | {"--log": ["log.parquet"], "--baseline-log": ["log.parquet"], "--max-position": ["3"]},
-    "report": LEVEL | LOG_OPTIONS | HARVEST_OPTIONS | {"--title": ["A page"], "--log": ["log.parquet"]},
-    "fit": LOG_OPTIONS
-    | HARVEST_OPTIONS
-    | CLUSTER
-    | MAX_CLICKS
-    | ANCHOR
-    | SEED
-    | {
-        "--objective": ["clickshare", "allpairs"],
-        "--curve": ["constant", "linear", "power"],
-        "--shape": ["rank=2", "width=3"],
-        "--penalty": ["0", "1", "1e12"],
-        "--intervals": ["sandwich", "none", "clustered"],
-        "--relevance": ["constant"],
-        "--weighting": ["paper"],
-        "--bootstrap": ["2", "5"],
-    },
-    "rank": LOG_OPTIONS
-    | LEVEL
-    | SEED
-    | {
-        "--learner": [*("svm", "linear", "lightgbm", "xgboost") * 4, "auto"],
-        "--loss": ["softmax", "poisson", "pairwise", "lambda", "robust", "hinge"],
-        "--missing": ["drop", "error"],
-        "--clip": ["0.1", "auto"],
-        "--C": ["1", "0.1"],
-        "--features": ["a", "a,b", "x", ""],
-        "--test-share": ["0.3", "0.9"],
-        "--judgements": ["judgements.parquet", "features.parquet", "nothing"],
-    },
-    "simulate": SEED
-    | {
-        "--queries": ["20", "100", "200"],
-        "--positions": ["2", "5", "30"],
-        "--pages": ["10", "200"],
-        "--sweeps": ["1", "2.5", "0.1"],
-        "--training-queries": ["50", "100"],
-        "--test-queries": ["0", "10"],
-        "--eta": ["0", "1", "100"],
-        "--zeta": ["0", "0.5"],
-        "--examination": ["power", "nothing"],
-        "--clicks": ["pbm", "cascade", "trust", "ubm", "dcm", "dbn"],
-        "--noise": ["0", "1"],
-        "--traffic": ["1,1", "80,15,5", "1", "0,0"],
-        "--repetition": ["even", "zipf"],
-        "--deployment": ["ab", "consecutive"],
-        "--corpus": ["corpus.txt", "synthetic", "log.parquet", "nothing"],
-        "--threshold": ["1", "2"],
-        "--cache": ["cache", "log.parquet"],
-    },
-    "reproduce": {"--jobs": ["1", "2"], "--corpus": ["nothing", "corpus.txt"], "--page": ["page.md"]},
-}
-FLAGS = {
-    "check": ["--json"], "harvest": ["--json"], "show": ["--json"], "propensities": ["--json", "--simultaneous"],
-    "weigh": ["--json", "--normalise", "--policy-aware"], "compare": ["--json"], "report": ["--json"],
-    "fit": ["--json"],
-    "rank": ["--json"], "tally": ["--json"], "plan": ["--json", "--new-queries"], "labels": ["--json"],
-    "judgments": ["--json", "--no-placement"], "rerank": ["--json"], "export": [],
-    "simulate": ["--json", "--force"], "reproduce": ["--no-run", "--quick"],
+)  # fmt: skip
+COLUMN_VALUES = ("query", "doc", "position", "click", "device", "ranker", "page", "user", "nothing", "")
+VALID = {
+    "--engine": ("duckdb",), "--memory-limit": ("1GB",), "--repeat": ("first",), "--page-size": ("5", "10"),
+    "--unit": ("context", "query"), "--max-position": ("2", "3"), "--traffic": ("a=50,b=50", "a=90,b=10"),
+    "--swap": ("3", "1=.4,2=.3,3=.3"), "--team-draft": ("4",), "--max-clicks": ("30", "1000"),
+    "--emit-sql": ("bigquery", "snowflake", "spark", "duckdb", "trino"),
+    "--model": ("examination", "browsing", "reading", "affine", "auto"), "--objective": ("clickshare", "allpairs"),
+    "--curve": ("auto", "constant", "index", "linear", "lowrank", "mlp", "position", "power", "recurrent"),
+    "--shape": ("rank=2", "width=3"), "--penalty": ("0", "1", "1000"), "--weighting": ("paper", "min", "harmonic"),
+    "--relevance": ("auto", "constant", "mlp", "squares", "free"), "--bootstrap": ("5", "20"), "--seed": ("0", "7"),
+    "--intervals": ("auto", "clustered", "bootstrap", "sandwich", "none"), "--title": ("Our shop",),
+    "--level": ("0.5", "0.9", "0.999"), "--clip": ("auto", "0.1", "1"), "--after-click": ("same",),
+    "--width": ("0.1", "0.02"), "--days": ("14", "0.5"), "--pages": ("1000", "200000"), "--positions": ("2", "10"),
+    "--queries": ("1", "50"), "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05"),
+    "--click-rates": ("0.3,0.2", "0.4,0.2,0.1,0.05"), "--steepness": ("0", "1"), "--spread": ("0", "0.5"),
+    "--as": ("table", "quepid", "qrels", "opensearch"), "--rating": ("grade", "relevance"), "--name": ("shop",),
+    "--cutoffs": ("0.5,1,2", "0.1,0.2,0.3"), "--scale": ("corpus", "query", "rate"), "--missing": ("drop", "error"),
+    "--learner": ("linear", "svm", "lightgbm", "xgboost", "auto"), "--C": ("0.1", "1"), "--features": ("a", "a,b"),
+    "--loss": ("softmax", "poisson", "pairwise", "lambda", "robust", "hinge"), "--test-share": ("0.2", "0.5"),
+    "--judgements": ("grades.csv",),
 }  # fmt: skip
+"""Valid values of options that do not depend on the log; those of columns are in `small_logs.py`."""
+DOUBTFUL: dict[str, tuple[str, ...]] = {
+    **{f"--{name}": COLUMN_VALUES for name in (
+        "query", "doc", "position", "click", "clicks", "impressions", "ranker", "page", "user", "time", "original",
+    )},
+    "--context": ("device", "device", "device,ranker", "nothing", "query", "position", ",", "device,device"),
+    "--position-base": ("0", "1", "2", "-5"), "--memory-limit": ("50MB", "1GB", "0", "-1", "1", "900TB", "x"),
+    "--table": ("log", "main.log"), "--block": ("device=mobile", "ranker=a", "nothing=1", "device"),
+    "--page-number": ("position", "page", "nothing"), "--page-size": ("10", "0"), "--repeat": ("first", "last"),
+    "--format": ("ubi", "pages", "ga4", "nothing"), "--ubi-queries": ("rankings.parquet", "nothing.jsonl"),
+    "--inputs": ("queries=nothing", "results=log.parquet", "x"),
+    "--clicks-from": ("clicks.parquet", "log.parquet", "nothing"),
+    "--within": ("30min", "1s", "2h", "0s", "-1min", "1", "min", "999999999999d"),
+    "--max-position": ("2", "3", "10", "1"), "--rankings": ("rankings.parquet", "log.parquet", "nothing"),
+    "--traffic": ("a=50,b=50,c=1", "a=1", "a=0", "x=1"), "--swap": ("2", "5", "1", "1=.5,2=.5", "1=1", "2=.3"),
+    "--placements": ("placements.parquet", "rankings.parquet", "nothing"),
+    "--placement": ("placed", "placed", "position", "query", "nothing"), "--team-draft": ("5", "2", "0", "-1"),
+    "--cluster": ("query", "doc", "user", "page", "device", "nothing"), "--max-clicks": ("1", "10", "50", "1000"),
+    "--level": ("0.9", "0.5", "0.999999", "1e-9", "1"), "--anchor": ("1", "2", "3", "99"),
+    "--emit-sql": ("bigquery", "snowflake", "trino", "nothing"), "--relevance": ("constant",),
+    "--keep": ("user", "device", "user,device", "page", "nothing", "clicks", ","), "--log": ("log.parquet",),
+    "--width": ("0.1", "0.001", "5"), "--days": ("14", "0.5", "1e6"), "--pages": ("1000", "1", "1e12"),
+    "--positions": ("2", "5", "1000"), "--queries": ("1", "100", "1000000"), "--baseline-log": ("log.parquet",),
+    "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05", "1-2=1", "2-2=.1", "1-99=.1", "1=.1", "1-2-3=.1"),
+    "--click-rates": ("0.3,0.2", "0.3", "1,1,1", "0,0", "2", "nan", "0.3,"), "--steepness": ("0", "1", "10"),
+    "--spread": ("0", "0.5", "3"), "--as": ("table", "quepid", "qrels", "opensearch", "nothing"),
+    "--cutoffs": ("0.5,1,2", "1", "0", "3,2,1", "nan", "1,1", "0.1,0.2,0.3,0.4,0.5"),
+    "--clip": ("0.1", "auto", "1", "2"), "--penalty": ("0", "1", "1e12"), "--curve": ("constant", "linear", "power"),
+    "--learner": (*("svm", "linear", "lightgbm", "xgboost") * 4, "auto"), "--features": ("a", "a,b", "x", ""),
+    "--judgements": ("judgements.parquet", "features.parquet", "nothing"),
+    "--place": ("row,column", "slot", "nothing"), "--bootstrap": ("2", "5"),
+    "--outcome": ("bought", "click", "nothing"),
+    "--after-click": ("same", "after.safetensors", "log.parquet", "nothing"),
+}  # fmt: skip
+"""Values of options with bent files: valid ones, and ones at or beyond the bounds; else those of `VALID`."""
+OF_COMMANDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("simulate", "--queries"): ("20", "100", "200"), ("simulate", "--positions"): ("2", "5", "30"),
+    ("simulate", "--pages"): ("10", "200"), ("simulate", "--sweeps"): ("1", "2.5", "0.1"),
+    ("simulate", "--training-queries"): ("50", "100"), ("simulate", "--test-queries"): ("0", "10"),
+    ("simulate", "--eta"): ("0", "1", "100"), ("simulate", "--zeta"): ("0", "0.5"),
+    ("simulate", "--examination"): ("power", "nothing"), ("simulate", "--noise"): ("0", "1"),
+    ("simulate", "--clicks"): ("pbm", "cascade", "trust", "ubm", "dcm", "dbn"),
+    ("simulate", "--traffic"): ("1,1", "80,15,5", "1", "0,0"), ("simulate", "--repetition"): ("even", "zipf"),
+    ("simulate", "--deployment"): ("ab", "consecutive"), ("simulate", "--threshold"): ("1", "2"),
+    ("simulate", "--corpus"): ("corpus.txt", "synthetic", "log.parquet", "nothing"),
+    ("simulate", "--cache"): ("cache", "log.parquet"), ("reproduce", "--jobs"): ("1", "2"),
+    ("reproduce", "--corpus"): ("nothing", "corpus.txt"), ("reproduce", "--page"): ("page.md",),
+    ("reproduce", "--seeds"): ("1", "x"), ("reproduce", "--results"): ("results",),
+    ("fit", "--model"): ("examination",),
+}  # fmt: skip
+"""Values of options that mean something else, or cost more, with one command."""
+NOT_TRIED = {
+    "--spark-master": "a Spark session outlasts all other cases together",
+    "--log-to": "MLflow outlasts all other cases together",
+}
+"""Options that no case has, and why."""
+
+
+@cache
+def options_of(command: str) -> dict[str, bool]:
+    """Return the options of a command, of the command line itself, and whether each is a flag."""
+    from typer.main import get_command
+
+    from clickharvest.commands.app import assemble
+
+    taken = get_command(assemble([command])).commands[command].params  # type: ignore[attr-defined]
+    options = [one for one in taken if one.param_type_name == "option"]
+    named = {name: bool(one.is_flag) for one in options for name in (*one.opts, *one.secondary_opts)}
+    return {
+        name: flag for name, flag in named.items() if name.startswith("--") and name not in (*NOT_TRIED, "--output")
+    }
+
+
+def doubtful_values(command: str, option: str) -> tuple[str, ...]:
+    """Return values of an option, some of which are refused."""
+    return OF_COMMANDS.get((command, option)) or DOUBTFUL.get(option) or VALID.get(option) or ("1", "x", "")
+
+
 ENDS = {
     "harvest": (".parquet",), "propensities": (".parquet", ".csv"), "weigh": (".parquet",), "report": (".html",),
     "fit": (".safetensors",), "rank": (".json",), "simulate": ("",),

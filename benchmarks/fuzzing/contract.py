@@ -1,7 +1,7 @@
 """The contract of every command, and whether a case kept it.
 
-Exit code 0 (done), 2 (bad input: one line that begins with `Error:`), 3 (not identified), 130 (interrupted) or 141
-(nobody reads); no traceback; no control character on either stream; JSON that is JSON; inputs as they were; no
+Exit code 0 (done), 2 (bad input: one line that begins with `Error:`), 3 (not identified), 130 or 143 (after a signal)
+or 141 (nobody reads); no traceback; no control character on either stream; JSON that is JSON; inputs as they were; no
 temporary file left; an output that is whole, or not there, or as it was.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,45 @@ def broken(case: Case, before: State, after: State, outcome: Outcome) -> list[st
             found.append(f"{name!r} is not whole: {fault}")
         elif name not in after:
             found.append(f"{name!r} is lost")
+        elif case.theme == "valid":
+            found += _numbers(case.folder / name)
+    if case.theme == "valid" and outcome.code == 0:
+        found += [f"exit code 0 without {name!r}" for name in case.outputs if name not in after]
     return found
+
+
+OWN_NUMBERS = {
+    "exposure", "propensity", "ips_weight", "policy_propensity", "outcome_propensity", "outcome_weight", "click_slope",
+    "click_offset", "corrected_click", "lower", "upper", "relevance", "rating", "effective_impressions",
+}  # fmt: skip
+"""Columns of files that commands write, which hold finite numbers or nothing."""
+
+
+def _numbers(path: Path) -> list[str]:
+    """Return which numbers of a written table are not finite, or outside their own interval."""
+    import csv
+
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        rows = pq.read_table(path).to_pylist()
+    elif path.suffix == ".csv":
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+    else:
+        return []
+    found = set()
+    for row in rows:
+        own = {name: float(row[name]) for name in OWN_NUMBERS & row.keys() if row[name] not in (None, "")}
+        found |= {f"{name} is {value}" for name, value in own.items() if not math.isfinite(value)}
+        ends = own.get("lower", -math.inf), own.get("upper", math.inf)
+        if not ends[0] - 1e-9 <= own.get("propensity", ends[0]) <= ends[1] + 1e-9:
+            found.add("a propensity outside its interval")
+    return sorted(found)
 
 
 def _code(case: Case, outcome: Outcome) -> list[str]:
     allowed = {0, 2, 3}
-    allowed |= {130} if case.fault == "interrupt" else set()
+    allowed |= {{"interrupt": 130, "terminate": 143}.get(case.fault or "", 0)}
     allowed |= {141} if case.fault == "pipe" else set()
     allowed |= {1} if case.command == "reproduce" else set()  # a claim does not hold
     if case.fault == "kill" and outcome.code == -9:
@@ -84,8 +118,8 @@ def _streams(case: Case, outcome: Outcome) -> list[str]:
         found.append(f"exit code 2 with {len(errors)} lines of error")
     if outcome.code == 0 and errors:
         found.append("exit code 0 with an error")
-    if outcome.code == 130 and sum(line.startswith("Interrupted") for line in lines) != 1:
-        found.append("exit code 130 without a word")
+    if outcome.code in (130, 143) and sum(line.startswith("Interrupted") for line in lines) != 1:
+        found.append(f"exit code {outcome.code} without a word")
     if (
         outcome.code == 0
         and "--json" in case.words

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,18 @@ def _blend(folder: Path) -> None:
     TrainedRanker("auto", first.features, {}, parts, first.columns, first.info).save(folder / "blend.json")
 
 
-def run_quietly(words: list[str], folder: Path) -> None:
+def run_quietly(words: list[str], folder: Path, allowed: tuple[int, ...] = (0,)) -> int:
+    """Run a command in a folder and return its exit code, one of those allowed."""
     from clickharvest.commands.app import _run
 
     before, argv = Path.cwd(), sys.argv
     os.chdir(folder)
     sys.argv = ["clickharvest", *words]
     try:
-        with redirect_stdout(io.StringIO()):
-            assert _run() == 0, words
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as errors:
+            code = _run()
+        assert code in allowed, f"{' '.join(words)}: exit code {code}, {errors.getvalue()}"
+        return code
     finally:
         os.chdir(before)
         sys.argv = argv
@@ -252,7 +255,7 @@ def write_parquet(table: Table, path: Path, footer: dict[str, str] | None = None
 
 
 def write_model(base: Path, path: Path, random: random.Random) -> None:
-    """Write a model whose header or tensors are not what a fit leaves, mostly with the digest that belongs to them."""
+    """Write a model whose header or tensors are not what a fit leaves, with the digest that belongs to them."""
     import numpy as np
 
     from clickharvest.model.storage import read_file, write_file
@@ -260,7 +263,10 @@ def write_model(base: Path, path: Path, random: random.Random) -> None:
     header, tensors = read_file(base)
     header.pop("format")
     for _ in range(random.randrange(1, 3)):
-        if random.random() < 0.65:
+        if random.random() < 0.4 and "params/b" in tensors and "positions" in header:
+            with suppress(TypeError, KeyError, ValueError):  # bent before
+                forge(header, tensors, random)
+        elif random.random() < 0.65:
             change_leaf(header, random)
         else:
             name = random.choice(list(tensors))
@@ -287,6 +293,42 @@ def write_model(base: Path, path: Path, random: random.Random) -> None:
         write_file(path, header, tensors)
     except Exception:  # what safetensors itself refuses is cut instead
         path.write_bytes(base.read_bytes()[: random.randrange(3000)])
+
+
+def forge(header: dict[str, Any], tensors: dict[str, Any], random: random.Random) -> None:
+    """Make a model of consistent sizes that no fit leaves: thousands of positions or draws, the same position twice."""
+    import numpy as np
+
+    many = random.choice((300, 5_000, 100_000))
+    kind = random.randrange(7)
+    if kind == 0:  # as many positions, mostly with all that belongs to them
+        header["positions"] = header["shown"] = list(range(1, many + 1))
+        tensors["params/b"] = np.linspace(0, -random.choice((1.0, 50.0, 2_000.0)), many - 1)
+        if random.random() < 0.5:
+            tensors["draws"] = np.zeros((random.choice((2, 20)), many - 1), np.float32)
+        else:
+            tensors.pop("draws", None)
+    elif kind == 1 and "draws" in tensors:
+        draws = tensors["draws"]
+        tensors["draws"] = np.resize(draws, (random.choice((0, 1, many // 5)), *draws.shape[1:]))
+    elif kind == 2:
+        changed = random.choice(
+            (lambda k: 1, lambda k: -k, lambda k: 10**6 * k, lambda k: k + 0.5, lambda k: k == 1, str)
+        )
+        header["positions"] = [changed(k) for k in header.get("positions", [1, 2])]
+    elif kind == 3:
+        header["anchor"] = random.choice((0, -1, 99, 10**9, True, "top", 1.0))
+    elif kind == 4 and isinstance(header.get("encoder"), dict):
+        column = random.choice(header["encoder"]["columns"])
+        column["levels"] = [f"level {i // random.choice((1, 2))}" for i in range(many)]
+        header["n_features"] = random.choice((header["n_features"], many + 1))
+    elif kind == 5:
+        deep: Any = []
+        for _ in range(random.choice((50, 300, 900))):
+            deep = [deep]
+        header[random.choice(("info", "provenance", "places", "curve"))] = {"checks": deep, "name": deep}
+    else:
+        header.setdefault("info", {})["checks"] = [{"name": "x" * many, "status": "ok", "sentence": "y" * many}] * 20
 
 
 def write_tally(base: Path, path: Path, random: random.Random) -> None:

@@ -43,6 +43,7 @@ def import_all() -> None:
     import threadpoolctl  # noqa: F401
     import xgboost  # noqa: F401
 
+    import clickharvest.__main__
     import clickharvest.baselines.ratios
     import clickharvest.click_models.choosing
     import clickharvest.click_models.loading
@@ -129,7 +130,7 @@ def fork(work: Callable[[], None], case: Case) -> Outcome:
     if case.fault == "pipe":
         os.close(out_end)
         out_end = -1
-    signals = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
+    signals = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM, "kill": signal.SIGKILL}
     texts, code = _follow(child, out_end, err_end, signals.get(case.fault or ""), case.amount * INTERRUPT_WITHIN)
     return Outcome(code, *(text.decode(errors="replace") for text in texts))
 
