@@ -372,3 +372,22 @@ def test_clicks_of_one_query_choose_no_curve(interventions: Interventions) -> No
         CPBM().fit(alone)
     with pytest.warns(HarvestWarning, match="none to give with fewer than 3"):
         assert CPBM(curve="linear").fit(alone).predict({"device": ["mobile"]}).supported.sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["context", "query"])
+def test_some_rows_of_a_large_log_choose_and_all_are_fitted(
+    interventions: Interventions, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = replace(interventions, unit_kind=kind)
+    whole = CPBM().fit(log)
+    monkeypatch.setattr("clickharvest.estimation.estimators.CHOOSING", 1_500)
+    some = CPBM().fit(log)
+    drawn = some.propensities_.info["chosen_on"]
+    assert drawn == pytest.approx(1_500, rel=0.1)
+    assert f"on {drawn:,} rows drawn at random" in str(some)
+    assert some.propensities_.info["clicks"] == whole.propensities_.info["clicks"]
+    assert some.propensities_.curve.name == whole.propensities_.curve.name
+    assert "chosen_on" not in whole.propensities_.info
+    ratio = some.predict({"device": list(ETA)}).propensity / whole.predict({"device": list(ETA)}).propensity
+    assert ratio == pytest.approx(1, abs=0.03)
+    assert error(some) < 0.1

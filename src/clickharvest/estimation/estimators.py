@@ -20,7 +20,7 @@ from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution
-from clickharvest.estimation.pooling import pool_seen, with_penalty
+from clickharvest.estimation.pooling import Pooled, pool_seen, with_penalty
 from clickharvest.estimation.sample import Reach, Sample, find_reach, make_samples
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
@@ -39,6 +39,9 @@ AUTO: tuple[dict[str, Any], ...] = (
     {"name": "mlp", "width": 8},
 )
 """The curves that `curve="auto"` tries, see `_telling`."""
+CHOOSING = 200_000
+"""Rows, drawn at random from logs of twice as many or more, on which curve and penalty are chosen: more would choose
+the same, later."""
 ASIDE = 5
 """One in so many queries is kept aside to choose between alternatives of an objective."""
 
@@ -259,7 +262,7 @@ class CPBM(Estimator):
         if len(objectives) > 1 and sample.n_clusters < 2:
             told = ", ".join(next(iter(objectives.values())).about)
             raise InputError(f"{told} 'auto' keeps queries aside, and all clicks are of one query: name a model")
-        choices = {name: self._choose(curves, objective, sample, seen) for name, objective in objectives.items()}
+        choices = {name: self._choose(curves, name, objective, sample, seen) for name, objective in objectives.items()}
         if len(choices) == 1:
             return next(iter(choices.values()))
         aside = fold_weights(sample.n_clusters, min(ASIDE, sample.n_clusters), self.seed)[0]
@@ -272,29 +275,25 @@ class CPBM(Estimator):
         best = choices[max(scores, key=scores.__getitem__)]
         return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}}, by_folds=True)
 
-    def _choose(self, curves: Sequence[Curve], objective: Objective, sample: Sample, seen: Sample) -> Choice:
+    def _choose(self, curves: Sequence[Curve], name: str, objective: Objective, sample: Sample, seen: Sample) -> Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
         poolable = self._poolable(curves, objective, sample)
-        learners: dict[Curve, Fit] = {}
-        if seen is not sample and isinstance(objective, ClickShare):
-            powers = [curve for curve in curves if isinstance(curve, Power)]
-            learners = {one: Fit(replace(one, positions=seen.positions), ClickShare(seen), seen) for one in powers}
+        learners = _learners(curves, objective, sample, seen)
         if len(curves) == 1 and (self.penalty != "auto" or not sample.x.shape[1]):
             penalty = 0.0 if self.penalty == "auto" else float(self.penalty)
             ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
             return Choice(fits[curves[0]], penalty, ridge, told=objective.about, learner=learners.get(curves[0]))
-        pooled = {}
-        if self.penalty == "auto":
-            with self.progress("Pooling"):
-                pooled = {curve: pool_seen(curve, sample, seen) for curve in poolable}
-        if len(curves) == 1 and pooled:
-            return Choice(fits[curves[0]], 0.0, pooled[curves[0]], told=objective.about)
+        if len(curves) == 1 and self.penalty == "auto" and poolable:
+            return Choice(fits[curves[0]], 0.0, self._pool(poolable, sample, seen)[curves[0]], told=objective.about)
         if sample.n_clusters < 2:
             raise InputError(
                 f"cross-validation keeps some clicks aside by {sample.clustered_by}, and all clicks are of one "
                 f"{sample.clustered_by}: choose the curve linear, which needs no cross-validation, or name curve and "
                 "penalty"
             )
+        if len(seen.unit) > 2 * CHOOSING:
+            return self._choose_on_some(fits, name, objective, sample, seen)
+        pooled = self._pool(poolable, sample, seen) if self.penalty == "auto" else {}
         with self.progress("Cross-validation") as update:
             judged = cross_validate(
                 fits.__getitem__,
@@ -320,12 +319,44 @@ class CPBM(Estimator):
             lines=next((own for one, own in pooled.items() if isinstance(one, Linear)), None),
         )
 
+    def _choose_on_some(
+        self, fits: Mapping[Curve, Fit], name: str, objective: Objective, sample: Sample, seen: Sample
+    ) -> Choice:
+        """Return the curve and penalty that some of the rows choose, to be fitted to all."""
+        some_seen = seen.some_rows(CHOOSING, self.seed)
+        some = some_seen.at(sample.positions)
+        choice = self._choose(list(fits), name, self._objectives(some)[name], some, some_seen)
+        curve = choice.fit.curve
+        wanted = [curve] if choice.pooled is not None else []
+        wanted += [one for one in fits if isinstance(one, Linear) and choice.lines is not None and one != curve]
+        pooled = self._pool(wanted, sample, seen)
+        return replace(
+            choice,
+            fit=fits[curve],
+            pooled=pooled.get(curve),
+            told={**objective.about, "chosen_on": len(some.unit)},
+            learner=_learners([curve], objective, sample, seen).get(curve),
+            lines=next((own for one, own in pooled.items() if isinstance(one, Linear)), None),
+        )
+
+    def _pool(self, curves: Sequence[Curve], sample: Sample, seen: Sample) -> dict[Curve, Pooled]:
+        with self.progress("Pooling"):
+            return {curve: pool_seen(curve, sample, seen) for curve in curves}
+
     def _shape(self) -> dict[str, int]:
         named = {name: value for name in ("rank", "width") if (value := getattr(self, name)) is not None}
         shape = dict(self.shape or {})
         if twice := sorted(named.keys() & shape.keys()):
             raise InputError(f"{twice[0]} is given twice, by itself and in shape: give it once")
         return named | shape
+
+
+def _learners(curves: Sequence[Curve], objective: Objective, sample: Sample, seen: Sample) -> dict[Curve, Fit]:
+    """Return fits of power laws to all positions that are seen, by curve; none where these are those of the sample."""
+    if seen is sample or not isinstance(objective, ClickShare):
+        return {}
+    powers = [curve for curve in curves if isinstance(curve, Power)]
+    return {one: Fit(replace(one, positions=seen.positions), ClickShare(seen), seen) for one in powers}
 
 
 def _curve_size(fit: Fit, flat: Array) -> int:

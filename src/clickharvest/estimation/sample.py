@@ -101,6 +101,17 @@ class Sample:
         division = replace(self.division, unit=self.division.unit[chosen], query=self.division.query[chosen])
         return replace(self, **kept, division=division)
 
+    def some_rows(self, rows: int, seed: int) -> Sample:
+        """Return about so many rows drawn at random; their contexts get new numbers.
+
+        Whole units are drawn, unless their contexts vary: then a unit may have most of the rows, and single ones are.
+        """
+        dealt = np.arange(len(self.unit)) if self.unit_kind == "query" else self.unit
+        drawn = np.random.default_rng(seed).random(int(dealt[-1]) + 1) < rows / len(self.unit)
+        kept = self.take(drawn[dealt])
+        used, context = np.unique(kept.context, return_inverse=True)
+        return replace(kept, x=self.x[used], context=context)
+
     def at(self, positions: tuple[int, ...]) -> Sample:
         """Return the units that stand at two or more of some positions, there; contexts and queries keep numbers."""
         if positions == self.positions:

@@ -84,7 +84,7 @@ def summarise(model: _Model) -> str:
         No estimate at position 3: nothing links it to position 1.
     """
     info = model.info
-    parts = [_title(model), spell_fitted(info), _selection(info.get("selection"))]
+    parts = [_title(model), spell_fitted(info), _selection(info)]
     typical, varied = typical_context(model), varied_contexts(model)
     # A column that has its typical value alone has nothing to show.
     telling = {one.column for one in varied if (one.x != typical).any()}
@@ -224,8 +224,9 @@ def spell_fitted(info: Any) -> str:
     return wrap(" ".join(sentences))
 
 
-def _selection(candidates: Any) -> str:
+def _selection(info: Mapping[str, Any]) -> str:
     """Return a table of the best penalty of each curve, held-out score and standard error."""
+    candidates, rows_drawn = info.get("selection"), info.get("chosen_on")
     if not isinstance(candidates, list) or not candidates:
         return ""
     best: dict[str, dict[str, Any]] = {}
@@ -243,7 +244,8 @@ def _selection(candidates: Any) -> str:
         ]
         for name, candidate in best.items()
     ]
-    told = "Selected by cross-validation (held-out log likelihood per click; best penalty of each curve):"
+    some = f" on {count(rows_drawn, 'row')} drawn at random" if isinstance(rows_drawn, int) else ""
+    told = f"Selected by cross-validation{some} (held-out log likelihood per click; best penalty of each curve):"
     return f"{wrap(told)}\n\n{aligned(['  curve', 'penalty', 'score', 's.e.', ''], rows, left=1)}"
 
 
