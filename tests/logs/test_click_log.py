@@ -260,3 +260,20 @@ def test_users_may_be_unknown_and_records_of_users_are_no_names() -> None:
     with pytest.raises(InputError, match=r"column 'user' is of type .* expected one plain value per row"):
         read_log(records, user="user")
     assert read_log(pa.table(LOG | {"user": ["u", "v"]}), context=["user"]).context == ("user",)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["1.5", "2", "abc", " 3 ", "4.0", None, "9" * 20], [None, 2, None, 3, 4, None, None]),
+        ([1.5, 2.0, float("nan"), 1e300, None], [None, 2, None, None, None]),
+        ([Decimal("1.5"), Decimal("2.0")], [None, 2]),
+    ],
+)
+def test_an_identifier_that_is_no_integer_meets_none(written: list[Any], read: list[Any]) -> None:
+    """A table of documents with the id 1.5 says nothing of document 2."""
+    log = read_log(pa.table(LOG))
+    found = ibis.memtable(pa.table({"id": written})).select(
+        id=lambda t: identifier(t.id, log.columns["position"].type())
+    )
+    assert log.engine.fetch(found, task="Reading")["id"].to_pylist() == read

@@ -195,9 +195,19 @@ def find_column(columns: Sequence[str], name: str) -> str:
 
 
 def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
-    """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text."""
-    integer = (like or column.type()).is_integer()
-    return column.cast("int64") if integer and like is not None else column if integer else column.cast("string")
+    """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text.
+
+    What must be an integer and is none becomes null, which equals nothing: engines would round 1.5 to 2.
+    """
+    kind = column.type()
+    if not (like or kind).is_integer():
+        return column.cast("string")
+    if kind.is_integer():
+        return column if like is None else column.cast("int64")
+    if kind.is_numeric():
+        return (column % 1 == 0).ifelse(column, ibis.null(kind)).try_cast("int64")
+    text = column.cast("string").strip().re_replace(r"\.0*$", "")
+    return text.re_search(r"^[+-]?[0-9]+$").ifelse(text, ibis.null("string")).try_cast("int64")
 
 
 def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.BooleanValue]:
