@@ -79,7 +79,7 @@ def test_the_format_of_judgments_is_told_before_anything_is_read(run: Command) -
 @pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])
 def test_an_interrupt_is_one_line_at_any_time(sound: Path, delay: float, tmp_path: Path) -> None:
     before = holds(sound)
-    words = "fit log.parquet --context device --curve mlp --intervals bootstrap --bootstrap 20000 -o never.safetensors"
+    words = "fit log.parquet --context device --curve mlp --intervals bootstrap --bootstrap 10000 -o never.safetensors"
     process = start(words, sound, env=os.environ | {"TMPDIR": str(tmp_path)})
     time.sleep(delay)
     process.send_signal(signal.SIGINT)

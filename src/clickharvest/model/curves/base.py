@@ -141,7 +141,7 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """
     if name not in CURVES:
         raise InputError(
-            f"no curve {clean_text(name)!r}: expected one of {', '.join(CURVES)}; a curve of your own is there once "
+            f"no curve {clean_text(repr(name))}: expected one of {', '.join(CURVES)}; a curve of your own is there once "
             "the module that defines it is imported"
         )
     parameters = {parameter.name: parameter for parameter in CURVES[name].shape_fields()}
