@@ -141,8 +141,8 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     """
     if name not in CURVES:
         raise InputError(
-            f"no curve {clean_text(repr(name))}: expected one of {', '.join(CURVES)}; a curve of your own is there once "
-            "the module that defines it is imported"
+            f"no curve {clean_text(repr(name))}: expected one of {', '.join(CURVES)}; a curve of your own is there "
+            "once the module that defines it is imported"
         )
     parameters = {parameter.name: parameter for parameter in CURVES[name].shape_fields()}
     foreign = [given for given in shape if given not in parameters]
