@@ -43,7 +43,3 @@ class HarvestWarning(ClickharvestWarning):
 
 class ConvergenceWarning(ClickharvestWarning):
     """A fit did not reach its optimum; the message says what to try."""
-
-
-class OlderFileWarning(ClickharvestWarning):
-    """A file of an older format was read: it is used as it is, and tells less than newer ones."""

@@ -176,7 +176,7 @@ def test_estimators_record_their_parameters() -> None:
     expected = {name: value for name, value in model.get_params().items() if name != "progress"}
     assert (told.estimator, told.parameters) == ("CPBM", expected)
     assert told.device == "cpu"
-    assert {"clickharvest", "python", "numpy", "jax", "jaxlib", "duckdb", "ibis"} <= told.versions.keys()
+    assert {"clickharvest", "python", "numpy", "duckdb", "ibis"} <= told.versions.keys()
     assert PBM(**dict(PBM(seed=3, intervals=None).fit(interventions).propensities_.provenance.parameters)).seed == 3  # type: ignore[union-attr, arg-type]
 
 
@@ -216,14 +216,3 @@ def test_the_command_line_keeps_the_command(
     for one, name in ((model, "a.safetensors"), (other, "b.safetensors")):
         replace(one, provenance=None).save(name)
     assert Path("a.safetensors").read_bytes() == Path("b.safetensors").read_bytes()
-
-
-@pytest.mark.filterwarnings("default")
-def test_an_older_file_shows_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    old = Path(__file__).parent / "data" / "model-format-1.safetensors"
-    assert run("show", old) == 0
-    told = capsys.readouterr()
-    assert told.err.startswith("Warning: ")
-    assert "older file (format 1)" in told.err
-    assert told.err.count("\n") == 1
-    assert "The model does not tell where it comes from" in told.out

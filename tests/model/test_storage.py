@@ -1,9 +1,8 @@
-"""Model files: damage shows, wherever a bit flips; older files load with a note; equal models give equal bytes."""
+"""Model files: damage shows, wherever a bit flips; other formats are refused; equal models give equal bytes."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,13 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from clickharvest.errors import InputError, OlderFileWarning
+from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.storage import FORMAT, digest
-from places import ROOT
-
-OLD = ROOT / "tests" / "model" / "data" / "model-format-1.safetensors"
-"""Written by the last code before format 2: linear at positions 2, 3, 5, 6 of 2-6, four draws, contexts as below."""
-CONTEXTS = {"device": ["desk", "phone"], "age": [40, 25], "pays": [True, None]}
+from clickharvest.model.storage import FORMAT, digest, read_file, write_file
 
 
 def small_model() -> Propensities:
@@ -130,11 +124,10 @@ def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"format": FORMAT + 1}, "upgrade"),
+        ({"format": FORMAT + 1}, f"has the format {FORMAT + 1}, this version reads {FORMAT}; upgrade"),
         ({"format": 10**30}, "upgrade"),
-        ({"format": 1}, "is damaged"),
-        ({"format": 0}, "is damaged"),
-        ({"format": -1, "sha256": None}, "is damaged"),
+        ({"format": FORMAT - 1}, f"has the format {FORMAT - 1}, this version reads {FORMAT}; fit again"),
+        ({"format": -1, "sha256": None}, "fit again"),
         ({"sha256": None}, "is damaged"),
         ({"sha256": "0" * 64}, "is damaged"),
         ({"sha256": []}, "is damaged"),
@@ -151,9 +144,8 @@ def test_another_format_or_digest_is_refused(changes: dict[str, Any], match: str
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "1" * 5000, "[" * 100_000, '{"format": 1}', '{"format": 2, "a": ' + "[" * 100_000]
+    "text", ["", "{", "[]", "null", "1" * 5000, "[" * 100_000, '{"format": 5}', '{"format": 5, "a": ' + "[" * 100_000]
 )
-@pytest.mark.filterwarnings("ignore:.*older file")
 def test_bad_json_is_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"params/b": np.zeros(2)}, path, metadata={"clickharvest": text})
@@ -163,64 +155,20 @@ def test_bad_json_is_one_line(text: str, tmp_path: Path) -> None:
 def test_a_header_too_deep_to_digest_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     for depth in range(100, 20_000, 100):
-        text = '{"format": 2, "a": ' + "[" * depth + "]" * depth + "}"
+        text = f'{{"format": {FORMAT}, "a": ' + "[" * depth + "]" * depth + "}"
         save_file({"params/b": np.zeros(2)}, path, metadata={"clickharvest": text})
         refused(path, match="is damaged")
 
 
-def test_a_file_of_the_first_format_loads_with_a_note(tmp_path: Path) -> None:
-    with pytest.warns(OlderFileWarning, match=r"older file \(format 1\)") as warned:
-        model = load_propensities(OLD)
-    assert len(warned) == 1
-    assert warned[0].filename == __file__
-    assert "\n" not in str(warned[0].message)
-    assert model.provenance is None
-    assert (model.curve.name, model.curve.positions, model.shown) == ("linear", (2, 3, 5, 6), (2, 3, 4, 5, 6))
-    assert (model.info["units"], model.info["seed"], model.info["data"]) == (1234, 3, "0" * 64)
-    assert model.draws is not None
-    assert model.draws.shape == (4, 21)
-    # Golden numbers of the code that wrote the file.
-    expected = [
-        [1.7623017793574463, 1.0, 0.7458226684339516, 0.44000032017260127],
-        [1.8154120592247616, 1.0, 0.6292923841549479, 0.6307375004053841],
-    ]
-    found = model.predict(CONTEXTS)
-    np.testing.assert_allclose(found.propensity[:, found.supported[0]], expected, rtol=1e-12)
-    model.save(tmp_path / "new.safetensors")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        again = load_propensities(tmp_path / "new.safetensors")
-    assert contents(again) == contents(model)
-
-
-def test_a_power_law_of_an_older_format_is_said_to_differ(tmp_path: Path) -> None:
+def test_numbers_behind_a_right_digest_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    for name, params in (("power", {"a": np.array([1.0]), "w": np.zeros((0, 1))}), ("constant", {"b": np.zeros(1)})):
-        Propensities(make_curve(name, (1, 2), 1, 0), params, None, shown=(1, 2)).save(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            load_propensities(path)
-        header = json.loads(saved_text(path)) | {"format": 3}
-        del header["sha256"]
-        tensors = load_file(path)
-        header["sha256"] = digest(header, tensors)
-        save_file(tensors, path, metadata={"clickharvest": json.dumps(header)})
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            load_propensities(path)
-        assert [str(one.message).split(": ", 1)[1][:6] for one in warned] == ["nearly"] * (name == "power")
-
-
-@pytest.mark.filterwarnings("ignore:.*older file")
-def test_of_a_first_file_what_can_be_checked_is(tmp_path: Path) -> None:
-    """Without a digest, types, finiteness and the largest parameter are what is left."""
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(OLD)
+    small_model().save(path)
+    header, tensors = read_file(path)
     for changed in (
-        {"params/b": np.full(3, 1e7)},
-        {"params/b": np.array([0, 0, np.inf])},
-        {"params/b": np.zeros(3, np.float32)},
+        {"params/a": np.full(1, 1e7)},
+        {"params/a": np.full(1, np.inf)},
+        {"params/a": np.zeros(1, np.float32)},
         {"draws": tensors["draws"].astype(np.float64)},
     ):
-        save_file(tensors | changed, path, metadata={"clickharvest": saved_text(OLD)})
+        write_file(path, header, tensors | changed)
         refused(path, match="cannot be used")

@@ -15,7 +15,7 @@ from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import check_info, check_numbers
-from clickharvest.model.storage import WITHOUT_DIGEST, read_file
+from clickharvest.model.storage import read_file
 from clickharvest.model.support import Support
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import Places
@@ -25,10 +25,8 @@ from clickharvest.words import clean_text, first_line
 def load_propensities(path: str | Path) -> Propensities:
     """Read what `Propensities.save` wrote.
 
-    Files of older formats load too, with an `OlderFileWarning`.
-
     Raises:
-        InputError: the file is not such a model, is damaged, or was written by a later version.
+        InputError: the file is not such a model, is damaged, or was written by another version.
     """
     header, tensors = read_file(Path(path))
     if (kind := header.get("model")) is not None:
@@ -61,7 +59,7 @@ def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]])
         raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
     _check_types(tensors)
     encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
-    origin = None if header["format"] == WITHOUT_DIGEST else header["provenance"]
+    origin = header["provenance"]
     support = header.get("support")
     return Propensities(
         make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),

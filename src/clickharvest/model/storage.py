@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.errors import InputError, OlderFileWarning
+from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
 from clickharvest.words import first_line
 
-FORMAT = 4
-"""Latest version of the file format; a file of a later one is refused."""
-BLUNT = 3
-"""The last format of power laws that came to rest at a steepness of 0 half as sharply."""
-WITHOUT_DIGEST = 1
-"""The format before files had a digest and told where they come from."""
+FORMAT = 5
+"""Version of the file format; a file of another one is refused."""
 KEY = "clickharvest"
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -46,7 +41,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Tensors) -> None:
         >>> path = Path(tempfile.mkdtemp()) / "model.safetensors"
         >>> write_file(path, {"anchor": 1}, {"b": np.zeros(2)})
         >>> read_file(path)
-        ({'format': 4, 'anchor': 1}, {'b': array([0., 0.])})
+        ({'format': 5, 'anchor': 1}, {'b': array([0., 0.])})
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -64,7 +59,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the tensors of a file, once its digest is found right.
 
     Raises:
-        InputError: the file is not one of a model, is damaged, or was written by a later version.
+        InputError: the file is not one of a model, is damaged, or was written by another version.
     """
     from safetensors import safe_open
 
@@ -109,14 +104,8 @@ def digest(header: Mapping[str, Any], tensors: Tensors) -> str:
 def _check_whole(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
     """Compare a header and tensors with their digest, which is taken out of the header."""
     found, told = header["format"], header.pop("sha256", None)
-    if found > FORMAT:
-        raise InputError(f"{path} has the format {str(found)[:20]}, this version reads {FORMAT}; upgrade clickharvest")
-    if told is None and found == WITHOUT_DIGEST:
-        lacks = "it has no digest that would show damage, and does not tell its origin"
-        warnings.warn(f"{path} is an older file (format {found}): {lacks}; fit again", OlderFileWarning, stacklevel=4)
-    elif told != digest(header, tensors):
+    if found != FORMAT:
+        what = "upgrade clickharvest" if found > FORMAT else "fit again"
+        raise InputError(f"{path} has the format {str(found)[:20]}, this version reads {FORMAT}; {what}")
+    if told != digest(header, tensors):
         raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
-    curve = header.get("curve")
-    if found <= BLUNT and isinstance(curve, dict) and curve.get("name") == "power":
-        now = "nearly flat power laws come to rest at 0 more sharply now, and propensities there differ by some percent"
-        warnings.warn(f"{path} is an older file (format {found}): {now}; fit again", OlderFileWarning, stacklevel=4)

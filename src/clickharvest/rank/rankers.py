@@ -129,10 +129,10 @@ class Part:
 def load_ranker(path: str | Path) -> TrainedRanker:
     """Read a ranker from a file, as `clickharvest rank` and `TrainedRanker.save` write it.
 
-    Nothing in it is executed. Files of earlier versions, which hold weights alone, are read too.
+    Nothing in it is executed.
 
     Raises:
-        InputError: the file is no ranker, is damaged or of a later version, or its library is not installed.
+        InputError: the file is no ranker, is damaged or of another version, or its library is not installed.
     """
     path = Path(path)
     if not path.is_file():
@@ -143,8 +143,7 @@ def load_ranker(path: str | Path) -> TrainedRanker:
         raise InputError(f"{path} cannot be read as JSON: {first_line(error)} Expected a ranker.") from error
     if not isinstance(told, dict) or told.get("what") != "ranker":
         raise InputError(f"{path} is no ranker of clickharvest: expected one that rank wrote")
-    if "format" in told:
-        _check_whole(path, told)
+    _check_whole(path, told)
     try:
         return _read(told)
     except InputError:
@@ -191,9 +190,6 @@ def _read_model(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
 
 def _read(told: Mapping[str, Any]) -> TrainedRanker:
     learner = str(told["learner"])
-    if "format" not in told:  # weights alone, as the first version wrote them
-        settings = {key: value for key, value in told.items() if key not in ("what", "learner", "weights")}
-        return TrainedRanker(learner, tuple(told["weights"]), settings, _weights(told["weights"].values()))
     features = tuple(str(name) for name in told["features"])
     model = _read_model(told, features)
     columns = None if told["columns"] is None else FeatureColumns.from_dict(told["columns"])
@@ -227,11 +223,10 @@ def _booster(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
 
 def _check_whole(path: Path, told: dict[str, Any]) -> None:
     """Compare the contents with their digest, which is taken out."""
-    found, version = told.pop("sha256", None), told["format"]
-    if type(version) is not int or version > FORMAT:
-        raise InputError(
-            f"{path} has the format {str(version)[:20]}, this version reads {FORMAT}; upgrade clickharvest"
-        )
+    found, version = told.pop("sha256", None), told.get("format")
+    if version != FORMAT:
+        what = "upgrade clickharvest" if isinstance(version, int) and version > FORMAT else "train again"
+        raise InputError(f"{path} has the format {str(version)[:20]}, this version reads {FORMAT}; {what}")
     if found != _digest(told):
         raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or train again")
 
