@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all, and the end of what dead runs left. The standard library alone.
 
-What is half written has a name of its own beside its target, which tells the machine or container and the process that
-writes it: `.model.safetensors.1a2b3c4d-4711.partial`. Whoever next writes into that folder removes those of dead
+What is half written has a name of its own beside its target, which names the machine or container and the process that
+writes it: `.model.safetensors.1a2b3c4d-4711.partial`. The next command that writes there removes those of dead
 processes, and those of other machines that have not changed for long.
 """
 
@@ -26,7 +26,7 @@ LONGEST_NAME = 240
 """Bytes of a name of ours: file systems take 255, and an engine may add an ending."""
 ABANDONED = 7 * 86_400
 """Seconds without a change after which what another machine or container writes counts as left: it may be at work for
-days, and nobody here sees whether its process is alive."""
+days, and its process cannot be seen from here."""
 SHARED = "_common_metadata"
 """In a folder of Parquet files: Parquet's own place for what all of them share."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))

@@ -321,7 +321,7 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         if (off_by := misfit(curve, fitted, near, found, lines=counted)) is not None:
             off += off_by
             about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
-    # Where some rows chose, rivals are known by these alone: what that leaves open is more than the log does.
+    # Rivals were fitted to a sample of a large log: their distances are the noise of that sample, not of the log.
     if len({one.fit.curve for one in choice.judged}) > 1 and "chosen_on" not in choice.told:
         some = sample.x[some_contexts(sample)]
         off_by, about["weights"] = rivalry(choice.judged, some, without=None if lines is None else "linear")

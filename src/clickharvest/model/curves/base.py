@@ -102,7 +102,7 @@ class Curve(ABC):
         return free - free[:, self.anchor_index : self.anchor_index + 1]
 
     def for_intervals(self) -> Curve:
-        """Return the curve whose slopes, by the same parameters, tell how uncertain this one is: mostly itself."""
+        """Return the curve whose slopes, by the same parameters, the intervals are computed from: mostly itself."""
         return self
 
     def anchored(self, others: Any, xp: Any) -> Any:
