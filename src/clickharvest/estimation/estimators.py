@@ -25,12 +25,11 @@ from clickharvest.estimation.sample import Reach, Sample, find_reach, make_sampl
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import MLP, Constant, Curve, Linear, Power, make_curve
+from clickharvest.model.curves import MLP, Constant, Curve, Power, make_curve
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
 AUTO: tuple[dict[str, Any], ...] = (
-    {"name": "constant"},
     {"name": "power"},
     {"name": "linear"},
     {"name": "lowrank", "rank": 1},
@@ -316,7 +315,6 @@ class CPBM(Estimator):
             near=None if curve in pooled else best.flats[0],
             learner=learners.get(curve),
             by_folds=len(judged) > 1,
-            lines=next((own for one, own in pooled.items() if isinstance(one, Linear)), None),
         )
 
     def _choose_on_some(
@@ -327,16 +325,13 @@ class CPBM(Estimator):
         some = some_seen.at(sample.positions)
         choice = self._choose(list(fits), name, self._objectives(some)[name], some, some_seen)
         curve = choice.fit.curve
-        wanted = [curve] if choice.pooled is not None else []
-        wanted += [one for one in fits if isinstance(one, Linear) and choice.lines is not None and one != curve]
-        pooled = self._pool(wanted, sample, seen)
+        pooled = self._pool([curve] if choice.pooled is not None else [], sample, seen)
         return replace(
             choice,
             fit=fits[curve],
             pooled=pooled.get(curve),
             told={**objective.about, "chosen_on": len(some.unit)},
             learner=_learners([curve], objective, sample, seen).get(curve),
-            lines=next((own for one, own in pooled.items() if isinstance(one, Linear)), None),
         )
 
     def _pool(self, curves: Sequence[Curve], sample: Sample, seen: Sample) -> dict[Curve, Pooled]:

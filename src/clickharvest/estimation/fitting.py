@@ -19,7 +19,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_effects import clustered_covariance
-from clickharvest.estimation.rivals import beyond, mean_variance, rivalry, unseen_effects
+from clickharvest.estimation.rivals import rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
@@ -28,7 +28,7 @@ from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwic
 from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
 from clickharvest.harvesting.interventions import Interventions, require_interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Constant, Curve, Power, flatten_params, unflatten_params
+from clickharvest.model.curves import Curve, Power, flatten_params, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
@@ -55,8 +55,7 @@ class Choice:
 
     A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
     that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
-    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`. The pooled
-    `lines` are those of the linear curve that was tried beside it.
+    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`.
     """
 
     fit: Fit
@@ -68,7 +67,6 @@ class Choice:
     near: Array | None = None
     learner: Fit | None = None
     by_folds: bool = False
-    lines: Pooled | None = None
 
 
 class Estimator(Parameterised):
@@ -159,7 +157,7 @@ class Estimator(Parameterised):
         }
         settings = {name: value for name, value in self.get_params().items() if name != "progress"}
         curve, params = fit.curve, unflatten_params(flat[:size], like)
-        if draws is not None and draws.shape[1] > len(flat) and isinstance(curve, Constant | Power):
+        if draws is not None and draws.shape[1] > len(flat) and isinstance(curve, Power):
             curve, params = curve.set_apart(params)
         size = len(flatten_params(params))
         self.propensities_ = Propensities(
@@ -210,8 +208,7 @@ class Estimator(Parameterised):
             with self.progress("Error bars"):
                 covariance, about = clustered_by_query(choice, sample, seen, flat)
             if (apart := len(covariance) - len(flat)) > 0:
-                assert isinstance(fit.curve, Constant | Power)
-                flat = np.insert(flat, fit.curve.apart_at, np.zeros(apart))
+                flat = np.insert(flat, Power.apart_at, np.zeros(apart))
             return "clustered", sigma_points(flat, covariance), {"clustered": about}
         if self.intervals == "auto" and choice.by_folds:
             sentence = (
@@ -290,8 +287,8 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
 def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array) -> tuple[Array, dict[str, Any]]:
     """Return the covariance of a curve's parameters, [n, n], misfit and rivals counted, and what it rests on.
 
-    A power law has no parameter that moves one position alone, and a constant curve none that moves one context: if
-    there is anything to count they get those by which positions, or contexts, may stand apart (`set_apart`).
+    A power law has no parameter that moves one position alone: if there is anything to count it gets those by which
+    positions may stand apart (`set_apart`).
 
     Args:
         choice: what was fitted.
@@ -308,25 +305,13 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     covariance, about = found.covariance, dict(found.about)
     about["effective_queries"] = found.effective_queries[told].tolist()
     off = np.zeros((len(told), len(told)))
-    by_context = wider = None
-    if (lines := lines_around(choice)) is not None:
-        theirs = seen if lines.shares.positions == seen.positions else sample
-        if isinstance(fit.curve, Constant):
-            by_context = unseen_effects(lines, theirs, fit.curve)
-        else:
-            own_variance = mean_variance(near, covariance, fitted, sample.positions)
-            wider = beyond(lines, theirs, curve, own_variance, sample.positions)
-    if sample.x.shape[1]:
-        counted = by_context is not None or wider is not None
-        if (off_by := misfit(curve, fitted, near, found, lines=counted)) is not None:
-            off += off_by
-            about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
+    if sample.x.shape[1] and (off_by := misfit(curve, fitted, near, found)) is not None:
+        off += off_by
+        about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
     # Rivals were fitted to a sample of a large log: their distances are the noise of that sample, not of the log.
     if len({one.fit.curve for one in choice.judged}) > 1 and "chosen_on" not in choice.told:
         some = sample.x[some_contexts(sample)]
-        off_by, about["weights"] = rivalry(choice.judged, some, without=None if lines is None else "linear")
-        if wider is not None:
-            off_by += wider
+        off_by, about["weights"] = rivalry(choice.judged, some)
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
         off[np.ix_(told, told)] += off_by
     if off.any() and isinstance(curve, Power) and not curve.apart:
@@ -336,18 +321,7 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     if pooled is not None:
         own = curve_order(fit.curve, pooled.shares)
         covariance = covariance[np.ix_(own, own)]
-    if by_context is not None:
-        effects, size = len(by_context) - (len(sample.positions) - 1), len(by_context)
-        covariance = np.pad(covariance, (effects, 0))
-        covariance[:size, :size] += by_context
     return covariance, about
-
-
-def lines_around(choice: Choice) -> Pooled | None:
-    """Return the pooled lines that were tried beside a curve that is a special case of them."""
-    lines = choice.lines
-    contains = isinstance(choice.fit.curve, Power | Constant) and len({one.fit.curve for one in choice.judged}) > 1
-    return lines if contains and lines is not None and lines.prior is not None else None
 
 
 def with_apart(covariance: Array, off: Array, anchor: int) -> Array:

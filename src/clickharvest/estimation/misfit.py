@@ -18,8 +18,7 @@ matters is hard to see among many that do not. These sets of features share the 
 them, as what is wrong of a curve mostly is so along what it tells contexts apart by. All features count, unless one set
 is more evident by its evidence times its share.
 
-A power law, and a curve that knows no context, may be off in so many ways that chance alone would make their intervals
-a third wider: there the most evident set counts where evidence times share is 1.1 times that of none, and otherwise
+A power law may be off in so many ways that chance alone would make its intervals a third wider: there the most evident set counts where evidence times share is 1.1 times that of none, and otherwise
 nothing. That there is a bound, and where, and the share of the curve's own mean were chosen by simulation, on other
 logs than those of the table of coverage: without a bound a power law covers 99 instead of 97 % where it is right.
 (Weights that grow with the evidence were worse: too wide where a law is right, and too narrow where it is not.) Other
@@ -65,7 +64,7 @@ LOOSE = 1e-2
 BEGIN = 0.1
 """Standard deviation to start from."""
 EVIDENT = 0.1
-"""Log of evidence times share from which on the misfit of a power law, or a constant curve, counts."""
+"""Log of evidence times share from which on the misfit of a power law counts."""
 OF_MEAN = 0.5
 """Share of the prior odds that the curve's own mean has."""
 
@@ -118,9 +117,7 @@ class Asked:
     score: float
 
 
-def misfit(
-    curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered, *, lines: bool = False
-) -> Array | None:
+def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered) -> Array | None:
     """Return S, the mean square of what the curve may be off by, [K, K], 0 at the anchor; None if it misses nothing.
 
     Args:
@@ -128,10 +125,10 @@ def misfit(
         sample: the sample.
         fit: its fit.
         found: the fit's covariance.
-        lines: whether what lines leave unknown is counted beside the curve.
     """
-    mean_log_p = None if isinstance(curve, Constant) else fit.mean_log_p
-    missed = missed_features(curve, sample.x, mean_log_p, lines=lines)
+    if isinstance(curve, Constant):  # one curve for all contexts is what was asked for
+        return None
+    missed = missed_features(curve, sample.x, fit.mean_log_p)
     if missed is None:
         return None
     other = LinearShares(replace(sample, x=missed.values), curve.anchor)
@@ -144,7 +141,7 @@ def misfit(
     held = isinstance(fit, Smooth)
     asked = [_ask(curve, sample, other, *one, left, score, held=held) for one in missed.sets()]
     best = max(asked, key=lambda one: one.score)
-    if isinstance(curve, Power | Constant):
+    if isinstance(curve, Power):
         if best.score < EVIDENT:
             return None
     elif best.score < asked[0].gain:
@@ -169,7 +166,7 @@ def widened(sample: Sample, fit: Pooled | Smooth, covariance: Array, square: Arr
     return wider
 
 
-def missed_features(curve: Curve, x: Array, mean_log_p: Array | None = None, *, lines: bool = False) -> Missed | None:
+def missed_features(curve: Curve, x: Array, mean_log_p: Array | None = None) -> Missed | None:
     """Return what a curve may miss of the contexts; None where that is nothing.
 
     Args:
@@ -177,8 +174,6 @@ def missed_features(curve: Curve, x: Array, mean_log_p: Array | None = None, *, 
         x: contexts, [m, d].
         mean_log_p: what the curve itself says of the contexts, [m]; None where it says the same of all. That it may
             bend is asked where there are several contexts and not all are levels, of which each may do as it likes.
-        lines: whether lines are counted beside the curve, which know all that levels, and other features of two
-            values, do by themselves.
 
     Example:
         A linear curve misses waves along a number, as many as five values have, and its product with a level.
@@ -189,8 +184,7 @@ def missed_features(curve: Curve, x: Array, mean_log_p: Array | None = None, *, 
     """
     numbers = range(x.shape[1])
     levels = have_two_values(x)
-    known = isinstance(curve, Linear) | (lines & levels)
-    own = [(i, column) for i in np.flatnonzero(~known).tolist() if (column := _scaled(x[:, i])).any()]
+    own = [] if isinstance(curve, Linear) else [(i, column) for i in numbers if (column := _scaled(x[:, i])).any()]
     waves = [(i, waves_along(x[:, i])) for i in numbers]
     if mean_log_p is not None and len(numbers) > 1 and not levels.all():
         waves.append((MEAN, waves_along(mean_log_p)))

@@ -1,10 +1,8 @@
 """Selection: curve and penalty by cross-validation, folds split by query.
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
-at a truth. Where the best is better than the constant curve by less than the standard error of that difference, the
-constant one is taken: context has not shown that it does anything. A power law, the simplest curve that depends on
-context, is taken unless the best is better by two: a pooled linear curve, which contains it, often ties with it by
-chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
+at a truth. A power law, the simplest curve, is taken unless the best is better by two standard errors of that difference:
+a pooled linear curve, which contains it, often ties with it by chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
 
 Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
 one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f
@@ -29,7 +27,7 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
-SIMPLER = {"constant": 1.0, "power": 2.0}
+SIMPLER = {"power": 2.0}
 """Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""

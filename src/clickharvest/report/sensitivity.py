@@ -19,7 +19,7 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import can_pool, curve_order, with_penalty, with_spread
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model.curves import Constant, Power, flatten_params, unflatten_params
+from clickharvest.model.curves import Power, flatten_params, unflatten_params
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 
@@ -96,10 +96,10 @@ def _some(x: Array) -> Array:
 def _refits(model: Propensities, sample: Sample, seen: Sample) -> dict[float, Array]:
     """Return the parameters by factor of the penalty."""
     curve, info = model.curve, model.info
-    if isinstance(curve, Constant | Power) and curve.apart and not model.params[curve.apart_by].any():
-        own = {name: value for name, value in model.params.items() if name != curve.apart_by}
+    if isinstance(curve, Power) and curve.apart and not model.params["d"].any():
+        own = {name: value for name, value in model.params.items() if name != "d"}
         bare = replace(model, curve=replace(curve, apart=0), params=own, draws=None, draws_kind=None)
-        none = np.zeros(model.params[curve.apart_by].size)
+        none = np.zeros(model.params["d"].size)
         return {factor: np.insert(flat, curve.apart_at, none) for factor, flat in _refits(bare, sample, seen).items()}
     whole = replace(curve, positions=seen.positions)
     pooled, penalty = info.get("pooled"), info.get("penalty")

@@ -27,8 +27,6 @@ class Power(Curve):
     name: ClassVar[str] = "power"
     needs_order: ClassVar[bool] = True
     sharpness: ClassVar[float] = 20.0
-    apart_by: ClassVar[str] = "d"
-    """The parameter by which they do."""
     apart_at: ClassVar[int] = 1
     """Where it begins in a vector of all parameters, `flatten_params`."""
 
