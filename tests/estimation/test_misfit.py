@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import (
-    MEAN,
-    WAVES,
-    Asked,
-    _ask,
-    _cross_information,
-    misfit,
-    missed_features,
-    waves_along,
-    widened,
-)
+from clickharvest.estimation.misfit import WAVES, _cross_information, misfit, missed_features, waves_along, widened
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.smooth_shares import Smooth, smooth
-from clickharvest.model.curves import Constant, Curve, Linear, flatten_params, make_curve, unflatten_params
+from clickharvest.model.curves import Constant, Curve, Linear, Power, make_curve
 
 
 def simulated(
@@ -91,39 +80,6 @@ def test_gradients_are_those_of_the_curve(name: str) -> None:
     assert np.diag(near.precision)[penalised] == pytest.approx(2.01)
 
 
-@pytest.mark.parametrize("kind", [Constant, Linear])
-def test_an_interaction_makes_intervals_wide_and_its_absence_does_not(kind: type[Constant] | type[Linear]) -> None:
-    widths = {}
-    for product in (0.0, 0.5):
-        sample = simulated(2, product)
-        curve = kind(sample.positions, 1, 2)
-        fit = pool(curve, sample)
-        found = clustered_covariance(fit)
-        square = misfit(curve, sample, fit, found)
-        assert (square is None) == (kind is Constant and not product)
-        square = np.zeros((4, 4)) if square is None else square
-        covariance = widened(sample, fit, found.covariance, square)
-        assert np.linalg.eigvalsh(covariance - found.covariance).min() > -1e-9
-        off_by = np.sqrt(np.diag(square))
-        assert off_by[0] == 0
-        rows = fit.shares.gradients(np.zeros(1, dtype=np.int64))[0]
-        widths[product] = [np.sqrt(rows[-1] @ v @ rows[-1]) for v in (found.covariance, covariance)]
-        missing = product * np.log(4)
-        assert off_by[-1] == pytest.approx(missing, abs=0.12)
-    assert widths[0.0][1] < 1.5 * widths[0.0][0]
-    assert widths[0.5][1] > 3 * widths[0.5][0]
-
-
-def test_chance_alone_is_no_misfit_of_a_curve_without_context() -> None:
-    """Its variances gain a little evidence in most logs: too little to count."""
-    counted = 0
-    for seed in range(8):
-        sample = simulated(10 + seed)
-        fit = pool(curve := Constant(sample.positions, 1, 2), sample)
-        counted += misfit(curve, sample, fit, clustered_covariance(fit)) is not None
-    assert counted <= 2
-
-
 def test_a_wave_is_missed_by_lines() -> None:
     """Hours of a day: what a line leaves of a sine is (1 − 6/π²) of its mean square, and no parabola."""
     sample = simulated(4, wave=0.5, queries=400)
@@ -140,31 +96,6 @@ def test_without_contexts_nothing_is_missed() -> None:
     curve = Constant(sample.positions, 1, 0)
     fit = pool(curve, sample)
     assert misfit(curve, sample, fit, clustered_covariance(fit)) is None
-
-
-def test_waves_become_fewer_before_products_are_left_out() -> None:
-    random = np.random.default_rng(0)
-    few, some, many = (random.normal(size=(40, size)) for size in (3, 9, 12))
-    found = [
-        missed_features(curve((1, 2, 3), 1, x.shape[1]), x)
-        for curve, x in ((Linear, few), (Constant, few), (Linear, some), (Linear, many), (Constant, many))
-    ]
-    counts = [(0 if one is None else np.sum(one.of >= 0), 0 if one is None else np.sum(one.of < 0)) for one in found]
-    # Seven waves a number and 3 products, beside the numbers themselves; one and 36; four, and three beside themselves.
-    assert counts == [(21, 3), (24, 3), (9, 36), (48, 0), (48, 0)]
-
-
-def test_levels_have_no_waves_and_lines_know_all_of_them() -> None:
-    random = np.random.default_rng(0)
-    levels = np.eye(3)[random.integers(3, size=40)]
-    assert missed_features(Linear((1, 2, 3), 1, 3), levels) is None
-    alone = missed_features(Constant((1, 2, 3), 1, 3), levels)
-    assert alone is not None
-    assert alone.of.tolist() == [0, 1, 2]
-    assert missed_features(Constant((1, 2, 3), 1, 3), levels, lines=True) is None
-    mixed = missed_features(Constant((1, 2, 3), 1, 4), np.column_stack([levels, random.normal(size=40)]), lines=True)
-    assert mixed is not None
-    assert mixed.of.tolist() == [3] * (1 + WAVES) + [-1] * 3  # the number, its waves, its product with every level
 
 
 @pytest.mark.parametrize("values", [3, 5, 24, 400])
@@ -198,72 +129,6 @@ def fitted(sample: Sample, name: str = "power", penalty: float = 1.0) -> tuple[C
     return curve, smooth(fit, sample, flat, penalty)
 
 
-@pytest.mark.parametrize(("along", "of"), [([1.0, 0, 0, 0, 0, 0], 0), ([0.5, 0.5, 0.5, 0.5, 0, 0], MEAN)])
-def test_one_jump_is_seen_among_much_that_does_not_matter(
-    along: list[float], of: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Along the first of six numbers, or along the mean of four: far more evident there than in all features."""
-    gains: list[float] = []
-
-    def ask(*args: Any, **options: Any) -> Asked:
-        found = _ask(*args, **options)
-        gains.append(found.gain)
-        return found
-
-    monkeypatch.setattr("clickharvest.estimation.misfit._ask", ask)
-    sample = simulated(6, jump=0.4, queries=250, along=along)
-    curve, fit = fitted(sample)
-    square = misfit(curve, sample, fit, clustered_covariance(fit))
-    assert square is not None
-    left = 0.4 * np.log(4) * np.sqrt(1 - 2 / np.pi)
-    assert np.sqrt(square[-1, -1]) == pytest.approx(left, rel=0.4)
-    # All features, the mean, products, and the six numbers, as `sets` has them.
-    assert len(gains) == 9
-    alone = gains[1] if of == MEAN else gains[3 + of]
-    assert alone == max(gains)
-    assert alone > gains[0] + np.log(len(gains))
-    plain = simulated(6, queries=250, along=along)
-    curve, fit = fitted(plain)
-    assert misfit(curve, plain, fit, clustered_covariance(fit)) is None
-
-
-@pytest.mark.parametrize(
-    ("evident", "gain", "counts"), [(1, 0.9, True), (1, 0.7, False), (3, 0.9, False), (3, 2.2, True)]
-)
-def test_the_mean_of_a_law_has_half_of_the_odds(
-    evident: int, gain: float, counts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of five sets the second is the mean's: log ½ + .9 is above .1; the others have an eighth each."""
-    asked: list[Asked] = []
-
-    def ask(*args: Any, **options: Any) -> Asked:
-        found = _ask(*args, **options)
-        told = gain if len(asked) == evident else 0.0
-        asked.append(replace(found, gain=told, score=told + found.score - found.gain))
-        return asked[-1]
-
-    monkeypatch.setattr("clickharvest.estimation.misfit._ask", ask)
-    sample = simulated(8, queries=60)
-    curve, fit = fitted(sample)
-    square = misfit(curve, sample, fit, clustered_covariance(fit))
-    assert len(asked) == 5
-    assert np.exp([one.score - one.gain for one in asked]) == pytest.approx([1 / 8, 1 / 2, 1 / 8, 1 / 8, 1 / 8])
-    assert (square is not None) == counts
-
-
-def test_the_mean_of_log_p_is_that_of_the_curve() -> None:
-    sample = simulated(7, jump=0.4)
-    curve, fit = fitted(sample)
-    flat = fit.shares._flat
-    like = curve.init(np.random.default_rng(0))
-    log_p = curve.relative(unflatten_params(flat[: len(flatten_params(like))], like), sample.x)
-    assert fit.mean_log_p == pytest.approx(log_p[:, 1:].mean(axis=1))
-    linear = Linear(sample.positions, 1, 2)
-    pooled = pool(linear, sample)
-    params = unflatten_params(pooled.theta[curve_order(linear, pooled.shares)], linear.init(np.random.default_rng(0)))
-    assert pooled.mean_log_p == pytest.approx(linear.relative(params, sample.x)[:, 1:].mean(axis=1))
-
-
 def test_equal_but_for_rounding_is_equal_among_ranks() -> None:
     column = np.random.default_rng(0).integers(5, size=60).astype(float)
     noisy = column + np.random.default_rng(1).normal(0, 1e-13, 60)
@@ -282,7 +147,38 @@ def test_clicks_never_tell_less_than_nothing_beyond_a_curve(name: str) -> None:
     fit = smooth(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
     missed = missed_features(curve, sample.x)
     assert missed is not None
-    other = LinearShares(replace(sample, x=missed.values), 1)
+    other = LinearShares(replace(sample, x=missed), 1)
     cross = _cross_information(fit, other)
     whole = np.block([[fit.information, cross], [cross.T, other.information(fit.at)]])
     assert np.linalg.eigvalsh(whole).min() > -1e-9 * np.trace(whole)
+
+
+@pytest.mark.parametrize("wave", [0.0, 0.5])
+def test_a_wave_makes_intervals_wide_and_its_absence_does_not(wave: float) -> None:
+    sample = simulated(2, wave=wave, queries=300)
+    curve = Linear(sample.positions, 1, 2)
+    fit = pool(curve, sample)
+    known = clustered_covariance(fit)
+    square = misfit(curve, sample, fit, known)
+    assert square is not None
+    assert square[0] == pytest.approx(0.0)
+    covariance = widened(sample, fit, known.covariance, square)
+    assert np.linalg.eigvalsh(covariance - known.covariance).min() > -1e-9
+    row = fit.shares.gradients(np.zeros(1, dtype=np.int64))[0, -1]
+    wider = np.sqrt(row @ covariance @ row) / np.sqrt(row @ known.covariance @ row)
+    assert wider > 2 if wave else wider < 1.4
+
+
+def test_features_that_curves_lack() -> None:
+    random = np.random.default_rng(0)
+    few, many, levels = (
+        random.normal(size=(40, 3)),
+        random.normal(size=(40, 12)),
+        np.eye(3)[random.integers(3, size=40)],
+    )
+    found = [
+        missed_features(kind((1, 2, 3), 1, x.shape[1]), x)
+        for kind, x in ((Linear, few), (Power, few), (Linear, many), (Power, levels), (Linear, levels))
+    ]
+    # Seven waves of a number, and the numbers themselves beside a law; of twelve numbers four waves each.
+    assert [None if one is None else one.shape[1] for one in found] == [21, 24, 48, 3, None]

@@ -153,21 +153,6 @@ def test_positions_may_stand_apart_from_a_power_law() -> None:
     assert make_curve(positions=GAPS, anchor=2, n_features=2, **free.spec) == free
 
 
-def test_contexts_may_stand_apart_from_a_constant_curve() -> None:
-    alike = curve_of("constant", anchor=2)
-    params = random_params(alike)
-    free, same = alike.set_apart(params)  # type: ignore[attr-defined]
-    x, shift = contexts(3, 2), np.array([[0.1, -0.2, 0.3], [0.0, 0.5, -0.4]])
-    np.testing.assert_allclose(free.relative(same, x), alike.relative(params, x), atol=0)
-    moved = free.relative(same | {"W": shift}, x) - alike.relative(params, x)
-    np.testing.assert_allclose(moved, np.insert(x @ shift, 1, 0.0, axis=1), atol=1e-12)
-    order = flatten_params(same | {"W": np.ones((2, 3))})
-    np.testing.assert_array_equal(order, np.insert(flatten_params(params), free.apart_at, np.ones(6)))
-    assert free.spec == {"name": "constant", "apart": 1}
-    assert free.shape == alike.shape == {}
-    assert make_curve(positions=GAPS, anchor=2, n_features=2, **free.spec) == free
-
-
 def test_every_curve_has_a_formula_here() -> None:
     assert set(FORMULAS) == set(PENALISED) == set(CURVES)
 

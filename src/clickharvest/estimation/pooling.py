@@ -82,14 +82,6 @@ class Pooled:
         return self.shares.score(self.at)
 
     @property
-    def mean_log_p(self) -> Array:
-        """Log p_k(x) / p_anchor(x) of every context, mean over the other positions, [contexts]."""
-        of_positions = self.theta.reshape(-1, self.shares.width)[: self.shares.n_positions - 1]
-        rows, _ = np.split(self.shares.features, 2)
-        mean: Array = rows @ of_positions.mean(axis=0)
-        return mean
-
-    @property
     def odd(self) -> tuple[int, ...]:
         """The positions that do not follow the law of the others."""
         return self._lighter(0, ODD)

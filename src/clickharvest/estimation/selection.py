@@ -1,8 +1,8 @@
 """Selection: curve and penalty by cross-validation, folds split by query.
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
-at a truth. A power law, the simplest curve, is taken unless the best is better by two standard errors of that difference:
-a pooled linear curve, which contains it, often ties with it by chance. Standard errors of differences are over queries: five folds would make them a matter of luck.
+at a truth. A power law, or else the pooled linear curve, is taken unless another is better by two
+standard errors of the difference over queries: their intervals are the most honest, and ties are chance.
 
 Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
 one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f
@@ -27,8 +27,8 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
-SIMPLER = {"power": 2.0}
-"""Curves that are taken where they are behind the best by less than so many standard errors of the difference."""
+SIMPLE, CLEARLY = ("power", "linear"), 2.0
+"""Curves that are taken, in this order, unless the best is ahead by so many standard errors of the difference."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties tried first; then those halfway to the neighbours of the best."""
 HOPELESS = 1.96
@@ -326,10 +326,10 @@ def _choose(judged: Sequence[Judged]) -> Judged:
     whole = [one for one in judged if one.candidate.folds is None]
     best = max(whole, key=lambda one: one.candidate.score)
     sound = [one for one in whole if len(one.by_query) > 1 and np.isfinite(one.by_query).all()]
-    for name, errors in SIMPLER.items():
+    for name in SIMPLE:
         for one in sorted(sound, key=lambda one: one.candidate.score, reverse=True):
             behind = best.by_query - one.by_query
-            if one.candidate.curve["name"] == name and (one is best or behind.sum() < errors * _se(behind)):
+            if one.candidate.curve["name"] == name and (one is best or behind.sum() < CLEARLY * _se(behind)):
                 return one
     return best
 

@@ -69,12 +69,6 @@ class SmoothShares(ClickCells):
         """Return log likelihood, shares and residuals at θ̂."""
         return self.shares_of(self._fit.logits(self._flat)[self.context, self.position])
 
-    def mean_log_p(self) -> Array:
-        """Return log p_k(x) / p_anchor(x) at θ̂ of every context, mean over the other positions, [contexts]."""
-        logits, anchor = self._fit.logits(self._flat), self._fit.curve.anchor_index
-        mean: Array = np.delete(logits - logits[:, [anchor]], anchor, axis=1).mean(axis=1)
-        return mean
-
     def information(self, shares: Shares) -> Array:
         """Return H, [size, size]."""
         whole = np.zeros((self.size, self.size))
@@ -116,11 +110,6 @@ class Smooth:
     def score(self) -> Array:
         """The gradient of the log likelihood, [size], by the same rows as the information."""
         return self.shares.score(self.at)
-
-    @property
-    def mean_log_p(self) -> Array:
-        """Log p_k(x) / p_anchor(x) of every context, mean over the other positions, [contexts]."""
-        return self.shares.mean_log_p()
 
 
 def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
