@@ -43,7 +43,6 @@ class LawPrior:
         learned: whether there is anything to learn each from.
         weak: weight of the weak prior of each.
         weights: w of b and of every feature at the positions, the anchor's last, [width, K].
-        in_doubt: variances of deviations that may be odd, [width, K].
         rank: directions that Λ holds.
     """
 
@@ -54,7 +53,6 @@ class LawPrior:
         self.others, self.width, self.size = len(log_distance), width, size
         self.log_k = np.append(log_distance, 0.0)
         self.weights = np.ones((self.width, self.others + 1))
-        self.in_doubt = np.zeros_like(self.weights)
         self.rank = self.others * self.width - 1
         several, varies = self.others > 1, self.width > 1
         self.learned = np.array([several, varies, several and varies])
@@ -74,7 +72,7 @@ class LawPrior:
         narrow = np.linalg.inv(self._own(covariance))
         theta = (covariance @ linear)[: self.others * self.width].reshape(self.others, self.width).T
         other = copy(self)
-        other.weights, other.in_doubt = weigh_positions(
+        other.weights = weigh_positions(
             self.log_k,
             self.weights,
             *self._scales(spread),
@@ -82,11 +80,6 @@ class LawPrior:
             np.einsum("cij,cj->ci", narrow, theta),
         )
         return other
-
-    def doubts(self) -> Array:
-        """Return the covariance of the parameters that odd positions leave in doubt, [size, size]."""
-        own = self.in_doubt[:, :-1, None] * np.eye(self.others) + self.in_doubt[:, -1:, None]
-        return self._whole(own, np.zeros(self.size))
 
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size]."""

@@ -5,11 +5,6 @@ Normal deviations δ_k would take it back to the law, and if it is the anchor, t
 positions and of what a feature does there, have Cauchy's heavy tails: δ_k is normal with variance τ² / w_k,
 w_k ~ Gamma(½, ½). Of every position the expected w_k is taken, given its own clicks and all other positions, and 1 at
 most: no position is held more tightly than a normal one.
-
-Where clicks are few nobody knows whether a position is odd. Weights are then between 0 and 1, and the deviation is
-shrunk by one of them where another may be right. With v_k² the mean square by which deviations shrunk by other weights
-are off the one that is taken, a standard deviation of (1 − w_k) v_k is in doubt, and its square is added to the
-variance. (Without the factor, noise of all other positions would widen their intervals, too.)
 """
 
 from __future__ import annotations
@@ -56,8 +51,8 @@ def off_law(log_k: Array, weights: Array, hold: Array | float = 0.0) -> Array:
 
 def weigh_positions(
     log_k: Array, weights: Array, variance: Array, hold: Array, information: Array, linear: Array
-) -> tuple[Array, Array]:
-    """Return the weights of all positions and the variances in doubt, [curves, K] each, the anchor's last.
+) -> Array:
+    """Return the weights of all positions, [curves, K], the anchor's last.
 
     With f = (b, 0), what the clicks say of b has the log likelihood yᵀb − ½ bᵀHb. Given f, the law's level is free:
     deviations have the mean (I − X G XᵀW) f and the variance τ² X G Xᵀ, see `off_law`.
@@ -79,15 +74,14 @@ def weigh_positions(
         mean = np.squeeze(apart @ (covariance[..., :-1] @ linear[..., None]), -1)
         around = ((apart @ covariance) * apart).sum(axis=-1)
         free = ((x @ _steepness(x, weights, hold)) * x).sum(axis=-1)
-        before = weights
-        weights, off_by = with_heavy_tails(mean, around + tau2 * free, weights, tau2)
+        before, weights = weights, expected_weights(mean, around + tau2 * free, weights, tau2)
         if np.abs(weights - before).max() < SETTLED:
             break
-    return weights, (1 - weights) ** 2 * off_by
+    return weights
 
 
-def with_heavy_tails(mean: Array, around: Array, weights: Array, variance: Array) -> tuple[Array, Array]:
-    """Return E[w] of every position, 1 at most, and E[(E[δ | w] − mean)²], [..., K] each.
+def expected_weights(mean: Array, around: Array, weights: Array, variance: Array) -> Array:
+    """Return E[w] of every position, 1 at most, [..., K].
 
     Its own clicks and all other positions say of a deviation what is left of its mean and variance once its own prior,
     N(0, τ² / w), is divided out.
@@ -102,19 +96,15 @@ def with_heavy_tails(mean: Array, around: Array, weights: Array, variance: Array
         One position is six standard deviations off its law, known to 1, another is on it: one is let go, but normal
         deviations have taken it back by three.
 
-        >>> weights, off_by = with_heavy_tails(np.array([3.0, 0.0]), np.full(2, 0.5), np.ones(2), np.ones(1))
-        >>> weights.round(2).tolist(), np.sqrt(off_by).round(1).tolist()
-        ([0.07, 1.0], [2.7, 0.0])
+        >>> expected_weights(np.array([3.0, 0.0]), np.full(2, 0.5), np.ones(2), np.ones(1)).round(2).tolist()
+        [0.07, 1.0]
     """
     precision = np.maximum(1 / around - weights / variance, 1e-9)[..., None]
     centre = (mean / around)[..., None] / precision
-    w = np.exp(LOG_W)
-    spread = variance[..., None] / w
-    apart = 1 / precision + spread
-    log_p = (LOG_W - w - np.log(apart) - centre**2 / apart) / 2
+    apart = 1 / precision + variance[..., None] / np.exp(LOG_W)
+    log_p = (LOG_W - np.exp(LOG_W) - np.log(apart) - centre**2 / apart) / 2
     p = np.exp(log_p - log_p.max(axis=-1, keepdims=True))
-    p /= p.sum(axis=-1, keepdims=True)
-    return np.minimum(1.0, p @ w), (p * (centre * spread / apart - mean[..., None]) ** 2).sum(axis=-1)
+    return np.minimum(1.0, p @ np.exp(LOG_W) / p.sum(axis=-1))
 
 
 def _law(log_k: Array) -> Array:

@@ -101,11 +101,8 @@ class Pooled:
 
     @property
     def left(self) -> Array:
-        """What shrinkage leaves unknown, [size, size]: Λ, and (H + Λ) D (H + Λ) where D is in doubt."""
-        if not isinstance(self.prior, LawPrior):
-            return self.precision
-        curvature = self.information + self.precision
-        return np.asarray(self.precision + curvature @ self.prior.doubts() @ curvature)
+        """What shrinkage leaves unknown, [size, size]."""
+        return self.precision
 
     @property
     def spread(self) -> Spread | None:
