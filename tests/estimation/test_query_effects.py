@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clickharvest.estimation import click_cells, query_effects
+from clickharvest.estimation import cells as kernel
+from clickharvest.estimation import query_effects
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -42,7 +43,7 @@ def by_hand(fit: Pooled) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
     design = shares.design(np.arange(len(shares.unit))).toarray()
     effects: dict[tuple[int, int], np.ndarray] = {}
     own: dict[tuple[int, int], float] = {}
-    for unit in range(len(shares.first)):
+    for unit in range(len(shares.clicks_per_unit)):
         cells = np.flatnonzero(shares.unit == unit)
         mean = fit.at.share[cells] @ design[cells]
         for cell in cells:
@@ -83,7 +84,7 @@ def test_the_covariance_by_hand(features: int, monkeypatch: pytest.MonkeyPatch) 
         assert found.effective_queries[k] == pytest.approx(at.sum() ** 2 / (at**2).sum())
     assert found.variance > 0
     assert found.steepness > 0
-    monkeypatch.setattr(click_cells, "NUMBERS", 1)
+    monkeypatch.setattr(kernel, "NUMBERS", 1)
     assert clustered_covariance(fit).covariance == pytest.approx(found.covariance)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clickharvest.estimation import click_cells
+from clickharvest.estimation import cells as kernel
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
@@ -66,7 +66,7 @@ def test_scores_of_users_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = fit.shares
     design = shares.design(np.arange(len(shares.unit))).toarray()
     scores, known = np.zeros((2, shares.n_clusters, shares.size))
-    for unit in range(len(shares.first)):
+    for unit in range(len(shares.clicks_per_unit)):
         cells = np.flatnonzero(shares.unit == unit)
         centred = design[cells] - fit.at.share[cells] @ design[cells]
         user = shares.cluster[cells[0]]
@@ -79,7 +79,7 @@ def test_scores_of_users_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert meat == pytest.approx(scores.T @ scores)
     assert clusters == pytest.approx(1 / (share**2).sum(axis=0))
     assert clusters.max() < 12
-    monkeypatch.setattr(click_cells, "NUMBERS", 1)
+    monkeypatch.setattr(kernel, "NUMBERS", 1)
     assert own_scores(fit)[0] == pytest.approx(meat)
 
 

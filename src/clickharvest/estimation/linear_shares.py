@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from clickharvest.estimation.click_cells import ClickCells, Shares
+from clickharvest.estimation.cells import Cells, Shares
 from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ KEPT = 4_000_000
 """Entries up to which pairs are kept for the next step of a fit; they take some 30 bytes an entry."""
 
 
-class LinearShares(ClickCells):
+class LinearShares(Cells):
     """The cells of all clicked units, and the blocks of parameters that each reads.
 
     Args:
@@ -67,7 +67,7 @@ class LinearShares(ClickCells):
         order = np.lexsort((block, self.unit[cell]))
         # One entry for every cell and each block that it reads, by unit and block.
         self._cell, self._block, self._row = cell[order], block[order], row[order]
-        self._begins = np.searchsorted(self.unit[self._cell], np.arange(len(self.first) + 1))
+        self._begins = np.searchsorted(self.unit[self._cell], np.arange(len(self.clicks_per_unit) + 1))
         # Of a few positions every context's log p is computed once; of many, that of the entries alone.
         rows = 2 * n if shared else n
         self._tabled = rows * self.n_blocks <= len(self._cell) * self.width
@@ -116,7 +116,7 @@ class LinearShares(ClickCells):
 
     def information(self, shares: Shares) -> Array:
         """Return H, [size, size]."""
-        expected = self.clicks_of_unit * shares.share
+        expected = self.clicks - shares.residual
         if self.width == 1:
             return self._information_of_positions(shares.share, expected)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
@@ -153,7 +153,7 @@ class LinearShares(ClickCells):
 
     def _information_of_positions(self, share: Array, expected: Array) -> Array:
         """Return H where there are no features, diag(Σ N π) − Σ_u N_u π_u π_uᵀ: however many positions there are."""
-        cell, shape = self._cell, (len(self.first), self.n_blocks)
+        cell, shape = self._cell, (len(self.clicks_per_unit), self.n_blocks)
         roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), self._block, self._begins), shape)
         whole: Array = -(roots.T @ roots).toarray()
         whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)

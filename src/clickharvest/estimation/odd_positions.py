@@ -104,7 +104,8 @@ def expected_weights(mean: Array, around: Array, weights: Array, variance: Array
     apart = 1 / precision + variance[..., None] / np.exp(LOG_W)
     log_p = (LOG_W - np.exp(LOG_W) - np.log(apart) - centre**2 / apart) / 2
     p = np.exp(log_p - log_p.max(axis=-1, keepdims=True))
-    return np.minimum(1.0, p @ np.exp(LOG_W) / p.sum(axis=-1))
+    expected: Array = np.minimum(1.0, p @ np.exp(LOG_W) / p.sum(axis=-1))
+    return expected
 
 
 def _law(log_k: Array) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from clickharvest.estimation.click_cells import Shares
+from clickharvest.estimation.cells import Shares
 from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.odd_positions import ODD, ODD_IN

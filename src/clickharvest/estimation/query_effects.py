@@ -43,7 +43,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import nnls
 from scipy.sparse import csr_array, diags_array
 
-from clickharvest.estimation.click_cells import ClickCells, Shares
+from clickharvest.estimation.cells import Cells, Shares
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled
 from clickharvest.estimation.shared_units import beyond_independence
@@ -186,7 +186,7 @@ def contrasts_of_queries(
     return (y, single), (steep, together)
 
 
-def _overdispersion(shares: ClickCells, at: Shares) -> float:
+def _overdispersion(shares: Cells, at: Shares) -> float:
     """Return φ ≥ 1 from how the units of a query differ at one position; cells that expect little count for little."""
     _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
     variance = shares.clicks_of_unit * at.share * (1 - at.share)

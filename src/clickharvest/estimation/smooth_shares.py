@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import softmax
 
-from clickharvest.estimation.click_cells import ClickCells, Shares
+from clickharvest.estimation.cells import Cells, Shares
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import BOUNDS
 from clickharvest.estimation.sample import Sample
@@ -43,7 +43,7 @@ NOTHING = 1e-12
 """Precision of directions that no penalty holds, by the largest."""
 
 
-class SmoothShares(ClickCells):
+class SmoothShares(Cells):
     """The cells of all clicked units, and the gradient of their log examination at the fit.
 
     Args:

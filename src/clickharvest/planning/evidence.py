@@ -203,7 +203,7 @@ def overdispersion(fit: Pooled, together: Array) -> Overdispersion:
     _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
     expected = shares.clicks_of_unit * at.share
     variance = expected * (1 - at.share)
-    alike = np.add.reduceat(at.share**2, shares.first)[shares.unit]
+    alike = shares.by_unit(at.share**2)[shares.unit]
     own = np.divide(expected**2 * (1 - 2 * at.share + alike), variance, out=np.zeros_like(variance), where=variance > 0)
     use = variance > LEAST
     square = np.divide(at.residual**2, variance, out=np.zeros_like(variance), where=use)
@@ -297,9 +297,9 @@ def unseen(interventions: Interventions, fit: Pooled, seed: int = 0) -> Unseen:
     def information(seen: NDArray[np.int64], click: NDArray[np.int64]) -> Array:
         """Return it by query and position."""
         weight = seen * p
-        total = np.add.reduceat(weight, shares.first)[shares.unit]
+        total = shares.by_unit(weight)[shares.unit]
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
-        of_unit = np.add.reduceat(click, shares.first)[shares.unit]
+        of_unit = shares.by_unit(click.astype(np.float64))[shares.unit]
         cell = query * shares.n_positions + shares.position
         return np.bincount(cell, of_unit * share * (1 - share), shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
