@@ -1,8 +1,8 @@
 """How far are browsing models from the truth, impression by impression, and do their intervals hold?
 
-    PYTHONPATH=src python3 benchmarks/browsing.py --jobs 2 --logs 20
-    .venv/bin/python benchmarks/browsing.py --cells "ubm;cascade" --logs 5 --json some.json
-    .venv/bin/python benchmarks/browsing.py --report --yandex ../shared/data/yandex_sessions.parquet
+    .venv/bin/python benchmarks/browsing.py --jobs 2
+    .venv/bin/python benchmarks/browsing.py --worlds ubm cascade --logs 5 --json some.json
+    .venv/bin/python benchmarks/browsing.py --report    # writes the table of what was measured so far
 
 Logs of known truth (`simulate --clicks …`) are fitted with `--model examination`, `--model browsing` and, the first few
 of each cell, `--model reading`, as a user would. The truth of an impression is the probability that its result was
@@ -18,26 +18,19 @@ so that errors relative to it need care:
 Coverage is of log γ of linked states, where the truth is one number for each state. `held out` is the gain in log
 likelihood per click of queries held out, over the position-based model, in the log itself.
 
-Outcomes are kept in `benchmarks/data/browsing.json`, and a run goes on where an earlier one ended; `--report` writes
-the table in `benchmarks/README.md`. Exits with 1 where a bar is missed.
+The Yandex log is used where it lies beside the repository. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import many_logs
 import numpy as np
-from accuracy import fingerprint, machine, say, write_between_markers, write_whole
 from numpy.typing import NDArray
 
 from clickharvest.positions.states import number_of
@@ -46,8 +39,7 @@ from clickharvest.simulate import Simulation, simulate_protocol
 Array = NDArray[np.float64]
 Outcome = dict[str, Any]
 
-HERE = Path(__file__).resolve().parent
-README, KEPT = HERE / "README.md", HERE / "data" / "browsing.json"
+YANDEX = Path(__file__).resolve().parents[2] / "shared" / "data" / "yandex_sessions.parquet"
 LOGS, TWICE, THIRD, COVERED = 20, 2.0, 0.8946 / 3, (0.93, 0.99)
 READ = 2
 """Logs of each cell that the reading model is fitted to, too."""
@@ -102,60 +94,6 @@ CELLS = {
 }
 
 
-def main() -> None:
-    """Run what is missing, print the table, and judge it."""
-    options = parse_options()
-    kept = json.loads(options.json.read_text()) if options.json.exists() else {}
-    run(kept, options)
-    lines, bars = table(kept)
-    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", origin(kept)])
-    print(text)
-    if options.report and options.json == KEPT and kept:
-        write_between_markers(README, "browsing", text)
-    sys.exit(any(bar.startswith("FAIL") for bar in bars))
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=LOGS, help="simulated logs of each cell, at most")
-    parser.add_argument("--cells", type=lambda text: text.split(";"), default=list(CELLS), help="divided by ;")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--json", type=Path, default=KEPT, help="file to keep outcomes in, and to go on from")
-    parser.add_argument("--yandex", type=Path, help="the Yandex log: compare both models on queries held out")
-    parser.add_argument("--report", action="store_true", help="simulate nothing, write the table")
-    return parser.parse_args()
-
-
-def run(kept: dict[str, list[Outcome]], options: argparse.Namespace) -> None:
-    """Measure the logs that are missing, and keep them as they come."""
-    if options.yandex:
-        keep(kept, options.json, "yandex", [of_yandex(options.yandex)])
-    missing = [
-        (log, name)
-        for name in ([] if options.report else options.cells)
-        for log in range(min(options.logs, CELLS[name].logs))
-        if not any(one["log"] == log and (log >= READ or "reading" in one) for one in kept.get(name, []))
-    ]
-    if not missing:
-        return
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        work = {pool.submit(measure, name, log): name for log, name in sorted(missing)}
-        for done, future in enumerate(as_completed(work), 1):
-            found = future.result()
-            others = [one for one in kept.get(work[future], []) if one["log"] != found["log"]]
-            keep(kept, options.json, work[future], [*others, found])
-            say(f"{done} of {len(work)} logs, {work[future]}")
-
-
-def keep(kept: dict[str, list[Outcome]], path: Path, name: str, outcomes: list[Outcome]) -> None:
-    """Keep the outcomes of a cell."""
-    kept[name] = outcomes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept))
-
-
 def simulate(cell: Cell, log: int) -> Simulation:
     """Return a simulated log of a cell."""
     simulation = simulate_protocol(
@@ -174,7 +112,9 @@ def simulate(cell: Cell, log: int) -> Simulation:
 
 
 def measure(name: str, log: int) -> Outcome:
-    """Simulate a log, fit both models, and compare them with the truth of every impression."""
+    """Simulate a log, fit the models, and compare them with the truth of every impression."""
+    if name == "yandex":
+        return of_yandex()
     from clickharvest import CPBM, PBM, harvest, read_log
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.estimation.browsing import compare_with_ranks
@@ -204,13 +144,11 @@ def measure(name: str, log: int) -> Outcome:
     estimates = {"browsing": by_state.propensity[page, number - 1], "examination": by_rank[page, rank[:, 1:] - 1]}
     estimates |= read
     outcome: Outcome = {
-        "log": log,
         "clicks": int(clicked.sum()),
         "zeros": float(np.mean(truth[:, 1:] == 0)),
         "gain": [gain.gain, gain.lower, gain.upper],
         "seconds": seconds,
         "covered": covered(by_state, number, truth[:, 1:]) if cell.same else None,
-        "run": [fingerprint(), machine()],
     }
     return outcome | {kind: errors(p, truth[:, 1:], number) for kind, p in estimates.items()}
 
@@ -252,20 +190,20 @@ def covered(predicted: Any, number: NDArray[np.int64], truth: Array) -> float:
     return float(inside[predicted.supported[0, at]].mean())
 
 
-def of_yandex(path: Path) -> Outcome:
+def of_yandex() -> Outcome:
     """Return how much better browsing states explain held-out queries of the Yandex log."""
     from clickharvest import read_log
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.estimation.browsing import compare_with_ranks, compare_within_ranks
 
-    states = Browsing().harvest(read_log(path, page="session"))
+    states = Browsing().harvest(read_log(YANDEX, page="session"))
     found = {}
     for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
         for where, compare in (("", compare_with_ranks), (", within a unit and rank", compare_within_ranks)):
             gain = compare(kept, folds=20)
             figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
             found[clicks + where] = figures
-    return {"log": 0, "gains": found, "run": [fingerprint(), machine()]}
+    return {"gains": found}
 
 
 def without_largest(states: Any) -> Any:
@@ -343,11 +281,6 @@ def bars(kept: dict[str, list[Outcome]]) -> list[str]:
     return found
 
 
-def origin(kept: dict[str, list[Outcome]]) -> str:
-    """Return where outcomes come from."""
-    runs = sorted({tuple(one["run"]) for own in kept.values() for one in own})
-    return f"{'; '.join(sorted({place for _, place in runs}))}. Code: {', '.join(sorted({code for code, _ in runs}))}."
-
-
 if __name__ == "__main__":
-    main()
+    logs = {name: cell.logs for name, cell in CELLS.items()} | ({"yandex": 1} if YANDEX.exists() else {})
+    many_logs.main("browsing", __doc__, logs, measure, table)

@@ -18,26 +18,35 @@ import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import combinations
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import write_between_markers
-from coverage import README, cells_of, simulated
+from cells import Cell
+from coverage import README, simulated
+from shared_cells import HOME, USERS, ZIPF, SharedCell
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.estimation import PBM, compare_models
 from clickharvest.model import Propensities, find_differences
 from clickharvest.model.curves import make_curve
 
-NAMES = (
-    "8 queries", "20 queries", "50 queries", "300 queries", "a query with 20 % of the displays",
-    "a query with 50 % of the displays", "last position linked by 2", "clicks of a page depend",
-    "queries differ in steepness", "a step in the page", "an advertisement at 5", "50 positions", "8 users", "20 users",
-    "300 users", "users of Zipf's sizes", "50 users of Zipf's sizes", "a user with half of the pages",
-    "a home page, 300 users", "a home page, by page", "a home page of 40 documents, by document",
-)  # fmt: skip
+CELLS: dict[str, Cell | SharedCell] = {
+    "8 queries": Cell(8),
+    "50 queries": Cell(50),
+    "300 queries": Cell(300),
+    "a query with 50 % of the displays": Cell(100, share=0.5),
+    "last position linked by 2": Cell(100, links=2),
+    "a step in the page": Cell(300, positions=10, fold=1.0),
+    "50 positions": Cell(300, positions=50),
+    "300 users": USERS,
+    "users of Zipf's sizes": ZIPF,
+    "a user with half of the pages": replace(USERS, users=100, half=True),
+    "a home page, by page": HOME,
+}
 FULL, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
 HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ", "bar")
 
@@ -53,7 +62,7 @@ def main() -> None:
     """Print the table, and write it where it is whole."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
-    parser.add_argument("--cells", type=cells_of, default=list(NAMES), help="of those of coverage, divided by ;")
+    parser.add_argument("--cells", default=list(CELLS), type=lambda text: text.split(";"), help="divided by ;")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
     lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|---|"]
@@ -62,7 +71,7 @@ def main() -> None:
             found = list(pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5))
             lines.append(row(name, found))
             print(lines[-1], flush=True)
-    if options.cells == list(NAMES) and options.logs >= FULL:
+    if options.cells == list(CELLS) and options.logs >= FULL:
         write_between_markers(README, "compare", "\n".join(lines))
     sys.exit(any("misses" in line for line in lines))
 
@@ -102,7 +111,7 @@ def measure(name: str, log: int) -> Outcome:
     fits = []
     gains: list[tuple[float, float, float, int]] = []
     for other in range(2):
-        world = simulated(name, log, other)
+        world = simulated(CELLS[name], name, log, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

@@ -1,7 +1,7 @@
 """What benchmarks of many worlds share: simulate logs of each, keep what was measured, print and write the table.
 
-What was measured is kept in `benchmarks/data/<name>.json` (`--json`), and a run goes on where an earlier one ended. Once
-all worlds have their logs (or with `--readme`) the table in `benchmarks/README.md` is written.
+What was measured is kept in `benchmarks/data/<name>.json` (`--json`), and a run goes on where an earlier one ended.
+Once all worlds have their logs (or with `--report`) the table in `benchmarks/README.md` is written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(
     parser.add_argument("--worlds", nargs="+", default=list(logs), choices=list(logs), metavar="WORLD")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, default=HERE / "data" / f"{name}.json", help="file of what was measured")
-    parser.add_argument("--readme", action="store_true", help="write the README's table, though logs are missing")
+    parser.add_argument("--report", action="store_true", help="measure nothing more, write the README's table")
     options = parser.parse_args()
     kept: dict[str, dict[str, Any]] = json.loads(options.json.read_text()) if options.json.exists() else {}
     wanted = {world: min(logs[world], options.logs or logs[world]) for world in options.worlds}
@@ -54,7 +54,7 @@ def main(
         (world, seed)
         for seed in range(max(wanted.values()))
         for world in options.worlds
-        if seed < wanted[world] and str(seed) not in kept.get(world, {})
+        if not options.report and seed < wanted[world] and str(seed) not in kept.get(world, {})
     ]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     saved = time.monotonic()
@@ -67,7 +67,7 @@ def main(
     lines, bars = table({world: list(kept[world].values()) for world in options.worlds if kept.get(world)})
     text = "\n".join([*lines, "", *judge(bars), "", f"{machine()}."])
     print(text)
-    if options.readme or all(len(kept.get(world, {})) >= own for world, own in logs.items()):
+    if options.report or all(len(kept.get(world, {})) >= own for world, own in logs.items()):
         write_between_markers(README, name, text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 

@@ -58,6 +58,7 @@ class SharedCell:
 
 USERS = SharedCell()
 ZIPF = replace(USERS, users=500, zipf=True)
+HOME = SharedCell(queries=1, documents=10, arms=4, users=2_000, pages=4.0, apart=0.0, mood=0.0, by="page")
 
 
 def simulate_shared(cell: SharedCell, random: np.random.Generator) -> World:
