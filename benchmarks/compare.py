@@ -1,7 +1,7 @@
 """Does `compare` say more than it knows? Intervals of held-out gains, and models of two logs that are alike.
 
-    PYTHONPATH=src python3 benchmarks/compare.py --logs 300 --jobs 16       # writes its table into benchmarks/README.md
-    .venv/bin/python benchmarks/compare.py --logs 20 --cells "8 queries;300 users"    # some; prints their table
+    .venv/bin/python benchmarks/compare.py --jobs 2                                    # all; writes the README's table
+    .venv/bin/python benchmarks/compare.py --worlds "8 queries" "300 users" --logs 20  # some; prints their table
 
 Three given curves (k^−.8, k^−1.2, and k^−1 with a position that is a third off) are scored on logs of `cells` and
 `shared_cells`, whose truth is 1 / k, more or less. What the gain of one over another is on average is the mean over all
@@ -13,20 +13,16 @@ Needs NumPy, SciPy and lazy_loader, no engine.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import combinations
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
+import many_logs
 import numpy as np
-from accuracy import write_between_markers
 from cells import Cell
-from coverage import README, simulated
+from coverage import simulated
 from shared_cells import HOME, USERS, ZIPF, SharedCell
 
 from clickharvest.errors import NotIdentifiedError
@@ -47,8 +43,8 @@ CELLS: dict[str, Cell | SharedCell] = {
     "a user with half of the pages": replace(USERS, users=100, half=True),
     "a home page, by page": HOME,
 }
-FULL, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
-HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ", "bar")
+LOGS, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
+HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ")
 
 
 class Outcome(NamedTuple):
@@ -58,37 +54,23 @@ class Outcome(NamedTuple):
     differs: bool | None
 
 
-def main() -> None:
-    """Print the table, and write it where it is whole."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
-    parser.add_argument("--cells", default=list(CELLS), type=lambda text: text.split(";"), help="divided by ;")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args()
-    lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|---|"]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for name in options.cells:
-            found = list(pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5))
-            lines.append(row(name, found))
-            print(lines[-1], flush=True)
-    if options.cells == list(CELLS) and options.logs >= FULL:
-        write_between_markers(README, "compare", "\n".join(lines))
-    sys.exit(any("misses" in line for line in lines))
-
-
-def row(name: str, found: list[Outcome]) -> str:
-    """Return the row of a cell: the worst of the three pairs of curves counts."""
-    covered, wrong = zip(*(judge(own) for own in pairs_of(found)), strict=True)
-    differs = float(np.mean([one.differs for one in found if one.differs is not None]))
-    worst = min(covered, key=lambda share: min(share - BAR[0], BAR[1] - share))
-    missed = [
-        *(["gains too narrow"] if min(covered) < BAR[0] else []),
-        *(["gains too wide"] if max(covered) > BAR[1] else []),
-        *(["wrong side"] if max(wrong) > WRONG else []),
-        *(["alarms"] if differs > ALARMS else []),
-    ]
-    bar = "misses: " + ", ".join(missed) if missed else "holds"
-    return f"| {name} | {len(found)} | {worst:.1%} | {max(wrong):.1%} | {differs:.1%} | {bar} |"
+def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
+    """Return the lines of a Markdown table, and a sentence for each bar; the worst of the three pairs counts."""
+    lines, bars = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|"], []
+    for name, own in kept.items():
+        found = [Outcome(*one) for one in own]
+        covered, wrong = zip(*(judge(gains) for gains in pairs_of(found)), strict=True)
+        differs = float(np.mean([one.differs for one in found if one.differs is not None]))
+        worst = min(covered, key=lambda share: min(share - BAR[0], BAR[1] - share))
+        lines.append(f"| {name} | {len(found)} | {worst:.1%} | {max(wrong):.1%} | {differs:.1%} |")
+        missed = [
+            *(["gains too narrow"] if min(covered) < BAR[0] else []),
+            *(["gains too wide"] if max(covered) > BAR[1] else []),
+            *(["wrong side"] if max(wrong) > WRONG else []),
+            *(["alarms"] if differs > ALARMS else []),
+        ]
+        bars.append(f"FAIL: {name}: {', '.join(missed)}" if missed else f"PASS: {name}")
+    return lines, bars
 
 
 def pairs_of(found: list[Outcome]) -> Iterator[np.ndarray]:
@@ -141,4 +123,4 @@ def gains_on(interventions: Any) -> list[tuple[float, float, float, int]]:
 
 
 if __name__ == "__main__":
-    main()
+    many_logs.main("compare", __doc__, dict.fromkeys(CELLS, LOGS), measure, table)

@@ -15,7 +15,6 @@ missed.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import subprocess
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import HERE, README, machine, say, write_between_markers
+from speed import in_fresh_process
 
 COPY = "DuckDB copies the log"
 BARE = "DuckDB copies the log and adds two columns by hand"
@@ -44,16 +44,12 @@ OWN_ETA = {
 
 
 def main() -> None:
-    """Run the benchmark, or one contender of it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Benchmark of weighing.")
     parser.add_argument("--millions", type=int, default=BAR_MILLIONS, help="millions of rows")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of which the best counts")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="folder of the logs")
-    parser.add_argument("--run", nargs=4, metavar=("CASE", "CONTENDER", "LOG", "RESULT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run:
-        print(json.dumps(run(*options.run)))
-        return
     options.data.mkdir(parents=True, exist_ok=True)
     took = {case: measure(case, options.millions, options) for case in CASES}
     lines = ["| rows | context | contender | seconds | ratio to copy | CPU seconds | ratio | peak MB |"]
@@ -90,8 +86,7 @@ def measure(case: str, millions: int, options: argparse.Namespace) -> dict[str, 
         for turn in range(options.rounds):
             for contender in (COPY, BARE, OURS):
                 result = str(Path(folder, "result.parquet"))
-                command = [sys.executable, str(Path(__file__)), "--run", case, contender, str(log), result]
-                found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                found = in_fresh_process(run, case, contender, str(log), result)
                 best[contender] = min(best.get(contender, found), found, key=lambda took: took["seconds"])
                 say(f"{case}, round {turn + 1}, {contender}: {found['seconds']:.2f} s")
                 if turn == 0 and contender == OURS:
