@@ -183,8 +183,8 @@ def summary(outcomes: dict[str, list[Outcome]]) -> str:
     known = sum(len(figures(own, "covered")) > 0 for own in outcomes.values())
     close, honest = (known - len(outside(outcomes, bounds)) for bounds in (CLOSE, HONEST))
     return (
-        f"Of {known} kinds of simulated logs with intervals, the default 95 % intervals cover 93 to 98 % in {close} "
-        f"and 90 to 99 % in {honest}.\n{misses(outcomes)}"
+        f"The 95 % intervals cover 93 to 98 % of the true values in {close} of {known} kinds of simulated logs, and 90 "
+        f"to 99 % in {honest}.\n{misses(outcomes)}"
     )
 
 

@@ -408,10 +408,6 @@ WORLDS = {
     "fold, few clicks": plain(
         "a fold after position 4, 2,000 pages", pages=2_000, curve=np.array([1, 0.9, 0.85, 0.8, 0.1, 0.08, 0.07, 0.06])
     ),
-    "200 positions": plain(
-        "200 positions, few clicks below 20", queries=100, pages=1_500, docs=220, wide=200, noise=0.1,
-        curve=np.arange(1.0, 201) ** -1.0,
-    ),
     "tiny arm": plain("two arms with 99.5 and .5 % of the traffic", rankers=2, share=np.array([0.995, 0.005])),
     "rare clicks": plain("one impression in 600 is clicked", scale=0.01, pages=40_000),
     "sure clicks": plain("nearly all is looked at, and half of it clicked", curve=np.linspace(1, 0.93, K), scale=1.5),

@@ -188,10 +188,6 @@ def of_swaps(told: str, *, kind: str = "sound", users: bool = False, times: int 
 
 DIFFERENT = "users like different results and read to different depths"
 WORLDS = {
-    "trust, own curves, thin": of_queries(
-        "every query has its own curve, 1 ± .6 at single positions, 2,000 queries, 15 pages each",
-        "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=2_000, sessions=15
-    ),
     "trust, own curves, large and thin": of_queries(
         "every query has its own curve, 1 ± .6 at single positions, 20,000 queries, 15 pages each",
         "trust bias", spread=0.5, unlike=0.6, appeal=0.36, queries=20_000, sessions=15
@@ -199,9 +195,6 @@ WORLDS = {
     "trust, seen": of_queries(
         "clicks as `simulate --clicks trust`, 200 queries",
         *("trust bias",), kind="faulty", spread=0.5, trust=True, queries=200, sessions=200,
-    ),
-    "context, Zipf": of_queries(
-        "queries of Zipf sizes, two contexts without effect", "context matters", unlike=0.6, zipf=1.0
     ),
     "context, one query": of_queries(
         "one query has 60 % of the clicks, two contexts without effect", "context matters", unlike=0.6, zipf=2.0
@@ -340,10 +333,6 @@ WORLDS = {
         kind="faulty", users=True, each=10, queries=1, pages=3_000, liking=0.7, personal=0.2,
     ),
     "swaps": of_swaps("the first result is swapped with one of 5 ranks, 500 pages, no user column"),
-    "swaps, kept": of_swaps(
-        "users keep the rank that the first result is swapped with, ten pages each", users=True, each=10, keep=True,
-        times=3,
-    ),
     "swaps, Zipf": of_swaps(
         "users keep their rank, a sixth of the 2,000 pages from one user", users=True, each=10, keep=True, zipf=1.0,
         pages=2_000, times=3,
@@ -374,19 +363,21 @@ def table(kept: dict[str, list[PValues]]) -> tuple[list[str], list[str]]:
     lines, bars = [f"| {' | '.join(head)} |", "|---|--:|---|---|---|"], []
     for test in dict.fromkeys(test for name in kept for test in WORLDS[name].tests):
         share = {name: rejected(own, test) for name, own in kept.items() if test in WORLDS[name].tests}
-        sound = {name: one for name, one in share.items() if WORLDS[name].kind == "sound"}
+        sound, faulty, incomplete = (
+            {name: one for name, one in share.items() if WORLDS[name].kind == kind} for kind in LOGS
+        )
         for name, (level, error, logs) in sound.items():
             verdict = "PASS" if BAR[0] <= level <= BAR[1] else "FAIL"
             verdict = verdict if logs >= WORLDS[name].logs else "OPEN"
             bars.append(f"{verdict}: {test} ({name}): {100 * level:.1f} ± {100 * error:.1f} % of {logs} logs")
-        hardest = max(sound, key=lambda name: sound[name][0], default=None)
-        levels = sorted({f"{100 * level:.1f}" for level, *_ in sound.values()}, key=float)
-        where = "" if hardest is None else f"{WORLDS[hardest].told} (± {100 * sound[hardest][1]:.1f})"
-        others = ("; ".join(
-            f"{WORLDS[name].told}: {100 * one[0]:.0f} %" for name, one in share.items() if WORLDS[name].kind == kind
-        ) for kind in ("faulty", "incomplete"))  # fmt: skip
-        lines.append(f"| {test} | {' to '.join({levels[0]: 0, levels[-1]: 0}) + ' %' if levels else ''} | {where} "
-                     f"| {' | '.join(others)} |")  # fmt: skip
+        where = max(sound, key=lambda name: sound[name][0], default="")
+        hardest = f"{WORLDS[where].told} (± {100 * sound[where][1]:.1f})" if where else ""
+        ends = dict.fromkeys(f"{100 * end(one[0] for one in sound.values()):.1f}" for end in (min, max) if sound)
+        seen, lacking = (
+            "; ".join(f"{WORLDS[name].told}: {100 * one[0]:.0f} %" for name, one in some.items())
+            for some in (faulty, incomplete)
+        )
+        lines.append(f"| {test} | {' to '.join(ends)} % | {hardest} | {seen} | {lacking} |")
     return lines, bars
 
 

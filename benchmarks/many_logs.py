@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,6 +87,7 @@ def run(logs: list[tuple[str, int]], measure: Measure, jobs: int) -> Iterator[tu
     if jobs == 1:
         yield from ((world, seed, measure(world, seed)) for world, seed in logs)
         return
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         work = {pool.submit(measure, world, seed): (world, seed) for world, seed in logs}
         for done in as_completed(work):
