@@ -457,10 +457,10 @@ def fingerprint() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 
-def machine() -> str:
-    """Return the machine, the versions and the day in a few words."""
+def machine(*packages: str) -> str:
+    """Return the machine, the versions of some packages (JAX and NumPy by default) and the day in a few words."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = ", ".join(f"{name} {version(name.lower())}" for name in ("JAX", "NumPy"))
+    versions = ", ".join(f"{name} {version(name.lower())}" for name in packages or ("JAX", "NumPy"))
     python = f"Python {platform.python_version()}"
     return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {python}, {versions}, {datetime.now(UTC):%Y-%m-%d}"
 

@@ -6,26 +6,17 @@
 
 Documents have relevances r ~ Beta(1, 2), three rankers order them by r plus noise of their own, and show ten. Clicks
 are Bernoulli(θ_k (ε⁺_k r + ε⁻_k (1 − r))) with examination θ_k = k^-.7, so that α_k = θ_k (ε⁺_k − ε⁻_k) and
-β_k = θ_k ε⁻_k. What is measured of a log is kept in `benchmarks/data/affine.json` (`--json`), and a run goes on where
-an earlier one ended. Exits with 1 where a bar is missed.
+β_k = θ_k ε⁻_k. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from multiprocessing import get_context
-from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+import many_logs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,18 +26,12 @@ from clickharvest.estimation.affine import AffineClicks
 from clickharvest.estimation.click_moments import estimate_moments
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.unit_counts import count_units
-from clickharvest.files import atomic_path
 from clickharvest.harvesting.interventions import Interventions
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- affine:begin -->", "<!-- affine:end -->"
 POSITIONS, RANKERS, DOCS = 10, 3, 15
 COVERAGE = (0.93, 0.97)
 LEVEL = 0.07
 """Share of logs without trust in which it may be told, at most."""
-CLOSE = ("strong, 1e5", "strong, 1e6", "mild, steep, 1e6")
-"""Worlds whose first 200 logs left coverage within a standard error of a bar: they have as many again."""
 Array = NDArray[np.float64]
 Measured = dict[str, float | None]
 
@@ -90,7 +75,7 @@ class World:
     clicks: float
     queries: int
     noise: float = 0.25
-    logs: int = 40
+    logs: int = 200
     zipf: float = 0.7
     binary: bool = False
     drift: float = 0.0
@@ -106,8 +91,7 @@ def _usual() -> Iterator[tuple[str, World]]:
             for kind, noise in (("", 0.25), (", steep", 0.08)):
                 told = "rankers of noise .08: relevance nearly decides the position" if noise < 0.1 else ""
                 name = f"{trust}{kind}, {clicks:.0e}".replace("e+0", "e")
-                logs = 400 if name in CLOSE else 200
-                yield name, World(told or "three rankers of noise .25", trust, clicks, queries, noise, logs)
+                yield name, World(told or "three rankers of noise .25", trust, clicks, queries, noise)
 
 
 WORLDS = dict(_usual()) | {
@@ -232,42 +216,7 @@ def _rmse(error: Array, weight: Array) -> float:
     return float(np.sqrt(np.average(np.nan_to_num(error) ** 2, weights=weight)))
 
 
-def main() -> None:
-    """Run what is missing, print the table, and judge it."""
-    options = parse_options()
-    done: dict[str, dict[str, Measured]] = json.loads(options.json.read_text()) if options.json.exists() else {}
-    missing = [
-        (name, seed)
-        for name in options.worlds
-        for seed in range(min(WORLDS[name].logs if options.logs is None else options.logs, WORLDS[name].logs))
-        if str(seed) not in done.setdefault(name, {})
-    ]
-    for name, seed, found in run(missing, options.jobs):
-        done[name][str(seed)] = found
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write(options.json, json.dumps(done))
-        print(f"{datetime.now():%H:%M:%S} {name}: {len(done[name])} logs", file=sys.stderr, flush=True)
-    lines, bars = table(done)
-    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", machine()])
-    print(text)
-    if options.readme or all(len(done.get(name, {})) >= world.logs for name, world in WORLDS.items()):
-        before, rest = README.read_text().split(BEGIN)
-        write(README, f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-    sys.exit(any(bar.startswith("FAIL") for bar in bars))
-
-
-def run(missing: list[tuple[str, int]], jobs: int) -> Iterator[tuple[str, int, Measured]]:
-    """Yield what was measured of each log, as it comes."""
-    if jobs == 1:
-        yield from ((name, seed, measure(name, seed)) for name, seed in missing)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        tasks = {pool.submit(measure, name, seed): (name, seed) for name, seed in missing}
-        for task in as_completed(tasks):
-            yield *tasks[task], task.result()
-
-
-def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
+def table(kept: dict[str, list[Measured]]) -> tuple[list[str], list[str]]:
     """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = [
         "| world | what is simulated | logs | refused | a_k/a_2 | by moments | a | b | corrected | examination "
@@ -275,10 +224,8 @@ def table(done: dict[str, dict[str, Measured]]) -> tuple[list[str], list[str]]:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     bars = []
-    for name, world in WORLDS.items():
-        own = list(done.get(name, {}).values())
-        if not own:
-            continue
+    for name, own in kept.items():
+        world = WORLDS[name]
         mean = {key: _over(own, key) for key in ("refused", "ratio", "moments", "slope", "offset", "corrected",
                 "examination", "slope_covers", "offset_covers", "within", "floor_holds", "seconds")}  # fmt: skip
         tests: list[Measured] = [
@@ -345,30 +292,5 @@ def _one(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, help="logs of each world, at most; by default what the table needs")
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--json", type=Path, default=HERE / "data" / "affine.json", help="file of what was measured")
-    parser.add_argument("--readme", action="store_true", help="write the README's table, though logs are missing")
-    return parser.parse_args()
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    with atomic_path(path) as partial:
-        partial.write_text(text)
-
-
-def machine() -> str:
-    """Return a line on the machine, the versions and the day."""
-    return (
-        f"{os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}; "
-        f"{datetime.now(UTC):%Y-%m-%d}."
-    )
-
-
 if __name__ == "__main__":
-    main()
+    many_logs.main("affine", __doc__, {name: world.logs for name, world in WORLDS.items()}, measure, table)

@@ -10,30 +10,16 @@ the two in nine of ten logs. Exits with 1 where it is missed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import UTC, datetime
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
+import many_logs
 import numpy as np
 from hostile_logs import WORLDS, Pages
 
-from clickharvest.files import atomic_path
-
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
-LOGS, BAR, WOLF = 20, 0.9, 0.1
+LOGS, BAR, WOLF = 10, 0.9, 0.1
 NEW = ("single clicks", "clicked through", "missing rows", "unequal pages", "one user", "repeated clicks")
 NEW += ("context of clicks", "clicks by ranker", "one click a page", "few users", "usual position", "depth by ranker")
 NEW += ("usual position by user", "unmoved queries", "links within queries")
@@ -43,6 +29,13 @@ Outcome = dict[str, Any]
 
 
 def measure(name: str, seed: int) -> Outcome:
+    """Return the outcome of a log; the warnings of a harvest are findings, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return judged(name, seed)
+
+
+def judged(name: str, seed: int) -> Outcome:
     """Simulate a log, do with it what a user does, and return what is said and how wrong it is.
 
     The outcome has `word`, the verdict; `alarms`, the findings that warn or block; and, unless the log is refused,
@@ -86,45 +79,6 @@ def compare(model: Any, pages: Pages) -> Outcome:
     return {"error": float(np.mean(np.abs(p - truth))), "covered": float(covered)}
 
 
-def main() -> None:
-    """Run what is missing, print the table, and judge it."""
-    options = parse_options()
-    done: dict[str, dict[str, Outcome]] = json.loads(options.json.read_text()) if options.json.exists() else {}
-    missing = [  # a log of every world before the next, so that a run that ends early has a table, too
-        (name, seed) for seed in range(options.logs) for name in options.worlds if str(seed) not in done.get(name, {})
-    ]
-    for name, seed, outcome in run(missing, options.jobs):
-        done.setdefault(name, {})[str(seed)] = outcome
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write(options.json, json.dumps(done))
-        print(f"{datetime.now():%H:%M:%S} {name} {seed}: {outcome['word']}", file=sys.stderr, flush=True)
-    lines, bars = table({name: list(done[name].values())[: options.logs] for name in options.worlds if name in done})
-    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", machine()])
-    print(text)
-    if options.worlds == list(WORLDS):
-        before, rest = README.read_text().split(BEGIN)
-        write(README, f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-    sys.exit(any(bar.startswith("FAIL") for bar in bars))
-
-
-def run(missing: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[str, int, Outcome]]:
-    """Yield world, seed and outcome as they come."""
-    if jobs == 1:
-        yield from ((name, seed, quietly(name, seed)) for name, seed in missing)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(quietly, name, seed): (name, seed) for name, seed in missing}
-        for done in as_completed(waiting):
-            yield (*waiting[done], done.result())
-
-
-def quietly(name: str, seed: int) -> Outcome:
-    """Return the outcome of a log; the warnings of a harvest are findings, too."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return measure(name, seed)
-
-
 def table(done: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
     """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = [
@@ -152,32 +106,8 @@ def table(done: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
             f"| {f'{100 * named:.0f} %' if world.named_by else ''} | {honest} |"
         )
         bars.append(f"{'PASS' if honest == 'yes' else 'FAIL'}: {name}: {honest}")
-    return lines, [bar for bar in bars if bar.startswith("FAIL")] or ["PASS: all worlds"]
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=LOGS, help="logs of each world")
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--json", type=Path, default=HERE / "data" / "attacks.json", help="file of outcomes")
-    return parser.parse_args()
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    with atomic_path(path) as partial:
-        partial.write_text(text)
-
-
-def machine() -> str:
-    """Return a line on the machine, the versions and the day."""
-    return (
-        f"{os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}; "
-        f"{datetime.now(UTC):%Y-%m-%d}."
-    )
+    return lines, bars
 
 
 if __name__ == "__main__":
-    main()
+    many_logs.main("attacks", __doc__, dict.fromkeys(WORLDS, LOGS), measure, table)

@@ -1,8 +1,8 @@
 """How far are browsing models from the truth, impression by impression, and do their intervals hold?
 
-    PYTHONPATH=src python3 benchmarks/browsing.py --jobs 2 --logs 20
-    .venv/bin/python benchmarks/browsing.py --cells "ubm;cascade" --logs 5 --json some.json
-    .venv/bin/python benchmarks/browsing.py --report --yandex ../shared/data/yandex_sessions.parquet
+    .venv/bin/python benchmarks/browsing.py --jobs 2
+    .venv/bin/python benchmarks/browsing.py --worlds ubm cascade --logs 5 --json some.json
+    .venv/bin/python benchmarks/browsing.py --report    # writes the table of what was measured so far
 
 Logs of known truth (`simulate --clicks …`) are fitted with `--model examination`, `--model browsing` and, the first few
 of each cell, `--model reading`, as a user would. The truth of an impression is the probability that its result was
@@ -18,26 +18,19 @@ so that errors relative to it need care:
 Coverage is of log γ of linked states, where the truth is one number for each state. `held out` is the gain in log
 likelihood per click of queries held out, over the position-based model, in the log itself.
 
-Outcomes are kept in `benchmarks/data/browsing.json`, and a run goes on where an earlier one ended; `--report` writes
-the table in `benchmarks/README.md`. Exits with 1 where a bar is missed.
+The Yandex log is used where it lies beside the repository. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import many_logs
 import numpy as np
-from accuracy import fingerprint, machine, say, write_between_markers, write_whole
 from numpy.typing import NDArray
 
 from clickharvest.positions.states import number_of
@@ -46,8 +39,7 @@ from clickharvest.simulate import Simulation, simulate_protocol
 Array = NDArray[np.float64]
 Outcome = dict[str, Any]
 
-HERE = Path(__file__).resolve().parent
-README, KEPT = HERE / "README.md", HERE / "data" / "browsing.json"
+YANDEX = Path(__file__).resolve().parents[2] / "shared" / "data" / "yandex_sessions.parquet"
 LOGS, TWICE, THIRD, COVERED = 20, 2.0, 0.8946 / 3, (0.93, 0.99)
 READ = 2
 """Logs of each cell that the reading model is fitted to, too."""
@@ -66,7 +58,6 @@ class Cell:
         examination: its true curve.
         queries: queries, each shown `sweeps` times by both rankers.
         sweeps: sweeps.
-        eta: how strongly examination depends on context; the models get the context where it does.
         moods: whether some users click six times as much as others.
         same: whether the truth is one number for each state, so that coverage can be told.
         logs: logs at most.
@@ -76,7 +67,6 @@ class Cell:
     examination: str = "power"
     queries: int = 1_000
     sweeps: float = 10.0
-    eta: float = 0.0
     moods: bool = False
     same: bool = False
     logs: int = LOGS
@@ -95,72 +85,15 @@ CELLS = {
     "dbn": Cell("dbn"),
     "cascade": Cell("cascade"),
     "pbm, moods": Cell("pbm", moods=True),
-    "ubm, context": Cell("ubm", eta=0.5, logs=3),
-    "pbm, context": Cell("pbm", eta=0.5, logs=3),
     "cascade, 11,473 queries": Cell("cascade", queries=11_473, logs=1),
-    "cascade, as beyond-cascade": Cell("cascade", queries=11_473, eta=0.5, logs=1),
 }
-
-
-def main() -> None:
-    """Run what is missing, print the table, and judge it."""
-    options = parse_options()
-    kept = json.loads(options.json.read_text()) if options.json.exists() else {}
-    run(kept, options)
-    lines, bars = table(kept)
-    text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars), "", origin(kept)])
-    print(text)
-    if options.report and options.json == KEPT and kept:
-        write_between_markers(README, "browsing", text)
-    sys.exit(any(bar.startswith("FAIL") for bar in bars))
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=LOGS, help="simulated logs of each cell, at most")
-    parser.add_argument("--cells", type=lambda text: text.split(";"), default=list(CELLS), help="divided by ;")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--json", type=Path, default=KEPT, help="file to keep outcomes in, and to go on from")
-    parser.add_argument("--yandex", type=Path, help="the Yandex log: compare both models on queries held out")
-    parser.add_argument("--report", action="store_true", help="simulate nothing, write the table")
-    return parser.parse_args()
-
-
-def run(kept: dict[str, list[Outcome]], options: argparse.Namespace) -> None:
-    """Measure the logs that are missing, and keep them as they come."""
-    if options.yandex:
-        keep(kept, options.json, "yandex", [of_yandex(options.yandex)])
-    missing = [
-        (log, name)
-        for name in ([] if options.report else options.cells)
-        for log in range(min(options.logs, CELLS[name].logs))
-        if not any(one["log"] == log and (log >= READ or "reading" in one) for one in kept.get(name, []))
-    ]
-    if not missing:
-        return
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        work = {pool.submit(measure, name, log): name for log, name in sorted(missing)}
-        for done, future in enumerate(as_completed(work), 1):
-            found = future.result()
-            others = [one for one in kept.get(work[future], []) if one["log"] != found["log"]]
-            keep(kept, options.json, work[future], [*others, found])
-            say(f"{done} of {len(work)} logs, {work[future]}")
-
-
-def keep(kept: dict[str, list[Outcome]], path: Path, name: str, outcomes: list[Outcome]) -> None:
-    """Keep the outcomes of a cell."""
-    kept[name] = outcomes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept))
 
 
 def simulate(cell: Cell, log: int) -> Simulation:
     """Return a simulated log of a cell."""
     simulation = simulate_protocol(
         queries=cell.queries, test_queries=10, sweeps=cell.sweeps, clicks=cell.clicks, examination=cell.examination,
-        eta=cell.eta, seed=log,
+        eta=0.0, seed=log,
     )  # fmt: skip
     if not cell.moods:
         return simulation
@@ -174,8 +107,10 @@ def simulate(cell: Cell, log: int) -> Simulation:
 
 
 def measure(name: str, log: int) -> Outcome:
-    """Simulate a log, fit both models, and compare them with the truth of every impression."""
-    from clickharvest import CPBM, PBM, harvest, read_log
+    """Simulate a log, fit the models, and compare them with the truth of every impression."""
+    if name == "yandex":
+        return of_yandex()
+    from clickharvest import PBM, harvest, read_log
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.estimation.browsing import compare_with_ranks
 
@@ -188,29 +123,25 @@ def measure(name: str, log: int) -> Outcome:
     last = np.maximum.accumulate(np.where(clicked, rank, 0), axis=1)
     last = np.concatenate([np.zeros_like(last[:, :1]), last[:, :-1]], axis=1)
     number = number_of(rank, last)[:, 1:]
-    clicks = read_log(rows, context=simulation.context if cell.eta else ())
+    clicks = read_log(rows)
     model, began = Browsing(seed=log), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         states = model.harvest(clicks)
         fitted = model.fit(states)
         seconds = time.perf_counter() - began
-        plain = (CPBM if cell.eta else PBM)(intervals=None, seed=log).fit(harvest(clicks, clicked_only=True))
+        plain = PBM(intervals=None, seed=log).fit(harvest(clicks, clicked_only=True))
         gain = compare_with_ranks(states, seed=log)
         read = {"reading": by_reading(clicks, positions, log)} if log < READ else {}
-    contexts = {x: rows[x].to_numpy()[::positions] for x in simulation.context} if cell.eta else None
-    by_state, by_rank = fitted.predict(contexts), plain.predict(contexts).propensity
-    page = np.arange(len(rank))[:, None] if cell.eta else np.zeros((len(rank), 1), dtype=int)
-    estimates = {"browsing": by_state.propensity[page, number - 1], "examination": by_rank[page, rank[:, 1:] - 1]}
+    by_state, by_rank = fitted.predict(), plain.predict().propensity
+    estimates = {"browsing": by_state.propensity[0, number - 1], "examination": by_rank[0, rank[:, 1:] - 1]}
     estimates |= read
     outcome: Outcome = {
-        "log": log,
         "clicks": int(clicked.sum()),
         "zeros": float(np.mean(truth[:, 1:] == 0)),
         "gain": [gain.gain, gain.lower, gain.upper],
         "seconds": seconds,
         "covered": covered(by_state, number, truth[:, 1:]) if cell.same else None,
-        "run": [fingerprint(), machine()],
     }
     return outcome | {kind: errors(p, truth[:, 1:], number) for kind, p in estimates.items()}
 
@@ -252,20 +183,20 @@ def covered(predicted: Any, number: NDArray[np.int64], truth: Array) -> float:
     return float(inside[predicted.supported[0, at]].mean())
 
 
-def of_yandex(path: Path) -> Outcome:
+def of_yandex() -> Outcome:
     """Return how much better browsing states explain held-out queries of the Yandex log."""
     from clickharvest import read_log
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.estimation.browsing import compare_with_ranks, compare_within_ranks
 
-    states = Browsing().harvest(read_log(path, page="session"))
+    states = Browsing().harvest(read_log(YANDEX, page="session"))
     found = {}
     for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
         for where, compare in (("", compare_with_ranks), (", within a unit and rank", compare_within_ranks)):
             gain = compare(kept, folds=20)
             figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
             found[clicks + where] = figures
-    return {"log": 0, "gains": found, "run": [fingerprint(), machine()]}
+    return {"gains": found}
 
 
 def without_largest(states: Any) -> Any:
@@ -321,7 +252,7 @@ def bars(kept: dict[str, list[Outcome]]) -> list[str]:
         return float(np.mean([one[kind][figure] for one in kept[name] if kind in one]))
 
     found = []
-    for kind in ("", ", fold", ", bump", ", few clicks", ", context"):
+    for kind in ("", ", fold", ", bump", ", few clicks"):
         if kept.get(f"ubm{kind}") and kept.get(f"pbm{kind}"):
             ours, theirs = typical(f"ubm{kind}", "browsing", "log"), typical(f"pbm{kind}", "examination", "log")
             met = "PASS" if ours <= TWICE * theirs else "FAIL"
@@ -330,24 +261,17 @@ def bars(kept: dict[str, list[Outcome]]) -> list[str]:
         inside = float(np.mean([one["covered"] for one in kept[name]]))
         met = "PASS" if COVERED[0] <= inside <= COVERED[1] else "FAIL"
         found.append(f"{met}: {name}: intervals cover {inside:.1%}, expected {COVERED[0]:.0%} to {COVERED[1]:.0%}")
-    for name in ("cascade, 11,473 queries", "cascade, as beyond-cascade"):
-        for kind in ("browsing", "reading") if kept.get(name) else ():
-            ours = typical(name, kind, "rel")
-            met = "PASS" if ours <= THIRD else "FAIL"
-            found.append(
-                f"{met}: {name}: {kind}: rel {ours:.3f}, at most a third of beyond-cascade's .8946: {THIRD:.3f}"
-            )
+    name = "cascade, 11,473 queries"
+    for kind in ("browsing", "reading") if kept.get(name) else ():
+        ours = typical(name, kind, "rel")
+        met = "PASS" if ours <= THIRD else "FAIL"
+        found.append(f"{met}: {name}: {kind}: rel {ours:.3f}, at most a third of beyond-cascade's .8946: {THIRD:.3f}")
     if kept.get("yandex"):
         gain, lower, upper, *_ = kept["yandex"][0]["gains"]["all"]
         found.append(f"{'PASS' if lower > 0 else 'FAIL'}: yandex: gain {gain:.4f} ({lower:.4f} to {upper:.4f}) above 0")
     return found
 
 
-def origin(kept: dict[str, list[Outcome]]) -> str:
-    """Return where outcomes come from."""
-    runs = sorted({tuple(one["run"]) for own in kept.values() for one in own})
-    return f"{'; '.join(sorted({place for _, place in runs}))}. Code: {', '.join(sorted({code for code, _ in runs}))}."
-
-
 if __name__ == "__main__":
-    main()
+    logs = {name: cell.logs for name, cell in CELLS.items()} | ({"yandex": 1} if YANDEX.exists() else {})
+    many_logs.main("browsing", __doc__, logs, measure, table)

@@ -1,7 +1,7 @@
 """Does `compare` say more than it knows? Intervals of held-out gains, and models of two logs that are alike.
 
-    PYTHONPATH=src python3 benchmarks/compare.py --logs 300 --jobs 16       # writes its table into benchmarks/README.md
-    .venv/bin/python benchmarks/compare.py --logs 20 --cells "8 queries;300 users"    # some; prints their table
+    .venv/bin/python benchmarks/compare.py --jobs 2                                    # all; writes the README's table
+    .venv/bin/python benchmarks/compare.py --worlds "8 queries" "300 users" --logs 20  # some; prints their table
 
 Three given curves (k^−.8, k^−1.2, and k^−1 with a position that is a third off) are scored on logs of `cells` and
 `shared_cells`, whose truth is 1 / k, more or less. What the gain of one over another is on average is the mean over all
@@ -13,33 +13,38 @@ Needs NumPy, SciPy and lazy_loader, no engine.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import combinations
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
+import many_logs
 import numpy as np
-from accuracy import write_between_markers
-from coverage import README, cells_of, simulated
+from cells import Cell
+from coverage import simulated
+from shared_cells import HOME, USERS, ZIPF, SharedCell
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.estimation import PBM, compare_models
 from clickharvest.model import Propensities, find_differences
 from clickharvest.model.curves import make_curve
 
-NAMES = (
-    "8 queries", "20 queries", "50 queries", "300 queries", "a query with 20 % of the displays",
-    "a query with 50 % of the displays", "last position linked by 2", "clicks of a page depend",
-    "queries differ in steepness", "a step in the page", "an advertisement at 5", "50 positions", "8 users", "20 users",
-    "300 users", "users of Zipf's sizes", "50 users of Zipf's sizes", "a user with half of the pages",
-    "a home page, 300 users", "a home page, by page", "a home page of 40 documents, by document",
-)  # fmt: skip
-FULL, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
-HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ", "bar")
+CELLS: dict[str, Cell | SharedCell] = {
+    "8 queries": Cell(8),
+    "50 queries": Cell(50),
+    "300 queries": Cell(300),
+    "a query with 50 % of the displays": Cell(100, share=0.5),
+    "last position linked by 2": Cell(100, links=2),
+    "a step in the page": Cell(300, positions=10, fold=1.0),
+    "50 positions": Cell(300, positions=50),
+    "300 users": USERS,
+    "users of Zipf's sizes": ZIPF,
+    "a user with half of the pages": replace(USERS, users=100, half=True),
+    "a home page, by page": HOME,
+}
+LOGS, BAR, WRONG, ALARMS = 300, (0.93, 0.98), 0.05, 0.07
+HEAD = ("cell", "logs", "gains covered", "wrong side", "two logs alike: differ")
 
 
 class Outcome(NamedTuple):
@@ -49,37 +54,23 @@ class Outcome(NamedTuple):
     differs: bool | None
 
 
-def main() -> None:
-    """Print the table, and write it where it is whole."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
-    parser.add_argument("--cells", type=cells_of, default=list(NAMES), help="of those of coverage, divided by ;")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args()
-    lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|---|"]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for name in options.cells:
-            found = list(pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5))
-            lines.append(row(name, found))
-            print(lines[-1], flush=True)
-    if options.cells == list(NAMES) and options.logs >= FULL:
-        write_between_markers(README, "compare", "\n".join(lines))
-    sys.exit(any("misses" in line for line in lines))
-
-
-def row(name: str, found: list[Outcome]) -> str:
-    """Return the row of a cell: the worst of the three pairs of curves counts."""
-    covered, wrong = zip(*(judge(own) for own in pairs_of(found)), strict=True)
-    differs = float(np.mean([one.differs for one in found if one.differs is not None]))
-    worst = min(covered, key=lambda share: min(share - BAR[0], BAR[1] - share))
-    missed = [
-        *(["gains too narrow"] if min(covered) < BAR[0] else []),
-        *(["gains too wide"] if max(covered) > BAR[1] else []),
-        *(["wrong side"] if max(wrong) > WRONG else []),
-        *(["alarms"] if differs > ALARMS else []),
-    ]
-    bar = "misses: " + ", ".join(missed) if missed else "holds"
-    return f"| {name} | {len(found)} | {worst:.1%} | {max(wrong):.1%} | {differs:.1%} | {bar} |"
+def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
+    """Return the lines of a Markdown table, and a sentence for each bar; the worst of the three pairs counts."""
+    lines, bars = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|"], []
+    for name, own in kept.items():
+        found = [Outcome(*one) for one in own]
+        covered, wrong = zip(*(judge(gains) for gains in pairs_of(found)), strict=True)
+        differs = float(np.mean([one.differs for one in found if one.differs is not None]))
+        worst = min(covered, key=lambda share: min(share - BAR[0], BAR[1] - share))
+        lines.append(f"| {name} | {len(found)} | {worst:.1%} | {max(wrong):.1%} | {differs:.1%} |")
+        missed = [
+            *(["gains too narrow"] if min(covered) < BAR[0] else []),
+            *(["gains too wide"] if max(covered) > BAR[1] else []),
+            *(["wrong side"] if max(wrong) > WRONG else []),
+            *(["alarms"] if differs > ALARMS else []),
+        ]
+        bars.append(f"FAIL: {name}: {', '.join(missed)}" if missed else f"PASS: {name}")
+    return lines, bars
 
 
 def pairs_of(found: list[Outcome]) -> Iterator[np.ndarray]:
@@ -102,7 +93,7 @@ def measure(name: str, log: int) -> Outcome:
     fits = []
     gains: list[tuple[float, float, float, int]] = []
     for other in range(2):
-        world = simulated(name, log, other)
+        world = simulated(CELLS[name], name, log, other)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -132,4 +123,4 @@ def gains_on(interventions: Any) -> list[tuple[float, float, float, int]]:
 
 
 if __name__ == "__main__":
-    main()
+    many_logs.main("compare", __doc__, dict.fromkeys(CELLS, LOGS), measure, table)

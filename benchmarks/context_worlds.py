@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from clickharvest.harvesting.interventions import Interventions
 
+QUERIES, POSITIONS = 300, 5
+"""Number of queries, and documents of a query."""
+
 
 def context_interventions(
-    seed: int, law: str, *, queries: int = 300, pages: int = 12_000, trust: float = 0.0, positions: int = 5
+    seed: int, law: Literal["device", "xor", "office"], *, pages: int = 12_000, trust: float = 0.0
 ) -> Interventions:
     """Return the interventions of three good rankers where contexts of pages decide the power of the position.
 
-    Queries have Zipf sizes. What contexts do, by law: `device`, k^-1.4 on phones and k^-.5 on desks; `additive`, the
-    same, beside a column that does nothing; `xor`, the same by whether two columns agree; `office`, by whether the hour
-    is one of 9 to 16; `wave`, k^-(1 + .5 cos(2π hour / 12)).
+    Queries have Zipf sizes. Examination is k^-1.4 in some contexts and k^-.5 in the others.
 
     Args:
         seed: seed of all randomness.
-        law: what contexts do.
-        queries: number of queries.
+        law: the contexts with k^-1.4: `device`, phones; `xor`, pages on which two columns agree; `office`, hours from
+            9 to 16.
         pages: number of pages.
         trust: chance that a user takes an irrelevant document for relevant at position 1; trust / k at k.
-        positions: documents of a query, and positions.
     """
     random = np.random.default_rng(seed)
-    size = 1 / np.arange(1, queries + 1)
-    query = np.sort(random.choice(queries, pages, p=size / size.sum()))
-    quality = random.normal(-1, 0.8, (queries, 1, positions))
-    order = np.argsort(-(quality + random.normal(size=(queries, 3, positions))), axis=2)
+    size = 1 / np.arange(1, QUERIES + 1)
+    query = np.sort(random.choice(QUERIES, pages, p=size / size.sum()))
+    quality = random.normal(-1, 0.8, (QUERIES, 1, POSITIONS))
+    order = np.argsort(-(quality + random.normal(size=(QUERIES, 3, POSITIONS))), axis=2)
     place = np.argsort(order, axis=2)[query, random.integers(0, 3, pages)]
-    if law in ("office", "wave"):
+    if law == "office":
         context = random.integers(0, 24, pages)
         contexts = {"hour": context.astype(float)}
         steep = (context >= 9) & (context < 17)
@@ -42,17 +44,16 @@ def context_interventions(
         contexts = {"device": np.array(["desk", "phone"])[one]}
         contexts |= {} if law == "device" else {"side": np.array(["left", "right"])[two]}
         steep = one == two if law == "xor" else one == 1
-    power = 1 + 0.5 * np.cos(2 * np.pi * context / 12) if law == "wave" else np.where(steep, 1.4, 0.5)
     relevance = np.minimum(np.exp(quality[:, 0]), 1)[query]
     attraction = 0.6 * (relevance + (1 - relevance) * trust / (place + 1))
-    clicked = random.random(place.shape) < attraction * (place + 1.0) ** -power[:, None]
-    unit = (query * 24 + context)[:, None] * positions + np.arange(positions)
+    clicked = random.random(place.shape) < attraction * (place + 1.0) ** -np.where(steep, 1.4, 0.5)[:, None]
+    unit = (query * 24 + context)[:, None] * POSITIONS + np.arange(POSITIONS)
     cell, first, row, shown = np.unique(
-        (unit * positions + place).ravel(), return_index=True, return_inverse=True, return_counts=True
+        (unit * POSITIONS + place).ravel(), return_index=True, return_inverse=True, return_counts=True
     )
     clicks = np.bincount(row, clicked.ravel()).astype(np.int64)
-    _, unit = np.unique(cell // positions, return_inverse=True)
+    _, unit = np.unique(cell // POSITIONS, return_inverse=True)
     kept = np.flatnonzero(np.bincount(unit)[unit] > 1)
-    unit, shown, clicks, page = unit[kept], shown[kept].astype(np.int64), clicks[kept], first[kept] // positions
+    unit, shown, clicks, page = unit[kept], shown[kept].astype(np.int64), clicks[kept], first[kept] // POSITIONS
     told = {name: column[page] for name, column in contexts.items()}
-    return Interventions(unit, query[page], cell[kept] % positions + 1, shown.astype(float), clicks, shown, told)
+    return Interventions(unit, query[page], cell[kept] % POSITIONS + 1, shown.astype(float), clicks, shown, told)

@@ -1,58 +1,51 @@
 """Are differences between contexts what they are called? Clear ones, and their intervals, against the truth.
 
-    PYTHONPATH=src python3 benchmarks/contrasts.py --logs 200 --jobs 16     # writes its table into benchmarks/README.md
-    .venv/bin/python benchmarks/contrasts.py --logs 20 --cells "10 levels"  # some; prints their table
+    .venv/bin/python benchmarks/contrasts.py --jobs 2                       # all; writes the README's table
+    .venv/bin/python benchmarks/contrasts.py --worlds "10 levels" --logs 20 # some; prints their table
 
-Logs of `coverage`, and some in which contexts do nothing, fitted as there. All levels are compared with each other; of
-numbers, twelve contexts of the log. Told are in how many logs a difference is called clear, and in how many the
-clearest one has the wrong direction, or is none at all; and, why no interval of a ratio is ever told, how many ratios
-would lie in theirs, each on its own and all of a log together.
+Logs with contexts, some of which have no effect. All levels are compared with each other, of numbers twelve contexts of
+the log. The table has the share of logs in which a difference is called clear, and in which the clearest one has the
+wrong direction or does not exist; and how many ratios of two propensities would lie in intervals of their own, each
+alone and all of a log at once.
 
-Needs NumPy, SciPy, JAX, optax and lazy_loader, no engine.
+Needs NumPy, SciPy, JAX and optax, no engine.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from statistics import NormalDist
 from typing import NamedTuple
 
+import many_logs
 import numpy as np
-from accuracy import write_between_markers
-from cells import CATEGORIES, simulate
-from coverage import CELLS, README, spell
-from shared_cells import SharedCell, simulate_shared
+from cells import Cell, simulate
+from coverage import CATEGORIES, spell
+from shared_cells import USERS, ZIPF, SharedCell, simulate_shared
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.estimation import CPBM
 from clickharvest.model import find_contrasts
 
-NULLS = {
+WORLDS: dict[str, Cell | SharedCell] = {
     "4 levels without effect": replace(CATEGORIES, levels=4, truth="none"),
     "10 levels without effect": replace(CATEGORIES, levels=10, truth="none"),
-    "2 levels without effect, one of them rare": replace(CATEGORIES, levels=2, rare=0.05, truth="none"),
     "3 numbers without effect": replace(CATEGORIES, numbers=3, truth="none"),
-    "3 numbers without effect, power": replace(CATEGORIES, numbers=3, truth="none", curve="power"),
     "auto: 3 numbers without effect": replace(CATEGORIES, numbers=3, truth="none", curve="auto"),
+    "auto: 4 levels without effect": replace(CATEGORIES, levels=4, truth="none", curve="auto"),
+    "10 levels": replace(CATEGORIES, levels=10),
+    "10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2),
+    "6 numeric contexts": replace(CATEGORIES, numbers=6, bumps=0.1),
+    "auto: 2 levels": replace(CATEGORIES, displays=15.0, levels=2, curve="auto"),
+    "auto: 10 levels": replace(CATEGORIES, levels=10, curve="auto"),
+    "auto: 10 levels with bumps": replace(CATEGORIES, levels=10, bumps=0.2, curve="auto"),
+    "auto: 6 numeric contexts": replace(CATEGORIES, numbers=6, bumps=0.1, curve="auto"),
+    "2 levels, 300 users": replace(USERS, levels=2, pages=80.0),
+    "auto: 2 levels, users of Zipf's sizes": replace(ZIPF, levels=2, pages=80.0, curve="auto"),
 }
-SEEN = (
-    "auto: 4 levels without effect", "2 levels, one of them rare", "2 levels with bumps, 100 queries", "10 levels",
-    "10 levels with bumps", "10 levels, 50 queries", "20 levels, few displays",
-    "10 levels, one with an advertisement at 3", "contexts vary inside units", "1 numeric context, 50 queries",
-    "6 numeric contexts", "power", "auto: power", "auto: 2 levels", "auto: 2 levels, one of them rare",
-    "auto: 10 levels", "auto: 10 levels with bumps", "auto: 6 numeric contexts",
-    "auto: an effect of context that is hardly seen", "auto: an effect of context that is seen in some logs",
-    "auto: fold", "auto: interaction",
-)  # fmt: skip
-BY_USER = tuple(name for name, cell in CELLS.items() if isinstance(cell, SharedCell) and cell.levels)
-WORLDS = NULLS | {name: CELLS[name] for name in (*SEEN, *BY_USER)}
-FULL, WRONG, SOME, LEVEL = 200, 0.05, 12, 0.95
-HEAD = ("cell", "logs", "ratios covered", "all at once", "called clear", "wrongly", "bar: 5 % wrongly")
+LOGS, WRONG, SOME, LEVEL = 200, 0.05, 12, 0.95
+HEAD = ("cell", "logs", "ratios covered", "all at once", "called clear", "wrongly")
 
 
 class Outcome(NamedTuple):
@@ -68,32 +61,17 @@ NOTHING = Outcome(float("nan"), float("nan"), clear=False, wrong=False)
 """What a curve that ignores contexts tells of how they differ."""
 
 
-def main() -> None:
-    """Print the table, and write it where it is whole."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logs", type=int, default=FULL, help="simulated logs of each cell")
-    parser.add_argument("--cells", default="", help="some of the kinds of logs, divided by ;")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args()
-    names = [name for name in options.cells.split(";") if name] or list(WORLDS)
-    lines = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|--:|---|"]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        found = {name: pool.map(measure, [name] * options.logs, range(options.logs), chunksize=5) for name in names}
-        for name, own in found.items():
-            lines.append(row(name, list(own)))
-            print(lines[-1], flush=True)
-    if names == list(WORLDS) and options.logs >= FULL:
-        write_between_markers(README, "contrasts", "\n".join(lines))
-    sys.exit(any("misses" in line for line in lines))
-
-
-def row(name: str, found: list[Outcome]) -> str:
-    """Return the row of a cell."""
-    covered, together, clear, wrong = np.array(found, dtype=np.float64).T
-    covered, together = (part[np.isfinite(part)] for part in (covered, together))
-    bar = "misses" if wrong.mean() > WRONG else "holds"
-    told = [spell(part) if len(part) > 1 else "" for part in (covered, together)]
-    return f"| {name} | {len(found)} | {' | '.join(told)} | {clear.mean():.1%} | {wrong.mean():.1%} | {bar} |"
+def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
+    """Return the lines of a Markdown table, and a sentence for each bar."""
+    lines, bars = [f"| {' | '.join(HEAD)} |", "|---|--:|--:|--:|--:|--:|"], []
+    for name, found in kept.items():
+        covered, together, clear, wrong = np.array(found, dtype=np.float64).T
+        known = [part[np.isfinite(part)] for part in (covered, together)]
+        told = [spell(part) if len(part) > 1 else "" for part in known]
+        lines.append(f"| {name} | {len(found)} | {' | '.join(told)} | {clear.mean():.1%} | {wrong.mean():.1%} |")
+        verdict = "PASS" if wrong.mean() <= WRONG else "FAIL"
+        bars.append(f"{verdict}: {name}: called clear wrongly in {wrong.mean():.1%} of the logs (5 %)")
+    return lines, bars
 
 
 def measure(name: str, log: int) -> Outcome:
@@ -127,4 +105,4 @@ def measure(name: str, log: int) -> Outcome:
 
 
 if __name__ == "__main__":
-    main()
+    many_logs.main("contrasts", __doc__, dict.fromkeys(WORLDS, LOGS), measure, table)

@@ -13,20 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accuracy import HERE, README, machine, write_between_markers
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- features:begin -->", "<!-- features:end -->"
 ROWS, FEATURES, LIST = 1_000_000, 136, 100
 BAR_MB = 2_000
 LEARNERS = {
@@ -103,8 +98,8 @@ def main() -> None:
     text = "\n".join([f"{options.rows:,} rows of {FEATURES} features.", "", *lines, "", *bars])
     print(text)
     if vars(options) == vars(parser.parse_args([])):
-        before, rest = README.read_text().split(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{text}\n\n{machine()}\n{END}{rest.split(END)[1]}")
+        load = f"load average {os.getloadavg()[0]:.1f} at the end"
+        write_between_markers(README, "features", f"{text}\n\n{machine('DuckDB', 'LightGBM')}, {load}.")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 
@@ -137,16 +132,6 @@ def make_files(documents_file: Path, log_file: Path, rows: int) -> None:
             clicks = random.binomial(20, propensity / (1 + np.exp(2 - x[:, 0] - x[:, 1] * x[:, 2])))
             counted = {"position": position, "clicks": clicks, "impressions": np.full(len(doc), 20)}
             log.write_table(pa.table(own | counted | {"propensity": propensity}, schema=pa.schema([*keys, *shown])))
-
-
-def machine() -> str:
-    """Return what the numbers were measured with."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = ", ".join(f"{name} {version(name.lower())}" for name in ("DuckDB", "LightGBM"))
-    return (
-        f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}, {versions}; "
-        f"{datetime.now(UTC):%Y-%m-%d}, load average {os.getloadavg()[0]:.1f} at the end."
-    )
 
 
 if __name__ == "__main__":

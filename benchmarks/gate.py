@@ -4,61 +4,33 @@
     .venv/bin/python benchmarks/gate.py                  # measure again and print both, before / after
     .venv/bin/python benchmarks/gate.py --only "8 queries,eta1" --logs 5
 
-RelError is that of `accuracy`, on the protocol of the paper, for three seeds. Coverage is that of `coverage`, in the
-seventeen kinds of logs that users have, from seeds that no other table uses. The same seeds are measured before and
-after, so that differences are told with the standard error of paired logs: a figure that is worse by more than twice
-that, and RelError that is more than 3 % larger, are marked `!`, as is coverage outside 90 to 99 %. Exits with 1 where
-anything is marked. Seconds compare on one machine alone. All of it takes about a quarter of an hour on two cores; needs
-NumPy, SciPy, JAX and optax, no engine.
+RelError is that of `accuracy`, on the protocol of the paper, for three seeds; coverage is that of `coverage`, in the
+same cells with other seeds. Both runs have the same seeds, so that differences are judged by the standard error of
+paired logs: a figure that is worse by more than twice that, RelError that is more than 3 % larger, and coverage outside
+90 to 99 % are marked `!`. Exits with 1 where anything is marked. Seconds compare on one machine alone. The whole gate
+takes about a quarter of an hour on two cores; it needs NumPy, SciPy, JAX and optax, no engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 import accuracy
 import coverage
 import numpy as np
-from cells import CATEGORIES, CHOSEN, GRID, Cell
-from shared_cells import ZIPF, SharedCell
+from coverage import CELLS, HONEST, figures
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE / "gate.json"
 SEEDS, LOGS = 3, 60
-WORSE, HONEST = 0.03, (0.90, 0.99)
-"""Share by which RelError may grow, and what intervals should cover."""
-
-ONE = replace(CHOSEN, numbers=1)
-CELLS: dict[str, tuple[Cell | SharedCell, str]] = {
-    "8 queries": (Cell(8), "clustered"),
-    "50 queries": (Cell(50), "clustered"),
-    "300 queries": (Cell(300), "clustered"),
-    "a query with 40 % of the displays": (Cell(100, share=0.4), "clustered"),
-    "12 levels": (replace(CATEGORIES, levels=12, curve="auto"), "clustered"),
-    "6 numbers": (replace(CATEGORIES, numbers=6, bumps=0.1, curve="auto"), "clustered"),
-    "one query links the last position": (Cell(100, links=1), "clustered"),
-    "3 positions": (Cell(300, positions=3), "clustered"),
-    "10 positions": (Cell(300, positions=10), "clustered"),
-    "50 positions": (Cell(300, positions=50), "clustered"),
-    "clusters by user": (replace(ZIPF, mood=1.0), "clustered"),
-    "no effect of context": (replace(CATEGORIES, levels=4, truth="none", curve="auto"), "clustered"),
-    "a fold of the page": (Cell(300, positions=10, step=1.0), "clustered"),
-    "a number with a threshold": (replace(ONE, truth="jump"), "clustered"),
-    "an unseen level": (replace(CATEGORIES, levels=10, asked="unseen level"), "clustered"),
-    "places": (replace(GRID, levels=10, bumps=0.2), "clustered"),
-    "AllPairs": (Cell(300), "allpairs"),
-}
-coverage.CELLS |= {f"gate: {name}": cell for name, (cell, _) in CELLS.items()}
+WORSE = 0.03
+"""Share by which RelError may grow."""
 
 Figures = dict[str, list[dict[str, Any]]]
 """By the name of a setting or cell, one record of each seed or log."""
@@ -87,14 +59,9 @@ def main() -> int:
 
 def measure(names: list[str], options: argparse.Namespace) -> Figures:
     """Return the figures of some settings and cells."""
-    os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     settings = [name for name in names if name in accuracy.SETTINGS]
     found: Figures = {name: [] for name in names}
-    with (
-        tempfile.TemporaryDirectory(prefix="gate-") as folder,
-        ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
-    ):
-        os.environ |= {"JAX_COMPILATION_CACHE_DIR": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    with coverage.processes(options.jobs) as (pool, folder):
         seeds = range(SEEDS if settings else 0)
         for made in [pool.submit(accuracy.simulate, seed, settings, accuracy.QUERIES, folder) for seed in seeds]:
             made.result()
@@ -119,7 +86,7 @@ def of_setting(name: str, seed: int, folder: str) -> dict[str, Any]:
 def of_cell(name: str, log: int) -> dict[str, Any]:
     """Return error, coverage, width and time on one log of a cell."""
     began = time.process_time()
-    record = coverage.measure(f"gate: {name}", CELLS[name][1], log)
+    record = coverage.measure(name, log, "gate")
     kept = {figure: record[figure] for figure in ("log", "error", "covered", "together", "width", "supported")}
     return kept | {"seconds": time.process_time() - began}
 
@@ -152,12 +119,7 @@ def is_larger(before: list[Any], after: list[Any], limit: float) -> bool:
         return False
     grown = pairs[:, 1] - pairs[:, 0]
     chance = 0.0 if limit else 2 * grown.std(ddof=1) / np.sqrt(len(grown))
-    return bool(grown.mean() > max(limit * pairs[:, 0].mean(), chance, 1e-9))
-
-
-def figures(own: list[dict[str, Any]], name: str) -> np.ndarray:
-    """Return a figure of all logs that have it."""
-    return np.array([one[name] for one in own if one.get(name) is not None], dtype=np.float64)
+    return bool(grown.mean() > max(limit * pairs[:, 0].mean(), chance, 1e-5))
 
 
 def spell(pairs: list[tuple[dict[str, Any], dict[str, Any]]], figure: str) -> str:

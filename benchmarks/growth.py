@@ -24,11 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harvest import machine
+from accuracy import HERE, README, write_between_markers
+from harvest import about
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- growth:begin -->", "<!-- growth:end -->"
 SIZES = (1, 10, 100)
 LIMIT_MB, MORE_MB = 2_000, 500
 """DuckDB's memory, and what the rest of the process may take."""
@@ -98,8 +96,7 @@ def main() -> None:
     text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars)])
     print(text)
     if sizes == list(SIZES):
-        before_table, rest = README.read_text().split(BEGIN)
-        README.write_text(f"{before_table}{BEGIN}\n{text}\n\n{machine()}\n{END}{rest.split(END)[1]}")
+        write_between_markers(README, "growth", f"{text}\n\n{about()}")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -23,13 +22,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- harvest:begin -->", "<!-- harvest:end -->"
+from accuracy import HERE, README, machine, say, write_between_markers
 
 OURS, UNCHECKED, SQL = "clickharvest", "clickharvest, validate=False", "hand-written SQL"
 IN_MEMORY = ("pandas", "Polars")
@@ -86,7 +81,7 @@ def main() -> None:
     text = "\n".join([*table(results), "", *(f"- {bar}" for bar in bars)])
     print(text)
     if sizes == list(SIZES):
-        write_between_markers(README, f"{text}\n\n{machine()}")
+        write_between_markers(README, "harvest", f"{text}\n\n{about()}")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 
@@ -220,24 +215,10 @@ def figures(case: Case, took: Took, reference: Took) -> str:
     return f"{speed} | {took.seconds / reference.seconds:.2f} | {took.cpu_seconds:.1f} | {memory}"
 
 
-def machine() -> str:
+def about() -> str:
     """Return a line on the machine, the versions and the day."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = {"DuckDB": "duckdb", "Ibis": "ibis-framework", "pandas": "pandas", "Polars": "polars"}
-    versions = ", ".join(f"{name} {version(package)}" for name, package in packages.items())
-    return (
-        f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}, {versions}; "
-        f"{datetime.now(UTC):%Y-%m-%d}, load average {os.getloadavg()[2]:.1f} at the end."
-    )
-
-
-def write_between_markers(path: Path, text: str) -> None:
-    """Replace what stands between the markers of a file, whole or not at all."""
-    before, rest = path.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    partial = path.with_suffix(".partial")
-    partial.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
-    partial.replace(path)
+    load = f"load average {os.getloadavg()[2]:.1f} at the end"
+    return f"{machine('DuckDB', 'Ibis-framework', 'pandas', 'Polars')}, {load}."
 
 
 def check_disk(folder: Path, millions: int) -> None:
@@ -245,11 +226,6 @@ def check_disk(folder: Path, millions: int) -> None:
     needed, free = millions * 1e6 * BYTES_PER_ROW, shutil.disk_usage(folder).free
     if free < needed:
         sys.exit(f"{folder} has {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB are needed: pass --data or --sizes")
-
-
-def say(text: str) -> None:
-    """Print a line of progress."""
-    print(f"{datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -157,14 +157,6 @@ def bot(pages: Pages, *, share: float, top: int, user: bool) -> Pages:
     return replace(pages, clicks=np.where(by_bot[:, None], np.arange(pages.shown.shape[1]) < top, pages.clicks))
 
 
-def doubled(pages: Pages) -> Pages:
-    """Every page is logged four times, under names of their own."""
-    pages = pages.draw()
-    four = np.repeat(np.arange(len(pages.shown)), 4)
-    columns = {name: column[four] for name, column in pages.columns.items()}
-    return replace(pages, columns=columns, shown=pages.shown[four], clicks=pages.clicks[four])
-
-
 def another_layout(pages: Pages) -> Pages:
     """One arm has another layout, in which half as much is clicked everywhere."""
     less = np.where(pages.columns["ranker"] == "r2", 0.5, 1.0)
@@ -230,17 +222,6 @@ def engaged(pages: Pages) -> Pages:
     return replace(pages, asked={"engaged": "yes"})
 
 
-def restarting(random: np.random.Generator) -> Pages:
-    """Second pages of results count positions from 1 again; a third of the users turn over."""
-    pages = ranked(random, docs=2 * K, wide=2 * K, noise=0.35)
-    pages = replace(pages, examined=np.tile(pages.examined[:, :K], 2)).draw()
-    turned = random.random(PAGES) < 0.33
-    columns = {name: np.concatenate([column, column]) for name, column in pages.columns.items()}
-    halves = [np.concatenate([part[:, :K], part[:, K:]]) for part in (pages.shown, pages.clicks)]
-    pages = replace(pages, columns=columns, shown=halves[0], clicks=halves[1], truth=pages.truth[:K])
-    return keep(pages, np.concatenate([np.ones(PAGES, bool), turned]))
-
-
 def rank_before(pages: Pages) -> Pages:
     """The log has the ranker's rank, but three pages in ten were shuffled after it."""
     pages = pages.draw()
@@ -285,28 +266,6 @@ def unnamed(pages: Pages) -> Pages:
     return pages.draw()
 
 
-def outliers(random: np.random.Generator) -> Pages:
-    """A numeric context, a property of the query, with two values that are a million times too large."""
-    pages = ranked(random)
-    age = random.normal(0, 1, QUERIES)
-    steepness = STEEPNESS * np.exp(0.3 * age)
-    age[-2:] = 1e6
-    query, k = pages.columns["query"], np.arange(1.0, K + 1)
-    pages.columns["age"] = age[query]
-    return replace(pages, examined=k ** -steepness[query][:, None], asked={"age": 0.0}).draw()
-
-
-def missing_in_arm(random: np.random.Generator) -> Pages:
-    """A context that one arm does not log."""
-    pages = ranked(random)
-    phone, k = random.random(PAGES) < 0.5, np.arange(1.0, K + 1)
-    told = np.where(phone, "phone", "desk").astype(object)
-    told[pages.columns["ranker"] == "r2"] = None
-    pages.columns["device"] = told
-    examined = np.where(phone[:, None], k**-1.2, k**-0.4)
-    return replace(pages, examined=examined, asked={"device": "phone"}, truth=np.log(k**-1.2)).draw()
-
-
 def unequal_lengths(pages: Pages) -> Pages:
     """Queries have from three to eight results."""
     length = pages.random.integers(3, K + 1, QUERIES)[pages.columns["query"]]
@@ -317,15 +276,6 @@ def unique_queries(pages: Pages) -> Pages:
     """Every page has a query of its own: nothing is shown twice."""
     pages.columns["query"] = np.arange(PAGES)
     return pages.draw()
-
-
-def renamed(pages: Pages) -> Pages:
-    """Each arm has names of its own for documents; within an arm a tenth of the pages are shuffled."""
-    arm = np.unique(pages.columns["ranker"], return_inverse=True)[1]
-    still = pages.random.random((PAGES, 1)) > 0.1
-    order = np.argsort(pages.random.random((PAGES, K)) + 9 * still * np.arange(K), axis=1)
-    shown, appeal = (np.take_along_axis(part, order, 1) for part in (pages.shown, pages.appeal))
-    return replace(pages, shown=shown + 100_000 * arm[:, None], appeal=appeal).draw()
 
 
 def top_two(pages: Pages) -> Pages:
@@ -373,14 +323,6 @@ def clicks_at(pages: Pages, which: Array) -> Pages:
     """Clicks are logged at some positions only."""
     pages = pages.draw()
     return replace(pages, clicks=pages.clicks & which)
-
-
-def ads_above(pages: Pages) -> Pages:
-    """Half of the pages have two ads above, which the log does not count."""
-    screen = np.arange(1.0, K + 1) + 2 * (pages.random.random((PAGES, 1)) < 0.5)
-    k = np.arange(1.0, K + 1)
-    mean = k**-STEEPNESS + (k + 2) ** -STEEPNESS
-    return replace(pages, examined=screen**-STEEPNESS, truth=np.log(mean / mean[0])).draw()
 
 
 @dataclass(frozen=True)
@@ -441,9 +383,6 @@ WORLDS = {
         "one arm puts a new result on top, and half as much is clicked there", inserted, "clicks by ranker",
         pages=TWO, share=1.0, factor=0.5,
     ),
-    "inserted for half": of(
-        "the same for half of the queries", inserted, "clicks by ranker", pages=TWO, share=0.5, factor=0.5
-    ),
     "inserted, alike": of(
         "the same for half of the queries, clicked alike in both arms", inserted, pages=TWO, share=0.5, factor=1.0
     ),
@@ -464,26 +403,16 @@ WORLDS = {
     "clicks as context": of("a context column is the page's number of clicks", clicks_of_page, "context of clicks"),
     "engaged visits": of("a context column is whether the page was clicked, a tenth of it wrong", engaged),
     "few users": World("30 users of different depths make all pages; user column", few_users, ("few users",)),
-    "doubled": of("every page is logged four times", doubled, pages={"pages": 3_000}),
-    "restarting": World("second pages have names of their own and count from 1", restarting),
-    "ads above": of("half of the pages have two ads above, not counted", ads_above),
     "grid": plain("two rows of four, read as a list", curve=np.array([0.6, 1.0, 0.9, 0.5, 0.25, 0.45, 0.4, 0.2])),
     "increasing": plain("examination grows with the position", curve=np.arange(1.0, K + 1) / K),
     "fold, few clicks": plain(
         "a fold after position 4, 2,000 pages", pages=2_000, curve=np.array([1, 0.9, 0.85, 0.8, 0.1, 0.08, 0.07, 0.06])
     ),
-    "200 positions": plain(
-        "200 positions, few clicks below 20", queries=100, pages=1_500, docs=220, wide=200, noise=0.1,
-        curve=np.arange(1.0, 201) ** -1.0,
-    ),
     "tiny arm": plain("two arms with 99.5 and .5 % of the traffic", rankers=2, share=np.array([0.995, 0.005])),
     "rare clicks": plain("one impression in 600 is clicked", scale=0.01, pages=40_000),
     "sure clicks": plain("nearly all is looked at, and half of it clicked", curve=np.linspace(1, 0.93, K), scale=1.5),
-    "outliers": World("a numeric context with two values a million times too large", outliers),
-    "missing in an arm": World("a context that one arm does not log", missing_in_arm),
     "unequal lengths": of("queries have three to eight results", unequal_lengths),
     "unique queries": of("every page has a query of its own", unique_queries, "refused"),
-    "renamed": of("each arm has names of its own for documents", renamed),
     "navigational": of(
         "six in ten queries never move, and are hardly read beyond the top", navigational, "unmoved queries"
     ),

@@ -35,13 +35,13 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from accuracy import write_between_markers
 from mutations import Mutant, mutants_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 DATA = HERE / "data" / "mutants"
 PAGE = ROOT / "docs" / "contributing.md"
-BEGIN, END = "<!-- mutants:begin -->", "<!-- mutants:end -->"
 COPIED = ("src", "tests", "benchmarks", "docs", "scripts", "pyproject.toml", "README.md", "mkdocs.yml", "Makefile")
 
 ROOMS = ("estimation", "diagnosis", "rank", "weights")
@@ -431,11 +431,7 @@ def publish(table: str, records: list[Record]) -> None:
         "looked at, those that no test can notice counted as survivors."
     )
     text = f"{measured}\n\n{table}\n\n{survivors}" if lines else f"{measured}\n\n{table}"
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    whole = f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
-    part = PAGE.with_suffix(".part")
-    part.write_text(whole, encoding="utf-8")
-    part.replace(PAGE)
+    write_between_markers(PAGE, "mutants", text)
 
 
 if __name__ == "__main__":

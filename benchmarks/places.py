@@ -1,45 +1,31 @@
 """Do intervals of places cover the truth? Many small simulated logs of grids, shelves, slots, pages, and hostile ones.
 
-    .venv/bin/python benchmarks/places.py                       # all cells; prints the table
-    .venv/bin/python benchmarks/places.py --cells grid --logs 5 # one of them; prints the table
-    .venv/bin/python benchmarks/places.py --jobs 4 --write      # and writes it into the README
+    .venv/bin/python benchmarks/places.py --jobs 4                # all cells; writes the README's table
+    .venv/bin/python benchmarks/places.py --worlds grid --logs 5  # one of them; prints its table
 
-A cell is a way to simulate interventions with known examination. What is counted of every log: how often 95 % intervals
-of its places cover the truth, the root mean square of the error of log examination, that of the same fit without a
-prior (`free`), and the places that are not supported. Results are kept in `benchmarks/data/places.json` (`--json`), and
-a run goes on where an earlier one ended.
+A cell is a way to simulate interventions with known examination. Of every log the table has the share of places whose
+95 % intervals cover the truth, the root mean square error of log examination, that of the same fit without a prior
+(`free`), and the number of places that are not supported. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
+import many_logs
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.pooling import with_penalty
 from clickharvest.estimation.sample import make_sample
-from clickharvest.files import atomic_path
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant
 from clickharvest.positions.places import Places
 from clickharvest.simulate.layouts import LAYOUTS
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- places:begin -->", "<!-- places:end -->"
-LOGS = 100
-PART = 10
-"""Logs between two writes of the file."""
+LOGS, BAR = 60, (0.93, 0.97)
+"""Logs of a cell, and what intervals should cover."""
 
 Array = NDArray[np.float64]
 
@@ -157,12 +143,11 @@ def measure(name: str, seed: int) -> dict[str, float]:
     }
 
 
-def table(found: dict[str, list[dict[str, float]]]) -> str:
-    """Return the results as Markdown."""
+def table(kept: dict[str, list[dict[str, float]]]) -> tuple[list[str], list[str]]:
+    """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = ["| cell | logs | covered | error | without parents | unsupported places |", "|---|---|---|---|---|---|"]
-    for name, logs in found.items():
-        if not logs:
-            continue
+    bars = []
+    for name, logs in kept.items():
         weight = np.array([log["places"] for log in logs])
         covered = np.array([log["covered"] for log in logs])
         mean = float(weight @ covered / weight.sum())
@@ -171,40 +156,10 @@ def table(found: dict[str, list[dict[str, float]]]) -> str:
         lacking = float(np.mean([log["unsupported"] for log in logs]))
         told = f"{100 * mean:.1f} ± {100 * se:.1f} %"
         lines.append(f"| {CELLS[name].told} | {len(logs)} | {told} | {rms:.3f} | {free:.3f} | {lacking:.1f} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure the cells asked for, and print or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
-    parser.add_argument("--logs", type=int, default=LOGS)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=HERE / "data" / "places.json")
-    parser.add_argument("--write", action="store_true", help="write the README's table")
-    options = parser.parse_args()
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in CELLS}
-    if options.json.exists():
-        found |= json.loads(options.json.read_text())["cells"]
-    due = [(name, seed) for seed in range(options.logs) for name in options.cells if seed >= len(found[name])]
-    runner: Callable[..., ProcessPoolExecutor] = ProcessPoolExecutor
-    with runner(options.jobs, mp_context=get_context("spawn")) as pool:
-        for begin in range(0, len(due), PART):
-            part = due[begin : begin + PART]
-            futures = {pool.submit(measure, *one): one for one in part}
-            done = {futures[future]: future.result() for future in as_completed(futures)}
-            for name, seed in part:  # in the order of seeds, whichever ended first
-                found[name].append(done[name, seed])
-            options.json.parent.mkdir(exist_ok=True)
-            about = {"made": f"{datetime.now(UTC):%Y-%m-%d}", "machine": platform.machine(), "cells": found}
-            with atomic_path(options.json) as partial:
-                partial.write_text(json.dumps(about) + "\n")
-    print(table(found))
-    if options.write:
-        text = README.read_text()
-        before, rest = text.split(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}")
+        verdict = "PASS" if BAR[0] <= mean <= BAR[1] else "FAIL"
+        bars.append(f"{verdict}: {CELLS[name].told}: {told} are covered (93 to 97 %)")
+    return lines, bars
 
 
 if __name__ == "__main__":
-    main()
+    many_logs.main("places", __doc__, dict.fromkeys(CELLS, LOGS), measure, table)

@@ -252,7 +252,8 @@ def report(kept: dict[Key, Record]) -> tuple[str, list[str]]:
     cells = list(dict.fromkeys(key[:3] for key in kept))
     names = list(dict.fromkeys(name for one in kept.values() for name in one["found"] if one["found"][name][0]))
     values = {cell: cell_values(cell, kept, names) for cell in cells}
-    order = [BETTER, *(name for name in names if not name.startswith("arm"))]
+    shown = [name for name in names if name.startswith("auto") or name.partition(", ")[2] in ("", "true")]
+    order = [BETTER, *(name for name in shown if not name.startswith("arm"))]
     head = [f"{corpus}<br>{share:.0%}, {clicks // 1000}k" for corpus, share, clicks in cells]
     lines = [
         f"| nDCG@10 | {' | '.join(head)} | mean | seconds |",

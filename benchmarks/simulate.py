@@ -11,10 +11,8 @@ memory. A run of 10M rows writes its table into `benchmarks/README.md`. Exits wi
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import QUERIES, README, machine, say, write_between_markers
+from speed import in_fresh_process
 
 BAR_SECONDS, BAR_MILLIONS = 60.0, 10
 """10M rows in under a minute."""
@@ -38,18 +37,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the simulators and of the LETOR reader.")
     parser.add_argument("--millions", type=float, default=BAR_MILLIONS, help="log rows, in millions")
     parser.add_argument("--letor", action="append", default=[], help="a LETOR file to read besides")
-    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.work:
-        print(json.dumps(measure(*options.work)))
-        return
     with tempfile.TemporaryDirectory(prefix="simulate-") as folder:
         made = Path(folder) / "yahoo.txt"
         write_letor(made)
         asked = [(name, f"{options.millions:g}") for name in SIMULATORS]
         asked += [("read_letor", str(made)), ("read_letor, cached", str(made))]
         asked += [("read_letor", path) for path in options.letor]
-        reports = [run(name, argument) for name, argument in asked]
+        reports = []
+        for work in asked:
+            reports.append(in_fresh_process(measure, *work))
+            say(f"{reports[-1]['what']}: {reports[-1]['seconds']:.1f} s")
     bars = judge(reports, options.millions)
     text = "\n".join(
         [
@@ -64,16 +62,6 @@ def main() -> None:
     if options.millions == BAR_MILLIONS:
         write_between_markers(README, "simulate", text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
-
-
-def run(name: str, argument: str) -> Report:
-    """Do one piece of work in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--work", name, argument], check=True, stdout=subprocess.PIPE, text=True
-    )
-    report: Report = json.loads(done.stdout)
-    say(f"{report['what']}: {report['seconds']:.1f} s")
-    return report
 
 
 def measure(name: str, argument: str) -> Report:

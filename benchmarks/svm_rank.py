@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import README, say, write_between_markers
+from many_logs import judge as judged
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
@@ -84,7 +85,7 @@ def main() -> None:
     large = simulate(options.clicks, 1, seed=1)
     rows += [alone(large, C, options.rounds) for C in COSTS]
     bars = judge(rows)
-    text = "\n".join([*table(rows), "", *(f"- {bar}" for bar in bars), "", note(options.rounds)])
+    text = "\n".join([*table(rows), "", *judged(bars), "", note(options.rounds)])
     print(text)
     if (options.clicks, options.small) == (CLICKS, SMALL):
         write_between_markers(README, "svm_rank", text)

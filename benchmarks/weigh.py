@@ -15,22 +15,18 @@ missed.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-BEGIN, END = "<!-- weigh:begin -->", "<!-- weigh:end -->"
+from accuracy import HERE, README, machine, say, write_between_markers
+from speed import in_fresh_process
+
 COPY = "DuckDB copies the log"
 BARE = "DuckDB copies the log and adds two columns by hand"
 OURS = "clickharvest"
@@ -48,16 +44,12 @@ OWN_ETA = {
 
 
 def main() -> None:
-    """Run the benchmark, or one contender of it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Benchmark of weighing.")
     parser.add_argument("--millions", type=int, default=BAR_MILLIONS, help="millions of rows")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of which the best counts")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="folder of the logs")
-    parser.add_argument("--run", nargs=4, metavar=("CASE", "CONTENDER", "LOG", "RESULT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run:
-        print(json.dumps(run(*options.run)))
-        return
     options.data.mkdir(parents=True, exist_ok=True)
     took = {case: measure(case, options.millions, options) for case in CASES}
     lines = ["| rows | context | contender | seconds | ratio to copy | CPU seconds | ratio | peak MB |"]
@@ -76,8 +68,8 @@ def main() -> None:
     text = "\n".join([*lines, "", *bars])
     print(text)
     if vars(options) == vars(parser.parse_args([])):
-        before, rest = README.read_text().split(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{text}\n\n{machine()}\n{END}{rest.split(END)[1]}")
+        load = f"load average {os.getloadavg()[0]:.1f} at the end"
+        write_between_markers(README, "weigh", f"{text}\n\n{machine('DuckDB', 'Ibis-framework')}, {load}.")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 
@@ -94,11 +86,9 @@ def measure(case: str, millions: int, options: argparse.Namespace) -> dict[str, 
         for turn in range(options.rounds):
             for contender in (COPY, BARE, OURS):
                 result = str(Path(folder, "result.parquet"))
-                command = [sys.executable, str(Path(__file__)), "--run", case, contender, str(log), result]
-                found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                found = in_fresh_process(run, case, contender, str(log), result)
                 best[contender] = min(best.get(contender, found), found, key=lambda took: took["seconds"])
-                say = f"{datetime.now():%H:%M:%S} {case}, round {turn + 1}, {contender}: {found['seconds']:.2f} s"
-                print(say, file=sys.stderr, flush=True)
+                say(f"{case}, round {turn + 1}, {contender}: {found['seconds']:.2f} s")
                 if turn == 0 and contender == OURS:
                     check(case, str(log), result)
     return best
@@ -176,16 +166,6 @@ def check(case: str, log: str, result: str) -> None:
     count = duckdb.execute(f"SELECT count(*) FROM '{result}' WHERE {wrong}").fetchone()
     if count != (0,):
         sys.exit(f"{case}: {count} rows have a wrong propensity")
-
-
-def machine() -> str:
-    """Return a line on the machine, the versions and the day."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = f"DuckDB {version('duckdb')}, Ibis {version('ibis-framework')}"
-    return (
-        f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}, {versions}; "
-        f"{datetime.now(UTC):%Y-%m-%d}, load average {os.getloadavg()[2]:.1f} at the end."
-    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ def page_log(
     by_user: bool = False,
     zipf: float | None = None,
     arms: int = 2,
-    lists: int = 1,
     skew: float = 0.0,
     share: float = 0.5,
     common: float = 0.0,
@@ -45,7 +44,6 @@ def page_log(
         by_user: whether users, not pages, are assigned to rankers.
         zipf: users come back at any time, and their pages fall as this power of their rank.
         arms: rankers; those but a share what it does not get.
-        lists: lists of `POSITIONS` results on a page, each counting positions from 1.
         skew: share of what is assigned that gets the ranker of its device.
         share: share of ranker a.
         common: how much all documents are clicked more at the end than in the middle.
@@ -75,8 +73,8 @@ def page_log(
     others = np.random.default_rng([seed, 1])  # worlds without likings are what they were before there were any
     likes = others.normal(0, liking, (users, queries, DOCS))[user, query]
     score = quality[query] + taste[arm, query] + personal * likes + drawn
-    doc = np.argsort(-score, axis=1)[:, : lists * POSITIONS]
-    position = np.tile(np.arange(POSITIONS), lists) + 1
+    doc = np.argsort(-score, axis=1)[:, :POSITIONS]
+    position = np.arange(1, POSITIONS + 1)
     appeal = (0.2 + 0.6 * quality)[query[:, None], doc] + (common + single * way[query[:, None], doc]) * trend[:, None]
     appeal = appeal * np.exp(np.take_along_axis(likes, doc, axis=1))
     power = 1 + others.normal(0, depth, users)[user] + apart * (arm == 1)
