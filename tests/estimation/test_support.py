@@ -135,7 +135,7 @@ def test_effective_queries_do_not_depend_on_the_order_nor_on_what_is_held_at_onc
         units.append((f"q{i // 4}", {first: int(random.integers(1, 9)), second: 2}, {"device": device}))
     whole = support_of(interventions(*units), (1, 2, 3))
     mixed = [units[i] for i in random.permutation(len(units))]
-    monkeypatch.setattr("clickharvest.estimation.support.NUMBERS", 9)  # three units
+    monkeypatch.setattr("clickharvest.estimation.cells.CACHED", 9)  # three units
     for some in (units, mixed):
         found = support_of(interventions(*some), (1, 2, 3))
         assert found.columns == whole.columns

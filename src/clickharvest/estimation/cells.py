@@ -96,6 +96,7 @@ class Cells:
         unit: number of the unit, [cells].
         log_exposure: log exposures, [cells].
         clicks: clicks, [cells].
+        row_of_unit: the first row of the sample that each unit has, [units].
         cluster_of_unit: the cluster of every unit.
         clicks_per_unit: the clicks N of every unit.
         shared: whether clicks of one unit of the sample come from several clusters.
@@ -124,7 +125,8 @@ class Cells:
         self.log_exposure = np.log(sample.exposure[self.rows])
         self.clicks = sample.clicks[self.rows].astype(np.float64)
         self.n_contexts, self.n_clusters = len(sample.x), sample.n_clusters
-        self.cluster_of_unit = sample.cluster[rows[first[order]]]
+        self.row_of_unit = rows[first[order]]
+        self.cluster_of_unit = sample.cluster[self.row_of_unit]
         self.clicks_per_unit = np.bincount(self.unit, self.clicks, n_units).astype(np.float64)
         self.shared = sample.shared
 
@@ -241,6 +243,18 @@ class Cells:
                 yield cells
             else:
                 yield from np.split(cells, block.starts[1:])
+
+    def share_matrices(self, share: Array) -> Iterator[tuple[csr_array, slice]]:
+        """Yield the shares of some units at a time as sparse rows, [units, K], and which units they are."""
+        for block in self.blocks:
+            shares, positions = block.of(share), block.of(self.position)
+            n_units = block.units.stop - block.units.start
+            if block.starts is None:
+                ends, shares, positions = np.arange(n_units + 1) * block.shape[0], shares.T, positions.T
+            else:
+                ends = np.append(block.starts, block.shape[0])
+            rows = (shares.ravel(), positions.ravel(), ends)
+            yield csr_array(rows, shape=(n_units, self.n_positions)), block.units
 
     def some_queries(self, width: int) -> Iterator[Integers]:
         """Yield the cells of some clusters at a time, by cluster and unit, for a design matrix of some width."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.estimation.cells import Cells
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.fingerprint import fitted_fingerprints
@@ -199,7 +200,8 @@ def compare_models(
         log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     asked = clicks > 0
-    likelihood = {name: _by_cluster(sample, own)[asked] for name, own in log_p.items()}
+    cells = Cells(sample)
+    likelihood = {name: _by_cluster(cells, own)[asked] for name, own in log_p.items()}
     clicks = clicks[asked]
     pairs = [(name, other) for name in models for other in naive]
     pairs += [(later, earlier) for earlier, later in combinations(models, 2)]
@@ -307,14 +309,9 @@ def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:
     return rates
 
 
-def _by_cluster(sample: Sample, log_p: Array) -> Array:
+def _by_cluster(cells: Cells, log_p: Array) -> Array:
     """Return Σ_u Σ_k C_{u,k} log π_{u,k} of each query, or what else clusters, [clusters]."""
-    logits = np.log(sample.exposure) + log_p
-    first = np.flatnonzero(np.diff(sample.unit, prepend=-1))
-    top = np.maximum.reduceat(logits, first)
-    total = top + np.log(np.add.reduceat(np.exp(logits - top[sample.unit]), first))
-    log_shares = logits - total[sample.unit]
-    return np.bincount(sample.cluster, weights=sample.clicks * log_shares).astype(np.float64)
+    return cells.by_query(cells.shares_of(log_p[cells.rows]))
 
 
 def _effective(clicks: Array) -> float:

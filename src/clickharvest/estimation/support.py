@@ -5,14 +5,14 @@ Values of contexts are supported by queries, or by what else clusters: users of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
+from clickharvest.estimation.cells import Cells
 from clickharvest.estimation.sample import Sample, linked_by
 from clickharvest.harvesting.numbering import run_starts
 from clickharvest.model.contexts import ContextEncoder
@@ -20,10 +20,8 @@ from clickharvest.model.curves import Curve, Params
 from clickharvest.model.support import ENOUGH, FEW, ColumnSupport, Support, used_values
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-NUMBERS = 200_000
-"""Numbers (units × positions) that are worked on at once: what fits into a processor's cache."""
 
 
 def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextEncoder | None) -> Support:
@@ -38,11 +36,24 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
     log_p = curve.relative(params, sample.x)
     clicked = np.bincount(sample.unit, sample.clicks) > 0
     sample = sample if clicked.all() else sample.take(clicked[sample.unit])
-    shares = _Shares.of(sample, log_p)
-    queries = shares.effective_queries(sample.positions, curve.anchor)
-    if sample.division is not None:
-        sample = replace(sample, division=None)
-        shares = _Shares.of(sample, log_p)
+    cells = Cells(sample)
+    share, anchored = cells.shares_of(log_p).share, curve.anchor_index
+    queries = _effective(cells, share, sample.query[cells.row_of_unit], cells.clicks_per_unit, anchored)
+
+    def enough(rows: Mask) -> tuple[int, ...]:
+        """Return the positions that rows with some value link to the anchor, by `ENOUGH` clusters or more."""
+        if not rows.any():
+            return ()
+        linked = linked_by(sample, curve.anchor, rows)
+        if sample.unit_kind == "context" and len(linked) == len(sample.positions):  # units as they are, but fewer
+            clicks = cells.clicks_per_unit * rows[cells.row_of_unit]
+            found = _effective(cells, share, cells.cluster_of_unit, clicks, anchored)
+        else:
+            there = np.isin(np.array(sample.positions), linked)[sample.position]
+            found = effective_queries(replace(sample.take(rows & there), division=None), curve.anchor, log_p)
+        by_position = dict(zip(sample.positions, found, strict=True))
+        return tuple(k for k in linked if (count := by_position[k]) is None or round(count) >= ENOUGH)
+
     # Rows of a cluster stand together and mostly share their context: one look at each run of them is enough.
     runs = np.flatnonzero(run_starts([sample.cluster, sample.context], len(sample.unit)))
     lengths = np.diff(runs, append=len(sample.unit))
@@ -54,10 +65,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         begin += len(part.features)
         values, unknown = used_values(part, block)
         # What all rows have is supported where positions are.
-        linked = [
-            sample.positions if has.all() else _enough(sample, np.repeat(has, lengths), curve.anchor, log_p, shares)
-            for has in values.T
-        ]
+        linked = [sample.positions if has.all() else enough(np.repeat(has, lengths)) for has in values.T]
         reach = None
         if part.kind == "numeric":
             told = values[:, 0]
@@ -80,108 +88,32 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         anchor: the position others are relative to.
         log_p: log p_k(x) of its contexts, [m, K].
     """
-    return _Shares.of(sample, log_p).effective_queries(sample.positions, anchor)
+    cells = Cells(sample)
+    share = cells.shares_of(log_p).share
+    return _effective(
+        cells, share, sample.query[cells.row_of_unit], cells.clicks_per_unit, sample.positions.index(anchor)
+    )
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """Click shares of units.
-
-    Attributes:
-        share: π_{u,k}, unit after unit, [n].
-        position: index of the position, [n].
-        ends: where units begin, and the end of the last, [units + 1].
-        clicks: clicks of units, [units].
-        query: queries of units, [units].
-    """
-
-    share: Array
-    position: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    clicks: Array
-    query: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, sample: Sample, log_p: Array) -> _Shares:
-        """Return the click shares of a sample's units, where contexts have log p_k(x), [m, K]."""
-        begins = np.flatnonzero(run_starts([sample.unit], len(sample.unit)))
-        share = np.log(sample.exposure)
-        share += log_p[sample.context, sample.position]
-        share -= np.maximum.reduceat(share, begins)[sample.unit]
-        np.exp(share, out=share)
-        share /= np.bincount(sample.unit, share)[sample.unit]
-        ends = np.append(begins, len(share))
-        clicks = np.bincount(sample.unit, sample.clicks).astype(np.float64)
-        return cls(share, sample.position, ends, clicks, sample.query[begins])
-
-    def take(self, units: NDArray[np.intp]) -> _Shares:
-        """Return the shares of some units."""
-        sizes = np.diff(self.ends)[units]
-        ends = np.append(0, np.cumsum(sizes))
-        rows = np.repeat(self.ends[units] - ends[:-1], sizes)
-        rows += np.arange(len(rows))
-        return _Shares(self.share[rows], self.position[rows], ends, self.clicks[units], self.query[units])
-
-    def effective_queries(self, positions: tuple[int, ...], anchor: int) -> tuple[float | None, ...]:
-        """Return what `effective_queries` says of these units, which have shares of the positions."""
-        if np.any(self.query[1:] < self.query[:-1]):
-            return self.take(np.argsort(self.query, kind="stable")).effective_queries(positions, anchor)
-        n_positions = len(positions)
-        information = np.zeros((n_positions, n_positions))
-        for own, clicks, _ in self._chunks(n_positions):
-            weighted = own.toarray()
-            weighted *= clicks[:, None]
-            information += np.diag(weighted.sum(axis=0)) - own.T @ weighted
-        others = np.flatnonzero(np.array(positions) != anchor)
-        moves = np.zeros((n_positions, n_positions))
-        moves[np.ix_(others, others)] = np.linalg.pinv(information[np.ix_(others, others)], hermitian=True)
-        total, squares, last = np.zeros((3, n_positions))
-        before = -1
-        for own, clicks, query in self._chunks(n_positions):
-            variance, mean = own @ moves**2, own @ moves
-            mean *= mean
-            variance -= mean
-            np.maximum(variance, 0.0, out=variance)
-            runs = np.flatnonzero(run_starts([query], len(query)))
-            ends = np.append(runs, len(query))
-            parts = csr_array((clicks, np.arange(len(query)), ends), shape=(len(runs), len(query))) @ variance
-            if query[0] == before:
-                parts[0] += last
-            else:
-                total += last
-                squares += last**2
-            before, last = query[-1], parts[-1].copy()
-            total += parts[:-1].sum(axis=0)
-            squares += (parts[:-1] ** 2).sum(axis=0)
-        total += last
-        squares += last**2
-        found: list[float | None] = (total**2 / np.maximum(squares, np.finfo(float).tiny)).tolist()
-        found[positions.index(anchor)] = None
-        return tuple(found)
-
-    def _chunks(self, n_positions: int) -> Iterator[tuple[csr_array, Array, NDArray[np.int64]]]:
-        """Yield shares [units, K], clicks and queries of so many units as are worked on at once."""
-        size = max(1, NUMBERS // n_positions)
-        for begin in range(0, len(self.clicks), size):
-            units = slice(begin, begin + size)
-            ends = self.ends[begin : begin + size + 1]
-            rows = slice(ends[0], ends[-1])
-            own = (self.share[rows], self.position[rows], ends - ends[0])
-            yield csr_array(own, shape=(len(ends) - 1, n_positions)), self.clicks[units], self.query[units]
-
-
-def _enough(sample: Sample, rows: Mask, anchor: int, log_p: Array, shares: _Shares) -> tuple[int, ...]:
-    """Return the positions that rows with some value link to the anchor, by `ENOUGH` effective queries or more."""
-    if not rows.any():
-        return ()
-    linked = linked_by(sample, anchor, rows)
-    if sample.unit_kind == "context" and len(linked) == len(sample.positions):  # units as they are, but fewer
-        found = shares.take(np.flatnonzero(rows[shares.ends[:-1]])).effective_queries(sample.positions, anchor)
-    else:
-        there = np.isin(np.array(sample.positions), linked)[sample.position]
-        found = effective_queries(sample.take(rows & there), anchor, log_p)
-    told = dict(zip(sample.positions, found, strict=True))
-    return tuple(k for k in linked if (queries := told[k]) is None or round(queries) >= ENOUGH)
+def _effective(cells: Cells, share: Array, query: Integers, clicks: Array, anchored: int) -> tuple[float | None, ...]:
+    """Return what `effective_queries` does, of units with some queries and clicks, [units] each."""
+    size = cells.n_positions
+    information = np.zeros((size, size))
+    for rows, units in cells.share_matrices(share):
+        expected = rows.multiply(clicks[units, None]).tocsr()
+        information += np.diag(expected.sum(axis=0)) - (rows.T @ expected).toarray()
+    moves = np.zeros((size, size))
+    others = np.ix_(*[np.delete(np.arange(size), anchored)] * 2)
+    moves[others] = np.linalg.pinv(information[others], hermitian=True)
+    parts = np.zeros((int(query.max(initial=0)) + 1, size))
+    for rows, units in cells.share_matrices(share):
+        variance = np.maximum(rows @ moves**2 - (rows @ moves) ** 2, 0.0)
+        n_units = len(variance)
+        parts += csr_array((clicks[units], (query[units], np.arange(n_units))), shape=(len(parts), n_units)) @ variance
+    total, squares = parts.sum(axis=0), (parts**2).sum(axis=0)
+    found: list[float | None] = (total**2 / np.maximum(squares, np.finfo(float).tiny)).tolist()
+    found[anchored] = None
+    return tuple(found)
 
 
 def _never_together(encoder: ContextEncoder, x: Array) -> tuple[tuple[int, int, int, int], ...]:
