@@ -19,8 +19,8 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 	touch $(INSTALLED) $(INSTALLED_DEMO)
 
 $(INSTALLED_DEMO): pyproject.toml | $(BIN)/python
-	@echo "Installing clickharvest and what the demo needs into $(VENV), about 1 GB: a minute or two ..."
-	$(PIP) --editable '.[rank]'
+	@echo "Installing clickharvest and what the demo needs into $(VENV): a minute or two ..."
+	$(PIP) --editable .
 	touch $(INSTALLED_DEMO)
 
 debian:
@@ -34,9 +34,6 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# JAX keeps what it compiles: a second run of the tests takes less than half of the first's processor time in estimation.
-unit: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.pytest_cache/compiled
-unit: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 # Two processes on two cores: further threads would wait for each other.
 unit: export OPENBLAS_NUM_THREADS = 1
 unit: export OMP_NUM_THREADS = 1

@@ -19,7 +19,6 @@ from clickharvest.logs import spark
 from clickharvest.model.curves import make_curve
 from clickharvest.rank.data import ranking_data
 from clickharvest.rank.learners import train_ranker
-from clickharvest.rank.metrics import ranking_metrics
 from clickharvest.report.tracking import log_to_mlflow
 from command_line import Command
 from places import ROOT
@@ -41,7 +40,6 @@ def a_log() -> object:
 
 USES: list[tuple[str, str, Callable[[], object]]] = [
     ("altair", "plots", lambda: plot_curves(model())),
-    ("rax", "rank", lambda: ranking_metrics([1.0, 0.0], [1, 0], [0, 2], ["map"])),
     ("sklearn.ensemble", "rank", lambda: regression_em(a_log(), {})),
     ("lightgbm", "boost", lambda: train_ranker(rows(), "lightgbm")),
     ("xgboost", "boost", lambda: train_ranker(rows(), "xgboost")),
@@ -66,9 +64,7 @@ def test_a_missing_package_is_named_with_its_extra(
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
-        ("rank log.csv features.csv --judgements grades.csv -o ranker.json", "rax", "rank"),
         ("rank log.csv features.csv --learner xgboost -o ranker.json", "xgboost", "boost"),
-        ("demo", "rax", "rank"),
         *(("reproduce table-pbm --quick", package, extra) for package, extra in NEEDED.items()),
     ],
 )
@@ -91,4 +87,4 @@ def test_extras_are_those_of_the_project() -> None:
     for package, extra in {**{use[0]: use[1] for use in USES}, **NEEDED}.items():
         assert any(line.startswith(brought.get(package, package)) for line in extras[extra]), package
     plain = " ".join(PROJECT["dependencies"])
-    assert not [name for name in ("altair", "rax", "scikit-learn", "pandas", "vl-convert") if name in plain]
+    assert not [name for name in ("altair", "scikit-learn", "pandas", "vl-convert") if name in plain]

@@ -5,22 +5,33 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from clickharvest.baselines.cells import Array, count_cells, read_features
 from clickharvest.errors import ConvergenceWarning, InputError
-from clickharvest.estimation.objectives.base import Data, chunked_sum
+from clickharvest.estimation.loss import flatten, ridge_of
+from clickharvest.estimation.objectives.base import table
 from clickharvest.estimation.optimise import Rows, minimise
+from clickharvest.estimation.slopes import Slopes
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import Curve, Params, layers_penalty, make_curve, sigmoid_layers
+from clickharvest.model.curves import (
+    Params,
+    hidden_layer,
+    layers_penalty,
+    log_sigmoid,
+    make_curve,
+    sigmoid_layers,
+    unflatten_params,
+)
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import record_provenance
+from clickharvest.model.trace import trace_formula
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
+
+CERTAIN = -1e-9
+"""The largest log chance of a click: a curve without an upper limit may ask for more."""
 
 RelevanceModel = Literal["linear", "mlp"]
 
@@ -85,40 +96,43 @@ def generative_cpbm(
     encoded = np.zeros((len(cells.pair), 0)) if encoder is None else encoder.transform(cells.contexts)
     x, context = np.unique(encoded, axis=0, return_inverse=True)
     documents = read_features(log, features, max_position=max_position)
-    rows = {
-        "context": context,
-        "pair": cells.pair,
-        "position": np.searchsorted(np.array(positions), cells.position),
-        "clicks": cells.clicks.astype(np.float64),
-        "passed": (cells.impressions - cells.clicks).astype(np.float64),
-    }
+    # Relevance is computed once for each document in each context, whatever the position.
+    shown, unit = np.unique(np.stack([cells.pair, context]), axis=1, return_inverse=True)
+    described = np.asfortranarray(np.concatenate([documents[shown[0]], x[shown[1]]], axis=1))
+    inputs = described.shape[1]
+    cell = context * len(positions) + np.searchsorted(np.array(positions), cells.position)
+    clicks, passed = cells.clicks.astype(np.float64), (cells.impressions - cells.clicks).astype(np.float64)
     examination = make_curve(curve, positions, anchor, x.shape[1], **shape)
     random = np.random.default_rng(seed)
-    inputs = documents.shape[1] + x.shape[1]
-    start: dict[str, Params] = {
-        "curve": examination.init(random),
-        "relevance": sigmoid_layers(random, inputs, relevance_width, 1)
-        if relevance == "mlp"
-        else {"v": np.zeros((inputs, 1)), "c": np.zeros(1)},
-    }
-    with jax.enable_x64(True):
-        flat, unravel = ravel_pytree(start)
-        scale = float(rows["clicks"].sum())
+    like = examination.init(random)
+    weights: Params = {"v": np.zeros((inputs, 1)), "c": np.zeros(1)}
+    if relevance == "mlp":
+        weights = sigmoid_layers(random, inputs, relevance_width, 1)
+    curve_slopes = Slopes.of_curve(examination)
+    relevance_slopes = Slopes(trace_formula("the relevance", _log_odds, weights, inputs, 1), weights)
+    ridge = penalty * np.concatenate([ridge_of(examination.penalty, like), ridge_of(layers_penalty, weights)])
+    size, scale, columns = curve_slopes.size, float(clicks.sum()), np.asfortranarray(x)
 
-        def loss(flat: Any, x: Any, documents: Any, rows: Data) -> Any:
-            params = unravel(flat)
-            value = _log_likelihood(examination, params, x, documents, rows)
-            return (penalty * _tamed(examination, params, jnp) - value) / scale
+    def value_and_grad(batch: Array, _: Rows) -> tuple[Array, Array]:
+        flat = batch[0]
+        examined = curve_slopes.run(flat[:size], columns)
+        relevant = relevance_slopes.run(flat[size:], described)
+        log_p, odds = examined[-1], relevant[-1][:, 0]
+        y = np.minimum(np.ravel(log_p)[cell] + log_sigmoid(odds)[unit], CERTAIN)
+        rest = -np.expm1(y)
+        value = clicks @ y + passed @ np.log(rest)
+        slope = np.where(y < CERTAIN, clicks - passed * (1 - rest) / rest, 0.0)
+        by_odds = table(unit, slope, len(odds)) * np.exp(log_sigmoid(-odds))
+        grad = np.append(
+            curve_slopes.pull(examined, table(cell, slope, log_p.size).reshape(log_p.shape)),
+            relevance_slopes.pull(relevant, by_odds[:, None]),
+        )
+        loss = (ridge @ flat**2 / 2 - value) / scale
+        return np.array([loss]), ((ridge * flat - grad) / scale)[None]
 
-        compiled = jax.jit(jax.value_and_grad(loss))
-        data = jax.device_put((x, documents, rows))
-
-        def value_and_grad(batch: Array, _: Rows) -> tuple[Array, Array]:
-            value, grad = compiled(batch[0], *data)
-            return np.asarray(value)[None], np.asarray(grad)[None]
-
-        found = minimise(value_and_grad, np.asarray(flat)[None], tolerance=tolerance, max_iterations=max_iterations)
-        params = jax.tree.map(np.asarray, unravel(jnp.asarray(found.params[0])))
+    start = flatten({"curve": like, "objective": weights})
+    found = minimise(value_and_grad, start[None], tolerance=tolerance, max_iterations=max_iterations)
+    flat = found.params[0]
     status = found.status[0]
     if not status.good:
         warnings.warn(f"generative_cpbm: the fit {status}", ConvergenceWarning, stacklevel=2)
@@ -129,48 +143,18 @@ def generative_cpbm(
         "seed": seed,
         "status": str(status),
         "clicks": int(scale),
-        "log_likelihood": penalty * float(_tamed(examination, params, np)) - scale * float(found.value[0]),
+        "log_likelihood": float(ridge @ flat**2 / 2) - scale * float(found.value[0]),
     }
     return Propensities(
         curve=examination,
-        params=params["curve"],
+        params=unflatten_params(flat[:size], like),
         encoder=encoder,
         shown=cells.shown,
         info=info,
-        provenance=record_provenance("generative_cpbm", device=jax.default_backend()),
+        provenance=record_provenance("generative_cpbm"),
     )
 
 
-def _tamed(curve: Curve, params: dict[str, Params], xp: Any) -> Any:
-    """Return the curve's penalty plus ½ Σ θ² over the weights of relevance."""
-    return curve.penalty(params["curve"], xp) + layers_penalty(params["relevance"], xp)
-
-
-def _log_likelihood(curve: Curve, params: dict[str, Params], x: Any, documents: Any, rows: Data) -> Any:
-    """Return Σ C log(p r) + (1 − C) log(1 − p r); a product of 1 or more counts as just below 1."""
-    log_p = curve.log_examination(params["curve"], x, jnp)
-    weights = params["relevance"]
-    first = weights["A"] if "A" in weights else weights["v"]
-    of_document, of_context = documents @ first[: documents.shape[1]], x @ first[documents.shape[1] :]
-
-    def of_rows(rows: Data) -> Any:
-        odds = of_document[rows["pair"]] + of_context[rows["context"]]
-        if "A" in weights:
-            odds = jax.nn.sigmoid(odds + weights["a"]) @ weights["v"]
-        log_r = jax.nn.log_sigmoid(odds[:, 0] + weights["c"][0])
-        y = jnp.minimum(log_p[rows["context"], rows["position"]] + log_r, -1e-9)
-        return jnp.sum(rows["clicks"] * y + rows["passed"] * log1mexp(y))
-
-    return chunked_sum(of_rows, rows, 1 if "A" not in weights else len(weights["a"]))
-
-
-def log1mexp(y: Any) -> Any:
-    """Return log(1 − e^y) for y < 0, accurate near 0 and far below.
-
-    Example:
-        >>> [round(float(log1mexp(y)), 4) for y in (-1e-3, -0.5, -50.0)]
-        [-6.9083, -0.9328, -0.0]
-    """
-    near = y > -jnp.log(2.0)
-    safe_near, safe_far = jnp.where(near, y, -0.5), jnp.where(near, -1.0, y)
-    return jnp.where(near, jnp.log(-jnp.expm1(safe_near)), jnp.log1p(-jnp.exp(safe_far)))
+def _log_odds(params: Params, x: Any, xp: Any = np) -> Any:
+    """Return the log odds of relevance, [n, 1]."""
+    return hidden_layer(params, x, xp) @ params["v"] + params["c"]

@@ -3,7 +3,7 @@
 Exit codes: 0 done, 2 bad input or options (one line on standard error), 3 not identified, 130 interrupted, 141 nobody
 reads the output, 143 terminated.
 
-Command modules import engines, JAX and drawing when a command runs: `--help` and `--version` need none of them.
+Command modules import engines and drawing when a command runs: `--help` and `--version` need none of them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import typer
 
 from clickharvest.commands.bounds import SEED, whole
 from clickharvest.errors import InputError
-from clickharvest.extras import require
 from clickharvest.words import listed
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def demo(
     from clickharvest.model.loading import load_propensities
     from clickharvest.rank.rankers import load_ranker
 
-    require("rax", "rank", "the demo, which trains and judges a ranker,")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     folder.mkdir(parents=True, exist_ok=True)

@@ -244,7 +244,6 @@ def fit(
       clickharvest fit interventions.parquet --intervals bootstrap --bootstrap 500 -o model.safetensors
     """
     keep_to_one_thread()
-    from clickharvest.estimation.devices import require_device
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
 
@@ -253,7 +252,6 @@ def fit(
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])
-    require_device()
     told: dict[str, Any] = {}
     designed: Callable[[], Sequence[Finding]] = tuple
     if outcome is not None:

@@ -168,8 +168,6 @@ class RankOptions:
             raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
         if self.learner not in ("linear", "svm", AUTO):
             require(self.learner, "boost", f"--learner {self.learner}")
-        if self.judgements is not None:
-            require("rax", "rank", "--judgements")
         return output
 
     @property

@@ -77,7 +77,6 @@ def report(
     keep_to_one_thread()
     from clickharvest.click_models.loading import load_model
     from clickharvest.commands.terminal import screen
-    from clickharvest.estimation.devices import require_device
     from clickharvest.model.affine import AffineModel
     from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.model.browsing import BrowsingPropensities
@@ -92,9 +91,7 @@ def report(
     if output.suffix.lower() not in ENDINGS:
         raise InputError(f"a report is an HTML file: -o {output} should end in .html")
     refuse_overwriting(output, [model, *log.sources, units.rankings])
-    if log.source:
-        require_device()
-    elif log != ReportLogOptions() or units != HarvestOptions():
+    if not log.source and (log != ReportLogOptions() or units != HarvestOptions()):
         raise InputError("options of a log go with --log: name the log that the page shall tell about")
     fitted = load_model(model)
     if isinstance(fitted, AffineModel | AffineLevels):

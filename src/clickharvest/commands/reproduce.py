@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from clickharvest.experiments.runner.publishing import Outcome
     from clickharvest.experiments.runner.store import Store
 
-NEEDED = {"altair": "plots", "vl_convert": "plots", "rax": "rank", "sklearn": "rank"}
+NEEDED = {"altair": "plots", "vl_convert": "plots", "sklearn": "rank"}
 """Packages that experiments use, and the extras that bring them."""
 
 

@@ -1,4 +1,4 @@
-"""How a model is found: samples of interventions, objectives, optimisers, selection, uncertainty. JAX.
+"""How a model is found: samples of interventions, objectives, optimisers, selection, uncertainty.
 
 Interventions ──► Sample ──► curve × objective ──► PBM · CPBM ──► Propensities
 """

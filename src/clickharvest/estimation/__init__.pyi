@@ -12,8 +12,6 @@ from .loss import Fit as Fit
 from .model_checks import check_model as check_model
 from .objectives import OBJECTIVES as OBJECTIVES
 from .objectives.allpairs import AllPairs as AllPairs
-from .objectives.allpairs import FreeAllPairs as FreeAllPairs
-from .objectives.allpairs import SquaresAllPairs as SquaresAllPairs
 from .objectives.base import Objective as Objective
 from .objectives.clickshare import ClickShare as ClickShare
 from .outcome_checks import check_outcome as check_outcome

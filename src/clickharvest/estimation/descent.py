@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from clickharvest.estimation.optimise import Array, Solution, Status
 from clickharvest.progress import Update, ignore
 
+MEAN, SQUARE, SMALL = 0.9, 0.999, 1e-8
+"""Adam's β₁, β₂ and ε."""
+
 
 def descend(
-    loss: Callable[..., Any],
+    grad: Callable[[Array], Array],
+    loss: Callable[[Array], Array],
     start: Array,
-    inputs: tuple[Any, ...] = (),
-    held_out: tuple[Any, ...] | None = None,
     *,
+    held_out: Callable[[Array], Array] | None = None,
     rate: float = 0.03,
     epochs: int = 1_000,
     patience: int = 100,
@@ -30,10 +28,10 @@ def descend(
     """Minimise each problem of a batch by Adam, keeping the parameters with the best held-out loss.
 
     Args:
-        loss: traced function (parameters [B, n], *inputs) → [B]. Functions that are equal share a compiled program.
+        grad: gradients of the loss, [B, n] → [B, n].
+        loss: the loss of each problem, [B, n] → [B].
         start: where to start, [B, n].
-        inputs: arrays that the loss is computed on.
-        held_out: the same for the part kept aside; None runs all epochs and keeps the last.
+        held_out: the loss of the part kept aside, [B, n] → [B]; None runs all epochs and keeps the last parameters.
         rate: Adam's learning rate.
         epochs: at most so many full-batch steps.
         patience: stop when no problem has improved for so many.
@@ -41,23 +39,27 @@ def descend(
         update: called with the share of the epochs that is done.
 
     Example:
-        >>> solution = descend(lambda p, at: jnp.sum((p - at) ** 2, axis=1), np.zeros((1, 1)), (jnp.asarray(3.0),))
+        >>> solution = descend(lambda p: 2 * (p - 3), lambda p: ((p - 3) ** 2).sum(axis=1), np.zeros((1, 1)))
         >>> solution.params.round(3).tolist(), solution.status[0].name
         ([[3.0]], 'finished')
     """
-    params = jnp.asarray(start)
-    state = optax.adam(rate).init(params)
-    best, best_value, best_loss = np.array(start), np.full(len(start), np.inf), np.full(len(start), np.inf)
-    seen = np.zeros(len(start), dtype=np.int64)
+    params = np.array(start, dtype=np.float64)
+    mean, square = np.zeros_like(params), np.zeros_like(params)
+    best, best_value, best_loss = params.copy(), np.full(len(params), np.inf), np.full(len(params), np.inf)
+    seen = np.zeros(len(params), dtype=np.int64)
     done = 0
     while done < epochs and (held_out is None or done - seen.max() < patience or not done):
-        params, state, value, aside = _advance(loss, rate, every, params, state, inputs, held_out)
+        for step in range(done + 1, done + every + 1):
+            slope = grad(params)
+            mean += (1 - MEAN) * (slope - mean)
+            square += (1 - SQUARE) * (slope * slope - square)
+            params -= rate * (mean / (1 - MEAN**step)) / (np.sqrt(square / (1 - SQUARE**step)) + SMALL)
         done += every
-        better = np.asarray(aside) < best_value if held_out is not None else np.isfinite(np.asarray(aside))
-        best = np.where(better[:, None], np.asarray(params), best)
-        best_value = np.where(better, np.asarray(aside), best_value)
-        best_loss = np.where(better, np.asarray(value), best_loss)
-        seen = np.where(better, done, seen)
+        value = loss(params)
+        judged = value if held_out is None else held_out(params)
+        better = np.isfinite(judged) if held_out is None else judged < best_value
+        best[better], best_value[better], best_loss[better] = params[better], judged[better], value[better]
+        seen[better] = done
         update(min(1.0, done / epochs))
     early = held_out is not None and done < epochs
     status = [
@@ -65,21 +67,3 @@ def descend(
         for v in best_value
     ]
     return Solution(best, best_loss, seen, tuple(status))
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _advance(
-    loss: Callable[..., Any], rate: float, every: int, params: Any, state: Any, inputs: Any, held_out: Any
-) -> Any:
-    """Take some steps of Adam, and return parameters, state, loss and held-out loss."""
-    optimiser = optax.adam(rate)
-
-    def step(carry: Any, _: Any) -> Any:
-        params, state = carry
-        grad = jax.grad(lambda p: jnp.sum(loss(p, *inputs)))(params)
-        update, state = optimiser.update(grad, state)
-        return (optax.apply_updates(params, update), state), None
-
-    (params, state), _ = jax.lax.scan(step, (params, state), length=every)
-    value = loss(params, *inputs)
-    return params, state, value, value if held_out is None else loss(params, *held_out)

@@ -1,4 +1,4 @@
-"""What JAX computes on, looked at before minutes are spent on reading a log, and how many threads NumPy has."""
+"""How many threads fits run on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from threadpoolctl import threadpool_limits
-
-from clickharvest.errors import EngineError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -61,22 +59,3 @@ def in_threads(function: Callable[[Item], Found], items: Iterable[Item], workers
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def require_device() -> None:
-    """See that JAX finds the platform that the variable JAX_PLATFORMS names, where it names one.
-
-    Raises:
-        EngineError: it does not.
-    """
-    if not os.environ.get("JAX_PLATFORMS"):
-        return
-    import jax
-
-    try:
-        jax.devices()
-    except (RuntimeError, AssertionError) as error:  # the latter where CUDA finds no GPU
-        asked = f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']}"
-        raise EngineError(
-            f"{asked} does not work here: JAX finds no such device; unset the variable, or set cpu"
-        ) from error

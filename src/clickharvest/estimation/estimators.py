@@ -21,6 +21,7 @@ from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution
 from clickharvest.estimation.pooling import Pooled, pool_seen, with_penalty
+from clickharvest.estimation.robust_pairs import fit_robust_pairs
 from clickharvest.estimation.sample import Reach, Sample, find_reach, make_samples
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
@@ -118,7 +119,7 @@ class CPBM(Estimator):
         anchor: the position others are relative to; of places the number, or the values, such as `(1, 1)` or `"top"`.
         relevance: relevance model of AllPairs: `"constant"`; `"mlp"`, a network of the context; `"squares"`, a sigmoid
             layer of the context and its squares; `"free"`, a value for every query and pair of positions
-            (`FreeAllPairs`); or `"auto"`. Where curve and penalty are `"auto"` too, that is `robust_pairs`: relevance,
+            (`AllPairs`); or `"auto"`. Where curve and penalty are `"auto"` too, that is `robust_pairs`: relevance,
             strengths of two ridges, or the PBM, by queries kept aside. With a curve or penalty of your own it fits
             constants, network and free values to four fifths of the queries and takes the one whose examination has
             the best ClickShare objective on the others. By default `"auto"` in the first case, else `"constant"`.
@@ -225,9 +226,6 @@ class CPBM(Estimator):
                 "AllPairs keeps queries aside to choose relevance and ridges, and all clicks are of one query: name "
                 "curve, relevance and penalty"
             )
-        # AllPairs alone needs JAX, whose import takes as long as a small fit.
-        from clickharvest.estimation.robust_pairs import fit_robust_pairs
-
         kind = OBJECTIVES.find(self.objective)
         self._check_intervals(kind)
         with self.progress("Cross-validation") as update:

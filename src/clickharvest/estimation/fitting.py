@@ -168,7 +168,7 @@ class Estimator(Parameterised):
             draws=None if draws is None else draws[:, :size].astype(np.float32),
             draws_kind=None if draws is None else kind,
             info=info,
-            provenance=record_provenance(type(self).__name__, settings, device=fit.device),
+            provenance=record_provenance(type(self).__name__, settings),
             support=find_support(sample, curve, params, encoder),
             places=interventions.places,
         )
@@ -271,8 +271,8 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
         slopes = near.shares.gradients(some_contexts(sample))
     else:
         fit = choice.learner or choice.fit
-        values, axes = np.linalg.eigh(fit.hessian(flat, 0.0))
-        pull = axes.T @ (choice.penalty * fit.penalty_curvature(flat) @ flat)
+        values, axes = np.linalg.eigh(fit.information(flat))
+        pull = axes.T @ (choice.penalty * fit.ridge * flat)
         back = axes @ (pull / np.maximum(values, FLAT * values.max()))
         unknown = np.outer(back, back)
         slopes = fit.gradients(flat, some_contexts(sample))

@@ -3,42 +3,45 @@
 loss(θ) = (−log likelihood(θ; w) + λ · penalty(θ)) / clicks, with query weights w and penalty λ of each problem. Folds
 of a cross-validation, bootstrap replicates and penalties are problems of one batch.
 
-ClickShare is evaluated by NumPy (`uncompiled`), all else, and large logs where there is a GPU, by JAX (`compiled`).
+The log likelihood depends on the parameters through log p_k(x) of the distinct contexts, and through the objective's
+own formula of these, alone. The objective gives its slopes by both, and their traces pull these back to the parameters
+(`slopes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.descent import descend
 from clickharvest.estimation.devices import cores
-from clickharvest.estimation.objectives.base import Objective
+from clickharvest.estimation.line_batches import LineBatches, is_straight
+from clickharvest.estimation.objectives.base import NUMBERS, Objective, runs
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, Status, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.slopes import Slopes
-from clickharvest.estimation.uncompiled import Uncompiled, ridge_of
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
+from clickharvest.model.trace import trace_formula
 from clickharvest.progress import Update, ignore
-
-if TYPE_CHECKING:
-    from clickharvest.estimation.compiled import Compiled
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Leave = Callable[[Array, float], bool]
 
+CONTEXTS = 8_192
+"""Contexts of a curve that are evaluated at once: what fits into a processor's cache is several times faster."""
+CELLS = 150_000
+"""Values of curve and own formula that are evaluated at once, likewise, where an objective can be cut by context."""
 LARGE = 1_000_000
-"""Rows from which a GPU, where there is one, is worth the compiling, and a thread with memory of its own is not."""
-PART = 32
-"""Problems of a batch that NumPy evaluates."""
+"""Rows from which a thread with memory of its own is not worth that memory."""
 SMALL = 20_000
 """Rows below which NumPy's steps are too short to share cores."""
 THREADS = 4
@@ -47,6 +50,8 @@ ROUNDS, STEPS = 12, 12
 """Most times that `settle` looks at the curvature, and steps in between."""
 LOOSE = 1e-6
 """Curvature added in all directions, by the mean curvature: what the clicks leave free does not run away."""
+MOST = 500
+"""Parameters beyond which the curvature costs more than the steps that it saves."""
 
 
 class Fit:
@@ -59,24 +64,69 @@ class Fit:
 
     Attributes:
         scale: the clicks that losses are divided by.
+        ridge: d where the penalty is ½ Σ d_i θ_i², [n].
+
+    Raises:
+        InputError: a formula cannot be traced, or a penalty is no weighted sum of squares.
     """
 
     def __init__(self, curve: Curve, objective: Objective, sample: Sample) -> None:
         self.curve, self.objective = curve, objective
         self.x, self.n_clusters = sample.x, sample.n_clusters
         self.scale = max(objective.size, 1.0)
-        self._sample = sample
-        self._some: Uncompiled | None = None
+        self._rows = len(sample.unit)
+        self._seen = objective, sample.x
+
+    @cached_property
+    def ridge(self) -> Array:
+        """The penalty's strengths."""
+        like = self._initial(np.random.default_rng(0))
+        parts = [
+            ridge_of(of.penalty, like[name]) for name, of in (("curve", self.curve), ("objective", self.objective))
+        ]
+        return np.concatenate(parts)
+
+    @cached_property
+    def _curve(self) -> Slopes:
+        return Slopes.of_curve(self.curve)
+
+    @cached_property
+    def _own(self) -> Slopes | None:
+        objective = self.objective
+        if not objective.columns:
+            return None
+        like, features = objective.init(np.random.default_rng(0)), self.x.shape[1]
+        what = f"the objective {objective.name!r}"
+        return Slopes(trace_formula(what, objective.formula, like, features, objective.columns), like)
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        objective, x = self._seen
+        return [_Part(part, _columns(x[some])) for some, part in objective.by_contexts(len(x), CELLS)]
+
+    @property
+    def size(self) -> int:
+        """Number n of parameters."""
+        return self._curve.size + (self._own.size if self._own else 0)
 
     def among(self, queries: NDArray[np.bool_]) -> Fit:
         """Return the same fit for weights that are 0 outside some queries [queries], to which it looks alone.
 
-        What `solve`, `settle` and `by_query` find of these queries is the same, and had for less; by others `by_query`
-        gives 0.
+        What `solve`, `settle` and `by_query` return of these queries is the same, and takes less time; of others
+        `by_query` returns 0.
         """
         other = copy(self)
-        if isinstance(self._engine, Uncompiled):
-            other._some = self._engine.among(queries)
+        for name in ("_parts", "_lines"):
+            vars(other).pop(name, None)
+        objective, there = self.objective.among(queries, len(self.x))
+        other._seen = objective, self.x[there]
+        return other
+
+    def with_ridge(self, strength: float) -> Fit:
+        """Return the same fit with a penalty on the objective's own parameters that is so many times as strong."""
+        size, parts = self._curve.size, self._parts
+        other = copy(self)
+        vars(other).update(_parts=parts, ridge=np.append(self.ridge[:size], strength * self.ridge[size:]))
         return other
 
     def starts(self, count: int, seed: int) -> Array:
@@ -87,15 +137,10 @@ class Fit:
     def params(self, flat: Array) -> dict[str, Params]:
         """Return a parameter vector as the dicts of the curve and the objective."""
         like = self._initial(np.random.default_rng(0))
-        size = sum(np.size(value) for value in like["curve"].values())
         return {
-            "curve": unflatten_params(flat[:size], like["curve"]),
-            "objective": unflatten_params(flat[size:], like["objective"]),
+            "curve": unflatten_params(flat[: self._curve.size], like["curve"]),
+            "objective": unflatten_params(flat[self._curve.size :], like["objective"]),
         }
-
-    def loss(self, flat: Any, x: Any, data: Any, weights: Any, penalty: Any) -> Any:
-        """Return the penalised loss of a parameter vector, to be traced by JAX."""
-        return self.compiled.loss(flat, x, data, weights, penalty)
 
     def solve(
         self,
@@ -121,7 +166,7 @@ class Fit:
         """
 
         def batch(params: Array, rows: Rows) -> tuple[Array, Array]:
-            return (self._some or self._engine).value_and_grad(params, weights[rows], penalty[rows])
+            return self.value_and_grad(params, weights[rows], penalty[rows])
 
         if root is None:
             return minimise(batch, start, tolerance=tolerance, max_iterations=max_iterations, update=update)
@@ -147,7 +192,7 @@ class Fit:
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
-        Where nothing tells the curvature but a program compiled for it, this is plain L-BFGS.
+        With many parameters this is plain L-BFGS.
 
         Args:
             start: parameters to start from, [B, n].
@@ -159,15 +204,15 @@ class Fit:
             leave: called, before the curvature is looked at again, with the parameters [n] and with how far the loss
                 would still fall if every further look gained as much as the last; True ends it there.
         """
-        if not isinstance(self._engine, Uncompiled):
+        if start.shape[1] > MOST:
             return self.solve(start, weights, penalty, tolerance=tolerance)
         problems = zip(start, weights, penalty, strict=True)
-        found = [self._settle_one(*problem, tolerance, rounds, leave) for problem in problems]
+        solutions = [self._settle_one(*problem, tolerance, rounds, leave) for problem in problems]
         return Solution(
-            np.array([one.params[0] for one in found]),
-            np.array([one.value[0] for one in found]),
-            np.array([one.iterations[0] for one in found]),
-            tuple(one.status[0] for one in found),
+            np.array([one.params[0] for one in solutions]),
+            np.array([one.value[0] for one in solutions]),
+            np.array([one.iterations[0] for one in solutions]),
+            tuple(one.status[0] for one in solutions),
         )
 
     def _settle_one(
@@ -190,26 +235,37 @@ class Fit:
                 taken += int(found.iterations[0])
         return replace(found, iterations=np.array([taken]))
 
+    def value_and_grad(
+        self, flat: Array, weights: Array, penalty: Array, *, valued: bool = True
+    ) -> tuple[Array, Array]:
+        """Return losses [B] and gradients [B, n] of parameters [B, n], weights of queries [B, q] and penalties [B].
+
+        Losses that are not asked for (`valued`) need not be right.
+        """
+        problems = zip(flat, weights, penalty.tolist(), strict=True)
+        results = [self._value_and_grad(*problem, valued) for problem in problems]
+        return np.array([value for value, _ in results]), np.array([grad for _, grad in results])
+
     def grad(self, flat: Array, weights: Array, penalty: Array) -> Array:
         """Return the gradients of the loss, [B, n], of parameters [B, n], weights [B, queries] and penalties [B]."""
-        return self._engine.grad(flat, weights, penalty)
+        if len(flat) > 1 and self._lines is not None:
+            return (penalty[:, None] * (self.ridge * flat) - self._lines.slopes(flat, weights)) / self.scale
+        return self.value_and_grad(flat, weights, penalty, valued=False)[1]
 
-    def root(self, flat: Array, penalty: float, weights: Array | None = None, *, rough: bool = True) -> Array | None:
-        """Return L, [n, n], such that in θ = flat + L z the loss is about round; None where that is not cheap.
+    def root(self, flat: Array, penalty: float, weights: Array | None = None, *, rough: bool = True) -> Array:
+        """Return L, [n, n], such that in θ = flat + L z the loss is about round.
 
         Args:
             flat: parameters, [n].
             penalty: λ.
             weights: weights of the queries; all count alike without.
-            rough: whether some of the units are enough, where there are many.
+            rough: whether some of the clicks are enough, where there are many.
         """
-        if not isinstance(self._engine, Uncompiled):
-            return None
-        curvature = self._engine.information(flat, weights, rough=rough) + penalty * np.diag(self._engine.ridge)
+        curvature = self.information(flat, weights, rough=rough) + penalty * np.diag(self.ridge)
         loose = LOOSE * np.trace(curvature) / len(curvature) + 1e-300
         values, vectors = np.linalg.eigh(curvature)
-        found: Array = vectors / np.sqrt(np.maximum(values, 0.0) + loose) * np.sqrt(self.scale)
-        return found
+        root: Array = vectors / np.sqrt(np.maximum(values, 0.0) + loose) * np.sqrt(self.scale)
+        return root
 
     def train(
         self,
@@ -223,88 +279,140 @@ class Fit:
         update: Update = ignore,
     ) -> Solution:
         """Minimise the loss of each problem by Adam, stopping early on the queries held out (weights [B, queries])."""
-        return self.compiled.train(start, weights, held_out, penalty, rate=rate, epochs=epochs, update=update)
+        return descend(
+            lambda flat: self.grad(flat, weights, penalty),
+            lambda flat: self.value_and_grad(flat, weights, penalty)[0],
+            start,
+            held_out=None if held_out is None else lambda flat: -self.held_out(flat, held_out) / self.scale,
+            rate=rate,
+            epochs=epochs,
+            update=update,
+        )
 
     def held_out(self, flat: Array, weights: Array) -> Array:
         """Return the log likelihood of each problem's parameters on weighted queries, [B]."""
-        loss, _ = self._engine.value_and_grad(flat, weights, np.zeros(len(flat)))
-        return -loss * self.scale
+        held_out: Array = np.einsum("bq,bq->b", self.by_query(flat), weights)
+        return held_out
 
     def by_query(self, flat: Array) -> Array:
         """Return the log likelihood of every query at each of some parameter vectors, [B, n] → [B, queries]."""
-        return (self._some or self._engine).by_query(flat)
+        by_query = np.zeros((len(flat), self.n_clusters))
+        for one, params in zip(by_query, flat, strict=True):
+            for part in self._parts:
+                one += part.objective.by_cluster(*self._formulas(params, part.x), self.n_clusters)
+        return by_query
 
-    def hessian(self, flat: Array, penalty: float) -> Array:
-        """Return the matrix of second derivatives of scale × loss at a parameter vector, [n, n]."""
-        return self.compiled.hessian(flat, penalty)
+    def information(self, flat: Array, weights: Array | None = None, *, rough: bool = False) -> Array:
+        """Return the expected information about the parameters, [n, n], see `Objective.information`."""
+        weights = np.ones(self.n_clusters) if weights is None else weights
+        objective, x = self._seen
+        return objective.information(_Point(self, flat, x), weights, rough=rough)
 
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
-        return self._engine.scores(flat)
+        scores = np.zeros((self.n_clusters, self.size))
+        objective, x = self._seen
+        at = _Point(self, flat, x)
+        slopes, width = objective.cluster_slopes(at.log_p, at.own), len(self.curve.positions) + objective.columns
+        for some in runs(len(slopes.cluster), max(1, NUMBERS // (width * self.size))):
+            contexts, row = np.unique(slopes.context[some], return_inverse=True)
+            score = np.einsum("gk,gkn->gn", slopes.by_log_p[some], at.log_p_gradients(contexts)[row])
+            if slopes.by_own is not None:
+                score += np.einsum("gk,gkn->gn", slopes.by_own[some], at.own_gradients(contexts)[row])
+            np.add.at(scores, slopes.cluster[some], score)
+        return scores
 
     def logits(self, flat: Array) -> Array:
         """Return log p_k(x) of the sample's contexts, with s(x) where ClickShare has it, [m, K]."""
-        return self._engine.logits(flat)
+        return self.objective.logits(*self._formulas(flat, _columns(self.x)))
 
     def gradients(self, flat: Array, contexts: Integers) -> Array:
         """Return the gradients of the logits of some contexts, as intervals see them, [contexts, K, n]."""
-        found, curve = self._engine.gradients(flat, contexts), self.curve.for_intervals()
-        if curve is not self.curve:
-            slopes = Slopes(curve)
-            found[..., : slopes.size] = slopes.push(slopes.run(flat[: slopes.size], self.x[contexts]))
-        return found
-
-    def penalty_curvature(self, flat: Array) -> Array:
-        """Return the matrix of second derivatives of the penalty, [n, n]."""
-        return self._engine.penalty_curvature(flat)
-
-    @property
-    def device(self) -> str:
-        """What it is computed on, as JAX names it."""
-        return "cpu" if isinstance(self._engine, Uncompiled) else self.compiled.device
-
-    @property
-    def part(self) -> int:
-        """How many problems are worth a batch."""
-        return PART if isinstance(self._engine, Uncompiled) else self.compiled.part
-
-    @part.setter
-    def part(self, size: int) -> None:
-        if not isinstance(self._engine, Uncompiled):
-            self.compiled.part = size
+        curve = self.curve.for_intervals()
+        at = _Point(self, flat, self.x, None if curve is self.curve else Slopes.of_curve(curve))
+        return self.objective.logits(at.log_p_gradients(contexts), at.own_gradients(contexts) if self._own else None)
 
     def workers(self, *, sharing: bool = False) -> int:
-        """Return how many threads may work on problems at a time; JAX has threads of its own.
+        """Return how many threads may work on problems at a time.
 
         Args:
             sharing: whether they share what is large of a log, so that further ones need little memory.
         """
-        rows = len(self._sample.unit)
-        if not isinstance(self._engine, Uncompiled) or rows < SMALL or (rows > LARGE and not sharing):
-            return 1
-        return min(cores(), THREADS)
+        return 1 if self._rows < SMALL or (self._rows > LARGE and not sharing) else min(cores(), THREADS)
 
     @cached_property
-    def compiled(self) -> Compiled:
-        """The loss as JAX compiles it."""
-        from clickharvest.estimation.compiled import Compiled
+    def _lines(self) -> LineBatches | None:
+        """What evaluates many problems at once; None where the curve bends, or contexts vary inside units."""
+        objective, x = self._seen
+        if not isinstance(objective, ClickShare) or objective.varying or not is_straight(self.curve):
+            return None
+        return objective.side_by_side(self.curve, x)
 
-        return Compiled(self.curve, self.objective, self._sample)
+    def _value_and_grad(self, flat: Array, weights: Array, penalty: float, valued: bool) -> tuple[float, Array]:
+        value, slope, size = 0.0, np.zeros(len(flat)), self._curve.size
+        for part in self._parts:
+            curve = [self._curve.run(flat[:size], x) for x in part.x]
+            own = [self._own.run(flat[size:], x) for x in part.x] if self._own else []
+            log_p, of_own = _joined(curve), _joined(own) if own else None
+            more, by_log_p, by_own = part.objective.value_and_slopes(log_p, of_own, weights, valued=valued)
+            value += more
+            slope[:size] += _pulled(self._curve, curve, by_log_p)
+            if self._own and by_own is not None:
+                slope[size:] += _pulled(self._own, own, by_own)
+        tamed = self.ridge * flat
+        return (penalty * float(flat @ tamed) / 2 - value) / self.scale, (penalty * tamed - slope) / self.scale
 
-    @cached_property
-    def _engine(self) -> Uncompiled | Compiled:
-        if type(self.objective) is not ClickShare or (len(self._sample.unit) > LARGE and _has_gpu()):
-            return self.compiled
-        ridge = ridge_of(self.curve)
-        try:
-            if ridge is not None:
-                return Uncompiled(self.curve, self.objective, self.x, self.n_clusters, ridge)
-        except InputError:
-            pass  # A curve that cannot be noted step by step can still be compiled.
-        return self.compiled
+    def _formulas(self, flat: Array, parts: list[Array]) -> tuple[Array, Array | None]:
+        """Return log p and the objective's own formula of contexts, [m, K] and [m, columns]."""
+        size = self._curve.size
+        log_p = _joined([self._curve.run(flat[:size], x) for x in parts])
+        return log_p, _joined([self._own.run(flat[size:], x) for x in parts]) if self._own else None
 
     def _initial(self, random: np.random.Generator) -> dict[str, Params]:
         return {"curve": self.curve.init(random), "objective": self.objective.init(random)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The objective of some contexts, and these contexts in pieces, [m, d] together."""
+
+    objective: Objective
+    x: list[Array]
+
+
+class _Point:
+    """A fit at some parameters, see `objectives.base.Point`."""
+
+    def __init__(self, fit: Fit, flat: Array, x: Array, curve: Slopes | None = None) -> None:
+        self.size = fit.size
+        self._fit, self._flat, self._x, self._curve = fit, flat, x, curve or fit._curve
+
+    @cached_property
+    def _formulas(self) -> tuple[Array, Array | None]:
+        return self._fit._formulas(self._flat, _columns(self._x))
+
+    @property
+    def log_p(self) -> Array:
+        return self._formulas[0]
+
+    @property
+    def own(self) -> Array | None:
+        return self._formulas[1]
+
+    def log_p_gradients(self, contexts: Integers) -> Array:
+        return self._gradients(self._curve, 0, contexts, len(self._fit.curve.positions))
+
+    def own_gradients(self, contexts: Integers) -> Array:
+        slopes = self._fit._own
+        assert slopes is not None
+        return self._gradients(slopes, self._curve.size, contexts, self._fit.objective.columns)
+
+    def _gradients(self, slopes: Slopes, begin: int, contexts: Integers, columns: int) -> Array:
+        gradients, end = np.zeros((len(contexts), columns, self.size)), begin + slopes.size
+        for some in runs(len(contexts), max(1, NUMBERS // (columns * self.size))):
+            values = slopes.run(self._flat[begin:end], self._x[contexts[some]])
+            gradients[some, :, begin:end] = slopes.push(values)
+        return gradients
 
 
 def flatten(params: dict[str, Params]) -> Array:
@@ -312,7 +420,45 @@ def flatten(params: dict[str, Params]) -> Array:
     return np.concatenate([flatten_params(params[name]) for name in sorted(params) if params[name]])
 
 
-def _has_gpu() -> bool:
-    import jax
+def ridge_of(penalty: Callable[..., Any], like: Params) -> Array:
+    """Return d where a penalty of parameters is ½ Σ d_i θ_i², [n].
 
-    return jax.default_backend() != "cpu"
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> curve = make_curve("power", (1, 2), anchor=1, n_features=2)
+        >>> ridge_of(curve.penalty, curve.init(np.random.default_rng(0))).tolist()
+        [0.0, 1.0, 1.0]
+    """
+    size = sum(np.size(value) for value in like.values())
+
+    def of(flat: Array) -> float:
+        return float(penalty(unflatten_params(flat, like), np))
+
+    ridge = np.array([2 * of(unit) for unit in np.eye(size)])
+    random = np.random.default_rng(0)
+    tried = [random.normal(size=size) * far for far in (0.1, 1.0, 10.0)]
+    if (
+        not all(np.isclose(of(flat), ridge @ flat**2 / 2, rtol=1e-9, atol=1e-300) for flat in tried)
+        or (ridge < 0).any()
+    ):
+        raise InputError("a penalty must be a sum of squares of parameters, such as half_squares returns")
+    return ridge
+
+
+def _columns(x: Array) -> list[Array]:
+    """Return contexts in pieces, with columns together in memory."""
+    return [np.asfortranarray(x[some]) for some in runs(len(x), CONTEXTS)]
+
+
+def _joined(pieces: list[list[Array]]) -> Array:
+    """Return the results of a formula, [m, columns], of the values of its steps for some contexts at a time."""
+    return (
+        pieces[0][-1] if len(pieces) == 1 else np.concatenate([np.ascontiguousarray(values[-1]) for values in pieces])
+    )
+
+
+def _pulled(slopes: Slopes, pieces: list[list[Array]], slope: Array) -> Array:
+    """Return the gradient by a formula's parameters, [n], of what has a slope [m, columns] by its results."""
+    ends = np.cumsum([len(values[-1]) for values in pieces])
+    parts = zip(pieces, np.split(slope, ends[:-1]), strict=True)
+    return sum((slopes.pull(values, np.asfortranarray(part)) for values, part in parts), np.zeros(slopes.size))

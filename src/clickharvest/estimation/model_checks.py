@@ -1,7 +1,7 @@
 """Checks of the model itself: does context matter, do pairwise ratios agree, does relevance change them?
 
 Each is a query-clustered score test of columns added to the click shares of a null model, see `score_tests`.
-Needs NumPy and SciPy, not JAX.
+Needs NumPy and SciPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimisers: many problems of one shape at a time. They know nothing of clicks.
+"""L-BFGS for many problems of one shape at a time. It knows nothing of clicks.
 
 A *batch* is B problems whose parameters are the rows of an array [B, n]: folds × penalties, bootstrap replicates,
 several starts. `minimise` (L-BFGS) is for smooth problems, concave or nearly; `descent.descend` (Adam) for networks.

@@ -1,6 +1,6 @@
 """Checks of a model of what comes of a click: does position matter at all, and do pairwise ratios agree?
 
-Query-clustered score tests on the shares of outcomes, see `score_tests`. Needs NumPy and SciPy, not JAX.
+Query-clustered score tests on the shares of outcomes, see `score_tests`. Needs NumPy and SciPy.
 """
 
 from __future__ import annotations

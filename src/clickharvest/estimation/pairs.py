@@ -1,8 +1,9 @@
-"""Pairs: clicks at two positions of the same documents, which AllPairs rests on. NumPy alone."""
+"""Pairs: clicks at two positions of the same documents, which AllPairs rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 WEIGHTS: dict[str, Callable[[Array, Array], Array]] = dict(
     zip(
@@ -41,8 +43,33 @@ def one_of(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def pair_entries(sample: Sample, weighting: str) -> dict[str, Any]:
-    """Return ĉ (`clicked`) and ¬ĉ (`passed`) of every query, context and ordered pair shown, [entries] each."""
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Clicks of every query, context and pair of positions {k, k'} shown, k < k', by context; n rows.
+
+    Attributes:
+        context: the context, [n].
+        cluster: the query, [n].
+        position: numbers of k and k', [2, n].
+        pair: a number of the pair, [n].
+        clicked: ĉ at k and at k', [2, n].
+        passed: ¬ĉ at both, [2, n].
+    """
+
+    context: Integers
+    cluster: Integers
+    position: Integers
+    pair: Integers
+    clicked: Array
+    passed: Array
+
+    def take(self, rows: Any) -> PairRows:
+        """Return some rows, by a mask, numbers or a slice."""
+        return PairRows(**{name: np.ascontiguousarray(values[..., rows]) for name, values in vars(self).items()})
+
+
+def pair_rows(sample: Sample, weighting: str) -> PairRows:
+    """Return the clicks at pairs of positions of a sample, weighted by ω / q, see `AllPairs`."""
     if sample.unit_kind == "query" and sample.x.shape[1]:
         raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
     if sample.division is not None:
@@ -55,35 +82,27 @@ def pair_entries(sample: Sample, weighting: str) -> dict[str, Any]:
     _, first, counts = np.unique(sample.unit, return_index=True, return_counts=True)
     partners = counts[sample.unit]
     row = np.repeat(np.arange(len(sample.unit)), partners)
-    step = np.arange(len(row)) - np.repeat(np.cumsum(partners) - partners, partners)
-    other = first[sample.unit[row]] + step
+    other = first[sample.unit[row]] + np.arange(len(row)) - np.repeat(np.cumsum(partners) - partners, partners)
     row, other = row[row != other], other[row != other]
     shown, shown_other = (sample.impressions[i].astype(np.float64) for i in (row, other))
     weight = WEIGHTS[weighting](shown, shown_other) / sample.exposure[row]
-    keys = np.stack([sample.cluster[row], sample.context[row], sample.position[row], sample.position[other]])
-    distinct, code = np.unique(keys, axis=1, return_inverse=True)
-    clicks = sample.clicks[row]
-    entries = {
-        **dict(zip(("cluster", "context", "position", "other"), distinct, strict=True)),
-        "clicked": np.bincount(code, weights=weight * clicks),
-        "passed": np.bincount(code, weights=weight * (sample.impressions[row] - clicks)),
-    }
-    seen = entries["clicked"] + entries["passed"] > 0  # by design a document may stand where it was never shown
-    return {name: values[seen] for name, values in entries.items()}
-
-
-def both_ways(entries: dict[str, Any]) -> dict[str, Any]:
-    """Return entries (k, k') and (k', k) as one row: `position`, `clicked` and `passed` at k and at k' > k, [n, 2]."""
-    low, high = (choose(entries["position"], entries["other"]) for choose in (np.minimum, np.maximum))
-    key = np.zeros(len(low), dtype=np.int64)
-    for column in (entries["context"], entries["cluster"], low, high):
+    here, there, clicks = sample.position[row], sample.position[other], sample.clicks[row]
+    low, high = np.minimum(here, there), np.maximum(here, there)
+    key = np.zeros(len(row), dtype=np.int64)
+    for column in (sample.context[row], sample.cluster[row], low, high):
         key = key * (column.max(initial=0) + 1) + column
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
-    end = 2 * row + (entries["position"] > entries["other"])
-    return {
-        "context": entries["context"][first],
-        "cluster": entries["cluster"][first],
-        "position": np.stack([low[first], high[first]], axis=1),
-        "clicked": np.bincount(end, entries["clicked"], 2 * len(first)).reshape(-1, 2),
-        "passed": np.bincount(end, entries["passed"], 2 * len(first)).reshape(-1, 2),
-    }
+    _, first, code = np.unique(key, return_index=True, return_inverse=True)
+    end, n = code + len(first) * (here > there), len(first)
+    clicked, passed = (
+        np.asarray(np.bincount(end, weight * values, 2 * n), np.float64).reshape(2, n)
+        for values in (clicks, sample.impressions[row] - clicks)
+    )
+    rows = PairRows(
+        context=sample.context[row[first]],
+        cluster=sample.cluster[row[first]],
+        position=np.stack([low[first], high[first]]),
+        pair=low[first] * len(sample.positions) + high[first],
+        clicked=clicked,
+        passed=passed,
+    )
+    return rows.take((clicked + passed > 0).any(axis=0))  # by design a document may stand where it was never shown

@@ -5,7 +5,7 @@ it pays for freedom that it does not need. Here
 
 1. fits start from the PBM, context weights 0, and a ridge holds these weights alone, with a strength of its own for
    examination h, one sigmoid layer, and for relevance g;
-2. g is a matrix of constants, one sigmoid layer of [x, x² − 1], or free in every query and pair (`FreeAllPairs`);
+2. g is a matrix of constants, one sigmoid layer of [x, x² − 1], or free in every query and pair (see `AllPairs`);
 3. every g and strength is fitted to all folds of the queries but one and judged on that one, by two objectives:
    AllPairs, and ClickShare, which is free of relevance. Clicks alone cannot judge: a g that predicts them well may
    spoil examination. So ClickShare rules out, and AllPairs chooses among what is left:
@@ -22,18 +22,18 @@ Nothing is chosen by a truth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.estimation.loss import Fit, flatten
-from clickharvest.estimation.objectives.allpairs import AllPairs, FreeAllPairs, SquaresAllPairs, pair_number
-from clickharvest.estimation.pair_scoring import Layers, PairRows, log_sigmoid, with_ones
+from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.objectives.allpairs import AllPairs
+from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import fold_weights
-from clickharvest.model.curves import MLP
+from clickharvest.model.curves import MLP, log_sigmoid
 from clickharvest.progress import Update, ignore
 
 Array = NDArray[np.float64]
@@ -43,8 +43,8 @@ STRENGTHS_H = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3
 STRENGTHS_G = (1_000.0, 300.0, 100.0, 30.0, 10.0)
 """Ridges that are tried, from the strongest on, until the AllPairs objective of queries kept aside has fallen twice."""
 PATIENCE = 2
-INFINITE = 1e12
-"""A ridge that makes the model the PBM."""
+TOP = 0.97
+"""Largest examination, and relevance, that fits start from."""
 ERRORS = 1.0
 """Standard errors that count as a difference."""
 
@@ -112,19 +112,17 @@ def fit_robust_pairs(
     everything = np.ones(sample.n_clusters)
     if aside is None:
         aside = fold_weights(sample.n_clusters, min(folds, sample.n_clusters), seed)
-    rows = {"constant": PairRows(sample, "constant", weighting)}
-    plain = rows["constant"].fit(rows["constant"].blank(), everything, INFINITE, 0.0)
-    starts = [rows["constant"].fit(plain, 1 - own, INFINITE, 0.0) for own in aside]
-    shares = _Shares(sample)
-    of_pbm = shares.kept_aside(starts, aside)
+    fits = {"constant": Fit(curve, AllPairs(sample, weighting=weighting), sample)}
+    plain = _fit_pbm(curve, sample, weighting, np.concatenate([everything[None], 1 - aside]))
+    shares = Fit(curve, ClickShare(sample), sample)
     judged: list[Judged] = []
     tried = SIMPLEST_FIRST if gated else SIMPLEST_FIRST[:2]
     for done, relevance in enumerate(tried):
-        if relevance not in rows:
-            rows[relevance] = PairRows(sample, relevance, weighting)
-        search = _Search(relevance, rows[relevance], aside, starts, shares, of_pbm)
+        if relevance not in fits:
+            fits[relevance] = Fit(curve, AllPairs(sample, relevance=relevance, weighting=weighting), sample)
+        search = _Search(relevance, fits[relevance], shares, aside, plain[1:])
         if relevance == "squares":
-            ridge_h = max((one for one in judged), key=lambda one: one.pairs).ridge_h
+            ridge_h = max(judged, key=lambda one: one.pairs).ridge_h
             best = search.walk((ridge_h, ridge_g) for ridge_g in STRENGTHS_G)
             search.walk((ridge_h, best.ridge_g) for ridge_h in STRENGTHS_H)
         else:
@@ -133,14 +131,43 @@ def fit_robust_pairs(
         update((done + 1) / (len(tried) + 1))
     chosen = choose(judged) if gated else max(judged, key=lambda one: one.pairs)
     gains = {name: max(float(one.shares.sum()) for one in judged if one.relevance == name) for name in tried}
-    told: dict[str, Any] = {"relevance_held_out": {"pbm": 0.0, **gains}}
+    about: dict[str, Any] = {"relevance_held_out": {"pbm": 0.0, **gains}}
     if chosen is None:
-        return RobustPairs(None, 0.0, np.zeros(0), {"relevance": "constant", **told})
-    own = rows[chosen.relevance]
-    layers = own.fit(own.widened(plain), everything, chosen.ridge_h, chosen.ridge_g)
+        return RobustPairs(None, 0.0, np.zeros(0), {"relevance": "constant", **about})
+    fit = fits[chosen.relevance].with_ridge(chosen.ridge_g / chosen.ridge_h)
+    start = _with_contexts(fit, plain[0])
+    flat = fit.settle(start[None], everything[None], np.array([chosen.ridge_h])).params[0]
     update(1.0)
-    told |= {"relevance": chosen.relevance, "relevance_penalty": chosen.ridge_g}
-    return RobustPairs(*_as_fit(curve, sample, weighting, chosen, own, layers), told)
+    about |= {"relevance": chosen.relevance, "relevance_penalty": chosen.ridge_g}
+    return RobustPairs(fit, chosen.ridge_h, flat, about)
+
+
+def _fit_pbm(curve: MLP, sample: Sample, weighting: str, weights: Array) -> Array:
+    """Return the log odds of examination, and of relevance by pair, of the PBM for each of some weights of queries.
+
+    It knows the products h g alone. With context their level is known, and has optima of its own: the best has the top
+    nearly always examined, so that fits start there.
+    """
+    blank = replace(sample, x=np.zeros((1, 0)), context=np.zeros_like(sample.context))
+    fit = Fit(replace(curve, n_features=0), AllPairs(blank, weighting=weighting), blank)
+    start = fit.starts(1, 0)
+    start[0, : len(curve.positions)] = 1.0 - np.log(np.arange(1, len(curve.positions) + 1))
+    odds = fit.settle(np.repeat(start, len(weights), axis=0), weights, np.zeros(len(weights))).params
+    log_h, log_g = np.split(log_sigmoid(odds), [len(curve.positions)], axis=1)
+    higher = np.log(TOP) - log_h.max(axis=1, keepdims=True)
+    log_chance = np.minimum(np.concatenate([log_h + higher, log_g - higher], axis=1), np.log(TOP))
+    return np.asarray(log_chance - np.log(-np.expm1(log_chance)))
+
+
+def _with_contexts(fit: Fit, plain: Array) -> Array:
+    """Return the parameters of the PBM as those of a fit, weights of the context 0."""
+    positions = len(fit.curve.positions)
+    start = np.zeros(fit.size)
+    start[:positions] = plain[:positions]
+    if fit.objective.columns:
+        begin = positions * (1 + fit.x.shape[1])
+        start[begin : begin + fit.objective.columns] = plain[positions:]
+    return start
 
 
 def choose(judged: Sequence[Judged]) -> Judged | None:
@@ -169,23 +196,28 @@ def _is_ahead(differences: Array) -> bool:
 class _Search:
     """Ridges of one relevance model, judged as they are asked for."""
 
-    def __init__(
-        self, relevance: str, rows: PairRows, aside: Array, starts: Sequence[Layers], shares: _Shares, of_pbm: Array
-    ) -> None:
-        self.relevance, self.rows, self.aside, self.shares, self.of_pbm = relevance, rows, aside, shares, of_pbm
-        self.starts = [rows.widened(start) for start in starts]
+    def __init__(self, relevance: str, fit: Fit, shares: Fit, aside: Array, plain: Array) -> None:
+        self.relevance, self.aside, self.size = relevance, aside, shares.size
+        self.fits = [(fit.among(own == 0), fit.among(own > 0), shares.among(own > 0)) for own in aside]
+        self.starts = [_with_contexts(fit, one) for one in plain]
+        self.of_pbm = self._shares(self.starts)
         self.judged: dict[tuple[float, float], Judged] = {}
 
     def walk(self, ridges: Iterable[tuple[float, float]]) -> Judged:
         """Judge ridges from the strongest on, each fit starting from the last, and return the best by AllPairs."""
-        layers, best, fallen = self.starts, None, 0
+        flats, best, fallen = self.starts, None, 0
         for ridge_h, ridge_g in ridges:
-            layers = [
-                self.rows.fit(start, 1 - own, ridge_h, ridge_g) for start, own in zip(layers, self.aside, strict=True)
+            flats = [
+                learning.with_ridge(ridge_g / ridge_h)
+                .settle(start[None], (1 - own)[None], np.array([ridge_h]))
+                .params[0]
+                for (learning, _, _), start, own in zip(self.fits, flats, self.aside, strict=True)
             ]
-            pairs = sum(self.rows.value(fitted, own) for fitted, own in zip(layers, self.aside, strict=True))
-            gained = self.shares.kept_aside(layers, self.aside) - self.of_pbm
-            one = Judged(self.relevance, ridge_h, ridge_g, pairs, gained)
+            pairs = sum(
+                float(judging.by_query(flat[None]).sum())
+                for (_, judging, _), flat in zip(self.fits, flats, strict=True)
+            )
+            one = Judged(self.relevance, ridge_h, ridge_g, pairs, self._shares(flats) - self.of_pbm)
             self.judged[ridge_h, ridge_g] = one
             if best is None or one.pairs > best.pairs:
                 best, fallen = one, 0
@@ -194,51 +226,9 @@ class _Search:
         assert best is not None
         return best
 
-
-class _Shares:
-    """The ClickShare objective of every query, for examination by one sigmoid layer."""
-
-    def __init__(self, sample: Sample) -> None:
-        clicked = np.bincount(sample.unit, weights=sample.clicks)[sample.unit] > 0
-        _, self.first, self.unit = np.unique(sample.unit[clicked], return_index=True, return_inverse=True)
-        self.context, self.position, self.cluster = (
-            values[clicked] for values in (sample.context, sample.position, sample.cluster)
-        )
-        self.log_exposure, self.clicks = np.log(sample.exposure[clicked]), sample.clicks[clicked]
-        self.x, self.n_clusters = with_ones(sample.x), sample.n_clusters
-
-    def kept_aside(self, fits: Sequence[Layers], aside: Array) -> Array:
-        """Return the objective of each query by the fit that it was kept aside from, [queries]."""
-        scores = [own * self.of(fitted) for fitted, own in zip(fits, aside, strict=True)]
-        return np.stack(scores).sum(axis=0, dtype=np.float64)  # type: ignore[no-any-return]
-
-    def of(self, layers: Layers) -> Array:
-        """Return Σ_u Σ_k C log π of every query, [queries]."""
-        logits = self.log_exposure + log_sigmoid(self.x @ layers.h)[self.context, self.position]
-        logits -= np.maximum.reduceat(logits, self.first)[self.unit]
-        log_total = np.log(np.add.reduceat(np.exp(logits), self.first))[self.unit]
-        by_query: Array = np.zeros(self.n_clusters)
-        np.add.at(by_query, self.cluster, self.clicks * (logits - log_total))
-        return by_query
-
-
-def _as_fit(
-    curve: MLP, sample: Sample, weighting: str, chosen: Judged, rows: PairRows, layers: Layers
-) -> tuple[Fit, float, Array]:
-    """Return layers as a fit, its penalty and parameters, for intervals and for the file."""
-    size = rows.n_positions
-    own: dict[str, Any] = {}
-    objective: AllPairs
-    if chosen.relevance == "constant":
-        objective, relevance = AllPairs(sample, weighting=weighting), np.zeros((size, size))
-        relevance[rows.low, rows.high] = relevance[rows.high, rows.low] = layers.g[0]
-        own = {"r": relevance.ravel()}
-    elif chosen.relevance == "squares":
-        objective = SquaresAllPairs(sample, weighting=weighting, strength=chosen.ridge_g / chosen.ridge_h)
-        own = objective.init(np.random.default_rng(0))
-        pairs = pair_number(rows.low, rows.high, size)
-        own["c"][pairs], own["v"][:, pairs] = layers.g[0], layers.g[1:]
-    else:
-        objective = FreeAllPairs(sample, weighting=weighting)
-    flat = flatten({"curve": {"c": layers.h[0], "v": layers.h[1:]}, "objective": own})
-    return Fit(curve, objective, sample), chosen.ridge_h, flat
+    def _shares(self, flats: Sequence[Array]) -> Array:
+        """Return the ClickShare objective of each query by the fit that it was kept aside from, [queries]."""
+        by_fold = [
+            shares.by_query(flat[None, : self.size])[0] for (_, _, shares), flat in zip(self.fits, flats, strict=True)
+        ]
+        return np.asarray(np.sum(by_fold, axis=0))

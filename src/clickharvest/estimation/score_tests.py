@@ -22,7 +22,7 @@ are independent (a regression's HC2 errors; the others are HC0 and HC3), and the
 I_q,AB I_BB⁻¹ ((1 − H)^−½ − 1) H⁻¹ S_q^B. U does not change: it sums the scores at one fit.
 
 Beside T, Q = Uᵀ I⁻¹ U with the information I instead of V says how large scores are for independent clicks. Only the
-null model is fitted, so nothing runs off to infinity. Needs NumPy and SciPy, not JAX.
+null model is fitted, so nothing runs off to infinity.
 """
 
 from __future__ import annotations

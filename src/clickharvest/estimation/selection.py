@@ -268,7 +268,7 @@ class _Race:
             return self.start
         nearest = min(self.of_folds, key=lambda other: abs(np.log((other or 1) / (penalty or 1))))
         found = self.of_folds[nearest][0]
-        tamed = np.diag(self.fit.penalty_curvature(found)) > 0
+        tamed = self.fit.ridge > 0
         collapsed = nearest > penalty and np.abs(found[tamed]).max(initial=0.0) < COLLAPSED
         return self.start if collapsed or not np.isfinite(found).all() else found
 

@@ -1,8 +1,8 @@
-"""Slopes: the derivatives of a curve, by its own program and in NumPy, so that nothing is compiled.
+"""Slopes: the derivatives of a formula of contexts, such as a curve, by its trace.
 
-`model.trace` notes the array operations of a curve. Here each of them has two rules more: how a change of the result is
-pulled back to what it was computed from (reverse, for gradients), and how changes of the parameters are pushed on
-(forward, for the rows z of the information). A curve is still written once.
+`model.trace` notes the array operations of a formula. Here each of them has two rules more: how a change of the result
+is pulled back to what it was computed from (reverse, for gradients), and how changes of the parameters are pushed on
+(forward, for the rows z of the information). So a formula is written once, without its derivatives.
 
 Contexts are best given as columns in memory (Fortran's order), so that NumPy's loops are long ones.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
-from clickharvest.model.trace import ROWS, Step, carry_out, trace_curve
+from clickharvest.model.trace import ROWS, Program, Step, carry_out, trace_curve
 
 Array = NDArray[np.float64]
 
@@ -28,35 +28,42 @@ OVERWRITTEN = ("matmul", "add", "subtract", "negative", "multiply", "divide")
 
 
 class Slopes:
-    """log p_k(x) of a curve, with its derivatives by a flat vector of parameters.
+    """The values of a formula of contexts, [m, columns], with its derivatives by a flat vector of parameters.
 
     Args:
-        curve: the curve.
+        program: the formula as `trace_formula` has it.
+        like: parameters of the shapes that it takes.
 
     Attributes:
         size: number n of parameters.
 
-    Raises:
-        InputError: the curve uses an array function that programs do not have.
-
     Example:
         >>> from clickharvest.model.curves import make_curve
-        >>> slopes = Slopes(make_curve("linear", (1, 2), anchor=1, n_features=1))
+        >>> slopes = Slopes.of_curve(make_curve("linear", (1, 2), anchor=1, n_features=1))
         >>> values = slopes.run(np.array([0.5, -1.0]), np.array([[0.0], [3.0]]))
         >>> values[-1].tolist(), slopes.pull(values, np.array([[0.0, 1.0], [0.0, 1.0]])).tolist()
         ([[0.0, -1.0], [0.0, 0.5]], [3.0, 2.0])
     """
 
-    def __init__(self, curve: Curve) -> None:
-        self._like = curve.init(np.random.default_rng(0))
-        self.size = len(flatten_params(self._like))
-        self._steps = trace_curve(curve, relative=False).steps
+    def __init__(self, program: Program, like: Params) -> None:
+        self._like = like
+        self.size = sum(np.size(value) for value in like.values())
+        self._steps = program.steps
         active: list[bool] = []
         for step in self._steps:
             of = any(active[i] for i in step.of)
             active.append(step.op == "parameter" or (of and step.op != "full_like"))
         self._active = active
         self._over = [self._place_to_overwrite(step) for step in self._steps]
+
+    @classmethod
+    def of_curve(cls, curve: Curve) -> Slopes:
+        """Return the slopes of log p_k(x) of a curve.
+
+        Raises:
+            InputError: the curve uses an array function that programs do not have.
+        """
+        return cls(trace_curve(curve, relative=False), curve.init(np.random.default_rng(0)))
 
     def _place_to_overwrite(self, step: Step) -> int | None:
         """Return which argument of a step its value may take the memory of: one that no derivative is made of."""
@@ -70,7 +77,7 @@ class Slopes:
         return place if last and fresh and alone and made.shape == step.shape else None
 
     def run(self, flat: Array, x: Array) -> list[Array]:
-        """Return the values of all steps, the last one log p_k(x), [m, K]; those that nothing needs are overwritten."""
+        """Return the values of all steps, the last one the result; those that nothing needs are overwritten."""
         params = unflatten_params(flat, self._like)
         values: list[Array] = []
         for step, over in zip(self._steps, self._over, strict=True):
@@ -86,7 +93,7 @@ class Slopes:
         return values
 
     def pull(self, values: list[Array], slope: Array) -> Array:
-        """Return the gradient by the parameters, [n], of what has the slope [m, K] by the result."""
+        """Return the gradient by the parameters, [n], of what has the slope [m, columns] by the result."""
         slopes: list[Any] = [None] * len(values)
         slopes[-1] = slope
         found = {name: np.zeros(np.shape(value)) for name, value in self._like.items()}
@@ -105,9 +112,9 @@ class Slopes:
         return flatten_params(found)
 
     def push(self, values: list[Array]) -> Array:
-        """Return how the result changes with each parameter, [m, K, n]."""
+        """Return how the result changes with each parameter, [m, columns, n]."""
         changes: list[Any] = []
-        # What a function of each number multiplies changes with waits until they are needed: numbers are few, [m, K].
+        # Factors of each number, [m, columns], wait until changes, n times as many, are needed.
         factors: list[Any] = []
         for number, step in enumerate(self._steps):
             factor: Any = None

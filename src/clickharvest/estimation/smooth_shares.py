@@ -123,7 +123,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     """
     shares = SmoothShares(sample, fit, flat)
     at = shares.shares()
-    information, penalised = shares.information(at), fit.penalty_curvature(flat)
+    information, penalised = shares.information(at), np.diag(fit.ridge)
     free = FREE * np.eye(len(flat))
     precision = penalty * penalised + free
     left = precision

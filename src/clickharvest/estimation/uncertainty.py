@@ -17,6 +17,8 @@ from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
 
+AT_ONCE = 32
+"""Replicates that are refitted side by side, and by one thread."""
 EXACT, SKETCHED = 400, 100
 """Directions of a covariance that points show one by one, and as many more into which the others are mixed, if any."""
 ROUGH = 0.01
@@ -30,9 +32,9 @@ def bootstrap(
 ) -> Array:
     """Refit with Poisson(1) weights on the queries, starting from the fit, and return the parameters [replicates, n].
 
-    The refits run as one batch in coordinates in which the full-sample loss is round, θ = θ̂ + L z with L Lᵀ the inverse
-    Hessian, and begin where a step along the queries' scores leads, so that a few steps are enough. They end within
-    about a hundredth of a standard error of their minimum. Replicates whose loss is not finite are left out.
+    The refits run in coordinates in which the full-sample loss is round, θ = θ̂ + L z with L Lᵀ the inverse of the
+    expected information, and begin where a step along the queries' scores leads, so that a few steps are enough. They
+    end within about a hundredth of a standard error of their minimum. Replicates whose loss is not finite are left out.
 
     Args:
         fit: the curve and objective.
@@ -43,10 +45,8 @@ def bootstrap(
         update: called with the share of replicates done.
     """
     random = np.random.default_rng(seed)
-    size, workers = max(1, min(replicates, fit.part)), fit.workers(sharing=True)
+    size, workers = min(replicates, AT_ONCE), fit.workers(sharing=True)
     root = fit.root(flat, penalty, rough=False)
-    if root is None:
-        root = inverse_root(fit.hessian(flat, penalty)) * np.sqrt(fit.scale)
     scores = fit.scores(flat)
     # Of all queries the gradient is 0: what the weights change is known without looking at the clicks again.
     slopes = scores @ root / fit.scale
@@ -97,10 +97,11 @@ def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, 
 def sandwich(fit: Fit, flat: Array, penalty: float) -> Array:
     """Return the query-clustered covariance of the parameters, H⁻¹ (Σ_q s_q s_qᵀ) H⁻¹, [n, n].
 
-    H is the Hessian of the penalised negative log likelihood at the fit, s_q the gradient of query q's log likelihood.
-    With Q queries the sum is scaled by Q / (Q − 1).
+    H is the expected information of the penalised log likelihood at the fit, which has no negative curvature where
+    that of a network may have; s_q is the gradient of query q's log likelihood. With Q queries the sum is scaled by
+    Q / (Q − 1).
     """
-    bread = inverse_root(fit.hessian(flat, penalty))
+    bread = inverse_root(fit.information(flat) + penalty * np.diag(fit.ridge))
     scores = fit.scores(flat)
     queries = max(len(scores), 2)
     half = bread @ (bread.T @ scores.T)

@@ -8,8 +8,8 @@ Each experiment is a module of `paper` or `beyond` with one name, `EXPERIMENT`, 
    fitted to it (`fit`), in values that JSON can hold. `plan.quick` asks for small ones.
 2. A run names its family, in `families` a function `measure(run, source) -> Numbers` under the decorator
    `@family(name)`, which returns JSON-able numbers; `source` is the file of the corpus, None where the world needs
-   none. It may raise `NotIdentifiedError`: that too is a result, kept as `{"refused": sentence}`. It imports NumPy,
-   SciPy, JAX and optax only, unless the experiment says `needs_engine`.
+   none. It may raise `NotIdentifiedError`: that too is a result, kept as `{"refused": sentence}`. It imports NumPy
+   and SciPy only, unless the experiment says `needs_engine`.
 3. A measured run is a line of `runs.jsonl` in the folder of its world, under a key made of what was measured. So runs
    that two experiments have in common are measured once, and a killed run goes on where it was. Runs that differ in
    `fit` alone are measured one after the other in one process: a family may keep their log in a cache of size one.

@@ -1,6 +1,6 @@
 """Measure experiments where there is no engine: `python3 -m clickharvest.experiments table-pbm --jobs 16`.
 
-Needs NumPy, SciPy, JAX, optax and lazy_loader. Results go into a folder, what it holds is not measured again, and
+Needs NumPy, SciPy and lazy_loader. Results go into a folder, what it holds is not measured again, and
 `clickharvest reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
 
 `--stamp REASON` measures nothing new: it gives runs that older code has measured the fingerprint of the code as it is
@@ -10,7 +10,6 @@ now, after measuring a few of them again. Exits with 1 where one of these came o
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,8 +29,6 @@ from clickharvest.experiments.runner.store import Store
 def main(arguments: list[str] | None = None) -> int:
     """Measure what the arguments ask for; return the exit code."""
     options = parse_options(arguments)
-    if options.device != "auto":
-        os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[options.device]
     try:
         experiments = [load_experiment(name) for name in options.ids or experiment_ids()]
         store = Store(options.results / "quick" if options.quick else options.results)
@@ -108,7 +105,6 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=default_jobs(), help="processes at work; they share the cores")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
     parser.add_argument("--keep-stale", action="store_true", help="do not repeat what other code has measured")
-    parser.add_argument("--device", choices=["auto", "cpu", "gpu"], default="auto", help="where JAX computes")
     parser.add_argument(
         "--stamp", metavar="REASON", help="give stale runs the fingerprint of the code, if a sample is repeated by it"
     )

@@ -3,7 +3,7 @@
 `Propensities` holds a curve, its parameters and draws of them that tell how uncertain they are. `predict` gives
 p_k(x) / p_anchor(x) with intervals for any contexts; `save` and `load_propensities` keep it in one safetensors file,
 which can hold numbers and JSON but no code. This module needs NumPy and safetensors alone, so a model scores where
-neither JAX nor an engine is installed. What a file holds and how damage shows is the business of `storage`.
+no engine is installed. What a file holds and how damage shows is the business of `storage`.
 """
 
 from __future__ import annotations

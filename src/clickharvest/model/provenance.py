@@ -22,7 +22,7 @@ import numpy as np
 from clickharvest import __version__
 from clickharvest.errors import InputError
 
-LIBRARIES = ("numpy", "jax", "jaxlib", "duckdb", "ibis", "pyspark")
+LIBRARIES = ("numpy", "scipy", "duckdb", "ibis", "pyspark")
 """Libraries whose version can change a number."""
 SECRETS = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=\?)[^?]*=.*")
 """In an address: user and password, and a query, which may hold a signature."""
@@ -37,7 +37,6 @@ class Provenance:
             are among them where that process harvested.
         estimator: the class or function that made it.
         parameters: the constructor's parameters, kept as JSON holds them; None where they are not known.
-        device: what JAX computed on: `"cpu"`, `"gpu"`; None where it was not used.
         made: when, in UTC, such as `"2026-01-31T12:00:00Z"`; None leaves it untold.
         command: the words typed after `clickharvest`, where a command made it.
 
@@ -55,7 +54,6 @@ class Provenance:
     versions: Mapping[str, str]
     estimator: str | None = None
     parameters: Mapping[str, Any] | None = None
-    device: str | None = None
     made: str | None = None
     command: tuple[str, ...] | None = None
 
@@ -64,7 +62,6 @@ class Provenance:
             ("versions", _are_texts(self.versions), "texts by name"),
             ("estimator", isinstance(self.estimator, str | None), "a name"),
             ("parameters", isinstance(self.parameters, Mapping | None), "values by name"),
-            ("device", isinstance(self.device, str | None), "a name"),
             ("made", _is_time(self.made), "a time in UTC, such as 2026-01-31T12:00:00Z"),
             ("command", _are_words(self.command), "texts"),
         ):
@@ -84,10 +81,9 @@ class Provenance:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is known as pairs of label and text, made neither safe to print nor short."""
-        with_ = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         rows = [
             ("Made", None if self.made is None else self.made.replace("T", " ").replace("Z", " UTC")),
-            ("Made with", with_ + (f", on {self.device}" if self.device else "")),
+            ("Made with", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
             ("Made by", self._call()),
             ("Command", self.command_line),
         ]
@@ -117,9 +113,7 @@ class Provenance:
         return f"{self.estimator}({', '.join(f'{name}={value!r}' for name, value in self.parameters.items())})"
 
 
-def record_provenance(
-    estimator: str, parameters: Mapping[str, Any] | None = None, *, device: str | None = None
-) -> Provenance:
+def record_provenance(estimator: str, parameters: Mapping[str, Any] | None = None) -> Provenance:
     """Return the provenance of a model that is being made here and now.
 
     The time is that of the environment variable `SOURCE_DATE_EPOCH` (seconds since 1970) where it is set, so that
@@ -128,7 +122,6 @@ def record_provenance(
     Args:
         estimator: the class or function that makes the model.
         parameters: the constructor's parameters.
-        device: what JAX computes on.
 
     Raises:
         InputError: `SOURCE_DATE_EPOCH` is not a number of seconds.
@@ -142,7 +135,7 @@ def record_provenance(
     for name in LIBRARIES:
         if version := getattr(sys.modules.get(name), "__version__", None):
             versions[name] = str(version)
-    return Provenance(versions, estimator, parameters, device, _now())
+    return Provenance(versions, estimator, parameters, _now())
 
 
 def _now() -> str:

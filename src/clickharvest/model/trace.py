@@ -104,12 +104,25 @@ def trace_curve(curve: Curve, *, relative: bool = True) -> Program:
         >>> program.run({"b": np.array([-1.0]), "W": np.array([[0.5]])}, np.array([[0.0], [3.0]])).tolist()
         [[0.0, -1.0], [0.0, 0.5]]
     """
-    trace = Trace(f"the curve {curve.name!r}")
-    shapes = {name: np.shape(value) for name, value in curve.init(np.random.default_rng(0)).items()}
-    params = {name: trace.note("parameter", (), shapes[name], name=name) for name in sorted(shapes)}
     of = curve.relative if relative else curve.log_examination
-    result = of(params, trace.note("input", (), (ROWS, curve.n_features)), xp=trace)
-    expected = (ROWS, len(curve.positions))
+    like = curve.init(np.random.default_rng(0))
+    return trace_formula(f"the curve {curve.name!r}", of, like, curve.n_features, len(curve.positions))
+
+
+def trace_formula(what: str, formula: Callable[..., Any], like: Params, n_features: int, columns: int) -> Program:
+    """Return the program of a formula of (parameters, x [n, n_features], xp) → [n, columns].
+
+    Args:
+        what: what the formula is, for messages.
+        formula: the formula.
+        like: parameters of the shapes that it takes.
+        n_features: features of a context.
+        columns: columns of the result.
+    """
+    trace = Trace(what)
+    params = {name: trace.note("parameter", (), np.shape(like[name]), name=name) for name in sorted(like)}
+    result = formula(params, trace.note("input", (), (ROWS, n_features)), xp=trace)
+    expected = (ROWS, columns)
     if not isinstance(result, Value) or result.shape != expected:
         found = _spell(result.shape) if isinstance(result, Value) else type(result).__name__
         raise InputError(f"{trace.what} returns {found}: expected {_spell(expected)}, a row for each context")

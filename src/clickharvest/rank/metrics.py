@@ -1,7 +1,6 @@
 """Metrics of rankings where the relevance of every document is known.
 
-nDCG and MAP are those of the library `rax`, computed in double precision; AvgRank, which such libraries do not have,
-is the sum of the ranks of a query's relevant documents.
+AvgRank is the sum of the ranks of a query's relevant documents.
 """
 
 from __future__ import annotations
@@ -9,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from clickharvest.errors import InputError
-from clickharvest.extras import require
 from clickharvest.rank.estimates import ranks
 from clickharvest.rank.features import Array, Index
-from clickharvest.rank.groups import padded
-
-CELLS = 1 << 22
-"""Cells of the largest padded matrix."""
 
 
 def ranking_metrics(
@@ -64,32 +58,44 @@ def ranking_metrics(
         name, at, cut = metric.partition("@")
         depth = int(cut) if cut.isdecimal() and int(cut) > 0 else None
         if metric == "avg_rank":
-            found[metric] = np.asarray(np.bincount(query, places * relevant, len(bounds) - 1), np.float64)
+            found[metric] = _sums(query, places * relevant, len(bounds) - 1)
         elif name in ("ndcg", "map") and (depth is not None) == bool(at):
-            found[metric] = _by_rax(name, depth, places, labels if name == "ndcg" else relevant.astype(float), bounds)
+            of_query = _ndcg if name == "ndcg" else _average_precision
+            values = labels if name == "ndcg" else relevant.astype(np.float64)
+            found[metric] = of_query(places, values, query, len(bounds) - 1, depth or np.inf)
         else:
             raise InputError(f"no metric {metric!r}: expected avg_rank, ndcg, ndcg@k, map or map@k")
     return found
 
 
-def _by_rax(name: str, depth: int | None, places: Array, labels: Array, starts: Index) -> Array:
-    import jax
+def _ndcg(places: Array, grades: Array, query: Index, n_queries: int, depth: float) -> Array:
+    """Return the discounted gains of every query's first documents, by those of its best order, [n_queries]."""
+    gains = 2.0**grades - 1
 
-    rax = require("rax", "rank", f"the metric {name}")
+    def discounted(ranks: Array) -> Array:
+        return _sums(query, np.where(ranks <= depth, gains / np.log2(1 + ranks), 0.0), n_queries)
 
-    metric = rax.ndcg_metric if name == "ndcg" else rax.ap_metric
-    sizes = np.diff(starts)
-    some = np.bincount(np.repeat(np.arange(len(sizes)), sizes), labels > 0, len(sizes)) > 0
-    found = np.full(len(sizes), np.nan)
-    queries = np.flatnonzero(some)
-    queries = queries[np.argsort(sizes[queries], kind="stable")]
-    parts = max(1, int(sizes[queries].sum()) // CELLS)
-    with jax.enable_x64(True):
-        for part in np.array_split(queries, parts):
-            if len(part):
-                docs = padded(starts, part)
-                values: NDArray[np.float64] = np.asarray(
-                    metric(-places[docs], labels[docs], where=docs >= 0, topn=depth, reduce_fn=None)
-                )
-                found[part] = values
-    return found
+    best = np.lexsort((-gains, query))
+    first = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=n_queries))])
+    ideal = np.empty(len(query))
+    ideal[best] = np.arange(len(query)) - first[query] + 1
+    return _ratio(discounted(places), discounted(ideal))
+
+
+def _average_precision(places: Array, relevant: Array, query: Index, n_queries: int, depth: float) -> Array:
+    """Return the mean over a query's relevant documents of the share that is relevant down to there, [n_queries]."""
+    order = np.lexsort((places, query))
+    seen = np.cumsum(relevant[order])
+    first = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=n_queries))])[query]
+    precision = np.empty(len(query))
+    precision[order] = (seen - np.concatenate([[0.0], seen])[first]) / places[order]
+    total = _sums(query, np.where(places <= depth, relevant * precision, 0.0), n_queries)
+    return _ratio(total, _sums(query, relevant, n_queries))
+
+
+def _sums(query: Index, values: Array, n_queries: int) -> Array:
+    return np.asarray(np.bincount(query, values, n_queries), np.float64)
+
+
+def _ratio(part: Array, total: Array) -> Array:
+    return np.asarray(np.divide(part, total, out=np.full(len(total), np.nan), where=total > 0))

@@ -1,5 +1,5 @@
 """Objectives: what a fit maximises. This folder is the list of them: a module `NAME.py` with a subclass of `Objective`
-whose `name` is `NAME` is all that an objective needs. Names are listed without importing JAX.
+whose `name` is `NAME` is all that an objective needs. Names are listed without importing NumPy.
 """
 
 from __future__ import annotations

@@ -6,22 +6,39 @@ squares, or free in every query: one value per query, context and pair, profiled
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.objectives.base import Data, Objective, chunked_sum
+from clickharvest.estimation.objectives.base import (
+    NUMBERS,
+    ClusterSlopes,
+    Objective,
+    Point,
+    runs,
+    sums_by_cluster_and_context,
+    table,
+)
 from clickharvest.estimation.pair_names import RELEVANCE
-from clickharvest.estimation.pairs import both_ways, one_of, pair_entries
+from clickharvest.estimation.pairs import one_of, pair_rows
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 AUTO = "auto"
 BY_CLICKSHARE = ("constant", "mlp", "free")
 """The relevance models that `"auto"` tries where the curve or the penalty is named."""
+CERTAIN = -1e-9
+"""The largest log chance of a click: a curve without an upper limit may ask for more."""
+LOWEST = -700.0
+"""The least log odds of relevance whose exponential is a number."""
 
 
 class AllPairs(Objective):
@@ -30,18 +47,27 @@ class AllPairs(Objective):
     Σ_x Σ_{k≠k'} ĉ_{k,k'}(k, x) log(h(k, x) g(k, k', x)) + ¬ĉ_{k,k'}(k, x) log(1 − h(k, x) g(k, k', x)),
     ĉ_{k,k'}(k) = Σ ω C / q_k over the rows at k of units exposed at k and k', and ¬ĉ likewise with 1 − C.
 
-    g is symmetric, g = (r̃ + r̃ᵀ) / 2, with r̃ a matrix of sigmoids or a sigmoid network of x.
+    g is symmetric and at most 1, one of
+
+    - `"constant"`: a value for every pair {k, k'}.
+    - `"mlp"`: (r̃ + r̃ᵀ) / 2, r̃ a sigmoid network of the context with an output for every (k, k').
+    - `"squares"`: one sigmoid layer of the context and its squares, σ(c_{kk'} + v_{kk'}·[x, x² − 1]). Where features
+      are means over the relevant documents of a query, their size tells how many these are: squares follow that.
+    - `"free"`: a value for every query, context and pair, the best there is. A network of the context leaves what it
+      cannot follow, the chance of a query's documents being relevant, to h as noise: with few queries, however often
+      each is repeated, h suffers. Free relevance follows everything, at the price of a bias where queries are repeated
+      little: examination below the top comes out too large. With relevances ~ Beta(1, 2) it was 50 % too large with 2
+      displays per query and pair, 18 % with 4, 7 % with 10, 3.6 % with 20, 1.5 % with 50 and .6 % with 100, however
+      many queries there were; with Beta(1, 9), where clicks are rare, 45, 4, 1 % and less
+      (`benchmarks/free_allpairs.py`).
 
     Args:
         sample: the sample.
-        relevance: `"constant"` for a matrix r_{k,k'}, `"mlp"` for a network of the context.
+        relevance: the model of g.
         weighting: ω of a unit and pair with N and N' impressions at k and k': `"paper"` 1, `"min"` min(N, N'),
             `"harmonic"` N N' / (N + N'). With realised exposures ĉ is a click rate, and rates of units seen rarely
             are noisy: the other two give them less weight.
         width: hidden units of the network; 0 for the one layer of the paper's figure, r̃ = σ(c + v x).
-
-    Only pairs that some unit was exposed at are held, one row per query, context and pair {k, k'}: either way round has
-    the same g.
     """
 
     name = "allpairs"
@@ -50,27 +76,30 @@ class AllPairs(Objective):
     def __init__(
         self, sample: Sample, *, relevance: str = "constant", weighting: str = "paper", width: int = 12
     ) -> None:
-        if relevance not in ("constant", "mlp"):
-            raise InputError(f"no relevance model {relevance!r}: expected constant or mlp")
+        if relevance not in RELEVANCE:
+            raise InputError(f"no relevance model {relevance!r}: expected {one_of(RELEVANCE)}")
         self.relevance, self.width = relevance, width
         self.n_positions, self.n_features = len(sample.positions), sample.x.shape[1]
-        self.data: Data = both_ways(pair_entries(sample, weighting))
-        self.size = _size(sample, self.data)
+        rows = pair_rows(sample, weighting)
+        # Click rates of units shown a thousand times weigh a thousandth of their clicks: per click, the slope of the
+        # objective would look flat, and the fit converged, far from the optimum.
+        self.size = float(min(sample.clicks.sum(), rows.clicked.sum()))
+        if relevance == "free":  # pairs shown at one end alone, or never clicked, are explained by any h
+            shown = (rows.clicked + rows.passed > 0).all(axis=0)
+            rows = rows.take(shown & (rows.clicked > 0).any(axis=0))
+        codes, pair = np.unique(rows.pair, return_inverse=True)
+        self.pairs, self.rows = np.stack(np.divmod(codes, self.n_positions)), replace(rows, pair=pair)
+        # Logits of relevance: none, one of every pair, or of a network one for either way round.
+        self.columns = {"free": 0, "mlp": 2 * len(codes)}.get(relevance, len(codes))
 
     @classmethod
     def alternatives(cls, sample: Sample, **options: Any) -> dict[str, Objective]:
-        """Return the objective of the relevance model named, `"free"` included, or those of all for `"auto"`."""
+        """Return the objective of the relevance model named, or those of several for `"auto"`."""
         relevance = options.pop("relevance", "constant")
         if relevance not in (AUTO, *RELEVANCE):
             raise InputError(f"no relevance model {relevance!r}: expected {one_of((AUTO, *RELEVANCE))}")
-        kinds: dict[str, Any] = {"free": FreeAllPairs, "squares": SquaresAllPairs}
-        made: dict[str, Objective] = {}
-        for name in BY_CLICKSHARE if relevance == AUTO else (relevance,):
-            kind = kinds.get(name, AllPairs)
-            made[name] = kind(
-                sample, **{k: v for k, v in ({"relevance": name} | options).items() if k in kind.options()}
-            )
-        return made
+        names = BY_CLICKSHARE if relevance == AUTO else (relevance,)
+        return {name: cls(sample, relevance=name, **options) for name in names}
 
     @property
     def about(self) -> dict[str, Any]:
@@ -79,146 +108,145 @@ class AllPairs(Objective):
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from g = ½, or from random weights."""
-        pairs = self.n_positions**2
+        if self.relevance == "free":
+            return {}
+        if self.relevance == "mlp":
+            layers = sigmoid_layers(random, self.n_features, self.width, self.n_positions**2)
+            low, high = self.pairs
+            ways = np.concatenate([low * self.n_positions + high, high * self.n_positions + low])
+            return layers | {"v": layers["v"][:, ways], "c": layers["c"][ways]}
+        level = {"c": np.zeros(self.columns)}
+        return level if self.relevance == "constant" else level | {"v": np.zeros((2 * self.n_features, self.columns))}
+
+    def formula(self, params: Params, x: Any, xp: Any = np) -> Any:
+        """Return the log odds of relevance of the pairs that were observed, [m, pairs] or, of a network, [m, 2 pairs].
+
+        Few of them are looked at: a context is shown at some of the pairs, and their sigmoids are left to rows.
+        """
         if self.relevance == "constant":
-            return {"r": np.zeros(pairs)}
-        return sigmoid_layers(random, self.n_features, self.width, pairs)
+            return params["c"] + x @ np.zeros((self.n_features, 1))
+        if self.relevance == "squares":
+            return xp.concatenate([x, x * x - 1], axis=-1) @ params["v"] + params["c"]
+        return hidden_layer(params, x, xp) @ params["v"] + params["c"]
 
-    def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Data, weights: Any) -> Any:
-        """Return the weighted cross-entropy of the pairs; `log_p` is log h, negative or zero."""
-        hidden = hidden_layer(params, x, jnp) if self.relevance == "mlp" else None
+    def penalty(self, params: Params, xp: Any = np) -> Any:
+        """Return ½ (|A|² + |v|²), with what there is of these; levels are not penalised."""
+        return layers_penalty(params, xp)
 
-        def of_rows(rows: Data) -> Any:
-            context, place = rows["context"], rows["position"]
-            log_g = self._log_relevance(params, hidden, context, place[:, 0], place[:, 1])
-            y = jnp.minimum(log_p[context[:, None], place] + log_g[:, None], -1e-9)
-            terms = rows["clicked"] * y + rows["passed"] * jnp.log(-jnp.expm1(y))
-            return jnp.sum(weights[rows["cluster"]] * jnp.sum(terms, axis=1))
+    def by_contexts(self, n_contexts: int, cells: int) -> Iterator[tuple[slice, AllPairs]]:
+        """Yield the objective of some contexts at a time, and which."""
+        for some in runs(n_contexts, max(1, cells // (self.n_positions + self.columns))):
+            part = copy(self)
+            ends = np.searchsorted(self.rows.context, [some.start, some.stop])
+            rows = self.rows.take(slice(*ends))
+            part.rows = replace(rows, context=rows.context - some.start)
+            yield some, part
 
-        return chunked_sum(of_rows, data, 2)
+    def among(self, clusters: NDArray[np.bool_], n_contexts: int) -> tuple[Self, NDArray[np.bool_]]:
+        """Return the objective of some clusters [q] alone, and the contexts [m] that it is left with."""
+        other, rows = copy(self), self.rows.take(clusters[self.rows.cluster])
+        there = np.zeros(n_contexts, dtype=np.bool_)
+        there[rows.context] = True
+        other.rows = replace(rows, context=(np.cumsum(there) - 1)[rows.context])
+        return other, there
 
-    def _log_relevance(self, params: Params, hidden: Any, context: Any, k: Any, other: Any) -> Any:
-        """Return log g(k, k', x) of each row, [n]."""
+    def value_and_slopes(
+        self, log_p: Array, own: Array | None, weights: Array, *, valued: bool = True
+    ) -> tuple[float, Array, Array | None]:
+        """Return the log likelihood of weighted clusters [q], if it is asked for, and its slopes by log p and log g."""
+        rows, m = self.rows, len(log_p)
+        y, _, by_odds = self._log_chances(log_p, own)
+        rest = -np.expm1(y)
+        weight = weights.take(rows.cluster)
+        value = float((rows.clicked * y + rows.passed * np.log(rest)).sum(axis=0) @ weight) if valued else 0.0
+        slope = self._slopes(y, rest) * weight
+        cell = rows.position * m + rows.context
+        by_log_p = table(cell, slope, log_p.size).reshape(-1, m).T
+        if own is None:
+            return value, by_log_p, None
+        odds = self._ways(own.shape[1]) * m + rows.context
+        return value, by_log_p, table(odds, by_odds * (slope[0] + slope[1]), own.size).reshape(-1, m).T
 
-        def one_way(pair: Any) -> Any:
-            if hidden is None:
-                return jax.nn.sigmoid(params["r"][pair])
-            return jax.nn.sigmoid(jnp.sum(hidden[context] * params["v"].T[pair], axis=1) + params["c"][pair])
+    def by_cluster(self, log_p: Array, own: Array | None, n_clusters: int) -> Array:
+        """Return the log likelihood of every cluster, [q]."""
+        y, _, _ = self._log_chances(log_p, own)
+        value = (self.rows.clicked * y + self.rows.passed * np.log(-np.expm1(y))).sum(axis=0)
+        return table(self.rows.cluster, value, n_clusters)
 
-        g = (one_way(k * self.n_positions + other) + one_way(other * self.n_positions + k)) / 2
-        return jnp.log(jnp.maximum(g, np.finfo(np.float64).tiny))
+    def cluster_slopes(self, log_p: Array, own: Array | None) -> ClusterSlopes:
+        """Return the slopes of every cluster's log likelihood."""
+        y, _, by_odds = self._log_chances(log_p, own)
+        rows, slope = self.rows, self._slopes(y, -np.expm1(y))
+        tables: list[tuple[Integers, Array, int]] = [(rows.position.T, slope.T, self.n_positions)]
+        if own is not None:
+            tables.append((self._ways(self.columns).T, (by_odds * slope.sum(axis=0)).T, self.columns))
+        cluster, context, sums = sums_by_cluster_and_context(rows.cluster, rows.context, len(log_p), *tables)
+        return ClusterSlopes(cluster, context, sums[0], None if own is None else sums[1])
 
-    def penalty(self, params: Params) -> Any:
-        """Return ½ (|A|² + |v|²) of the network; the matrix is not penalised."""
-        return 0.0 if self.relevance == "constant" else layers_penalty(params, jnp)
+    def information(self, at: Point, weights: Array, *, rough: bool) -> Array:
+        """Return Σ w z zᵀ over the ends of rows, z the gradient of y = log h + log g, w = (ĉ + ¬ĉ) e^y / (1 − e^y).
 
+        Where g is free, the best g moves with h, and a row knows of the difference of its ends alone,
+        w₁ w₂ / (w₁ + w₂).
+        """
+        m, width = len(at.log_p), at.size * (self.n_positions + self.columns)
+        every = 1 + rough * (m * width // NUMBERS)
+        y, best, by_odds = self._log_chances(at.log_p, at.own)
+        weight = weights[self.rows.cluster] * (self.rows.clicked + self.rows.passed) / np.expm1(-y)
+        total, seen = np.zeros((at.size, at.size)), np.arange(m) % every == 0
+        begin = np.searchsorted(self.rows.context, np.arange(m + 1))
+        for some in runs(int(seen.sum()), max(1, NUMBERS // width)):
+            contexts = np.flatnonzero(seen)[some]
+            own = np.concatenate([np.arange(*ends) for ends in zip(begin[contexts], begin[contexts + 1], strict=True)])
+            w, place = weight[:, own], np.searchsorted(contexts, self.rows.context[own])
+            z = at.log_p_gradients(contexts)[place, self.rows.position[:, own]]
+            if at.own is not None:
+                odds = at.own_gradients(contexts)[place, self._ways(self.columns)[:, own]]
+                z += np.einsum("wr,wri->ri", by_odds[:, own], odds)
+            else:
+                both = np.where(best[own] < 0, w.prod(axis=0) / np.maximum(w.sum(axis=0), 1e-300), 0.0)
+                apart = (z[0] - z[1]) * np.sqrt(both)[:, None]
+                total += apart.T @ apart
+                w = np.where(best[own] < 0, 0.0, w)
+            z = (z * np.sqrt(w)[:, :, None]).reshape(-1, at.size)
+            total += z.T @ z
+        seen_weight = weight[:, seen[self.rows.context]].sum()
+        return np.asarray(total * (weight.sum() / max(seen_weight, 1e-300)))
 
-class SquaresAllPairs(AllPairs):
-    """The objective of `AllPairs` with one sigmoid layer of the context and its squares for relevance.
+    def _log_chances(self, log_p: Array, own: Array | None) -> tuple[Array, Array, Array]:
+        """Return y = log h + log g of both ends of every row, [2, n], log g, [n], and how that changes with own."""
+        rows, m = self.rows, len(log_p)
+        log_h = log_p.T.ravel().take(rows.position * m + rows.context)
+        if own is None:
+            log_g, by_odds = self._best(log_h), log_h
+        else:
+            odds = own.T.ravel().take(self._ways(own.shape[1]) * m + rows.context)
+            chance = 1 / (1 + np.exp(-np.maximum(odds, LOWEST)))
+            g = chance.mean(axis=0)
+            log_g, by_odds = np.log(g), chance * (1 - chance) / (len(chance) * g)
+        return np.minimum(log_h + log_g, CERTAIN), log_g, by_odds
 
-    g(k, k', x) = σ(c_{kk'} + v_{kk'}·[x, x² − 1]), one for the pair {k, k'}. Where features are means over the relevant
-    documents of a query, their size tells how many these are: squares follow that, a layer of x alone cannot.
+    def _ways(self, columns: int) -> Integers:
+        """Return the columns of own that g of each row is the mean of, [1 or 2, n]."""
+        pairs = self.pairs.shape[1]
+        return np.stack([self.rows.pair + begin for begin in range(0, columns, pairs)])
 
-    Args:
-        sample: the sample.
-        weighting: ω of a unit and pair, see `AllPairs`.
-        strength: penalty on v, in units of the penalty on examination.
-    """
+    def _slopes(self, y: Array, rest: Array) -> Array:
+        """Return the slopes of rows by log chances, [2, n]; a chance that is cut does not change."""
+        slope: Array = self.rows.clicked - self.rows.passed * ((1 - rest) / rest)
+        slope[y == CERTAIN] = 0.0
+        return slope
 
-    def __init__(self, sample: Sample, *, weighting: str = "paper", strength: float = 1.0) -> None:
-        super().__init__(sample, weighting=weighting)
-        self.relevance, self.strength = "squares", strength
+    def _best(self, log_h: Array) -> Array:
+        """Return the best log g ≤ 0 of every row, [n].
 
-    def init(self, random: np.random.Generator) -> Params:
-        """Start from g = ½."""
-        pairs = self.n_positions * (self.n_positions - 1) // 2
-        return {"c": np.zeros(pairs), "v": np.zeros((2 * self.n_features, pairs))}
-
-    def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Data, weights: Any) -> Any:
-        """Return the weighted cross-entropy of the pairs; `log_p` is log h, negative or zero."""
-        logits = jnp.concatenate([x, x * x - 1], axis=1) @ params["v"] + params["c"]
-        return super().log_likelihood({"logits": logits}, log_p, x, data, weights)
-
-    def _log_relevance(self, params: Params, hidden: Any, context: Any, k: Any, other: Any) -> Any:
-        return jax.nn.log_sigmoid(params["logits"][context, pair_number(k, other, self.n_positions)])
-
-    def penalty(self, params: Params) -> Any:
-        """Return strength × ½ |v|²."""
-        return self.strength * jnp.sum(params["v"] ** 2) / 2
-
-
-class FreeAllPairs(AllPairs):
-    """The objective of `AllPairs`, maximised over one relevance g ≤ 1 for every query, context and pair {k, k'}.
-
-    A network g(k, k', x) smooths relevance over contexts. What it cannot follow, the chance of a query's documents
-    being relevant, it leaves to h as noise: with few queries, however often each is repeated, h suffers. Free relevance
-    follows everything, at the price of a bias where queries are repeated little (a value per query, learned from few
-    displays): examination below the top comes out too large. With relevances ~ Beta(1, 2) it was 50 % too large with 2
-    displays per query and pair, 18 % with 4, 7 % with 10, 3.6 % with 20, 1.5 % with 50 and .6 % with 100, however many
-    queries there were; with Beta(1, 9), where clicks are rare, 45, 4, 1 % and less (`benchmarks/free_allpairs.py`).
-
-    With ĉ, ĉ' the clicks at k and k', ¬ĉ, ¬ĉ' what was passed over, and h, h' the examination of the two,
-
-        max_g (ĉ + ĉ') log g + ĉ log h + ĉ' log h' + ¬ĉ log(1 − h g) + ¬ĉ' log(1 − h' g)
-
-    is a quadratic equation in g: g = 2 C / (s + s' + √((s − s')² + 4 ¬ĉ ¬ĉ' h h')), with C = ĉ + ĉ', s = h (C + ¬ĉ),
-    s' = h' (C + ¬ĉ'). So the objective has no parameters of its own, and held-out queries get their g as others do.
-
-    Args:
-        sample: the sample; pairs that were clicked nowhere, or shown at one position only, tell nothing of h.
-        weighting: ω of a unit and pair, see `AllPairs`.
-    """
-
-    def __init__(self, sample: Sample, *, weighting: str = "paper") -> None:
-        self.relevance = "free"
-        rows = both_ways(pair_entries(sample, weighting))
-        self.size = _size(sample, rows)
-        shown = (rows["clicked"] + rows["passed"] > 0).all(axis=1)
-        telling = shown & (rows["clicked"] > 0).any(axis=1)
-        self.data: Data = {name: values[telling] for name, values in rows.items()}
-
-    def init(self, random: np.random.Generator) -> Params:
-        """There is nothing to start from."""
-        return {}
-
-    def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Data, weights: Any) -> Any:
-        """Return the weighted cross-entropy of the pairs at the best g of each; `log_p` is log h, negative or zero."""
-
-        def of_rows(rows: Data) -> Any:
-            log_h = log_p[rows["context"][:, None], rows["position"]]
-            top = jnp.max(log_h, axis=1, keepdims=True)
-            clicks = jnp.sum(rows["clicked"], axis=1)
-            h = jnp.exp(log_h - top)
-            s = h * (clicks[:, None] + rows["passed"])
-            total = s[:, 0] + s[:, 1]
-            spread = (s[:, 0] - s[:, 1]) ** 2 + 4 * jnp.prod(rows["passed"] * h, axis=1)
-            root = jnp.sqrt(jnp.maximum(spread, 1e-16 * total**2))
-            log_g = jnp.minimum(jnp.log(2 * clicks / (total + root))[:, None], top)
-            y = jnp.minimum(log_g + log_h - top, -1e-9)
-            terms = rows["clicked"] * y + rows["passed"] * jnp.log(-jnp.expm1(y))
-            return jnp.sum(weights[rows["cluster"]] * jnp.sum(terms, axis=1))
-
-        return chunked_sum(of_rows, data, 2)
-
-    def penalty(self, params: Params) -> Any:
-        """Nothing of its own, nothing is penalised."""
-        return 0.0
-
-
-def pair_number(low: Any, high: Any, n_positions: int) -> Any:
-    """Return the number of the pair low < high among all pairs, in order.
-
-    Example:
-        >>> pair_number(np.array([0, 0, 1]), np.array([1, 2, 2]), 3).tolist()
-        [0, 1, 2]
-    """
-    return low * (2 * n_positions - low - 1) // 2 + high - low - 1
-
-
-def _size(sample: Sample, rows: Data) -> float:
-    """Return the clicks, or what they weigh if that is less.
-
-    Click rates of units shown a thousand times weigh a thousandth of their clicks: per click, the slope of the
-    objective would look flat, and the fit converged, far from the optimum.
-    """
-    return float(min(sample.clicks.sum(), rows["clicked"].sum()))
+        With C = ĉ + ĉ', s = h (C + ¬ĉ) and s' = h' (C + ¬ĉ') the objective of a row has its maximum over g where
+        g = 2 C / (s + s' + √((s − s')² + 4 ¬ĉ ¬ĉ' h h')).
+        """
+        top = log_h.max(axis=0)
+        h = np.exp(log_h - top)
+        clicks = self.rows.clicked.sum(axis=0)
+        s = h * (clicks + self.rows.passed)
+        root = np.sqrt((s[0] - s[1]) ** 2 + 4 * (self.rows.passed * h).prod(axis=0))
+        best: Array = np.minimum(np.log(2 * clicks / (s.sum(axis=0) + root)) - top, 0.0)
+        return best

@@ -1,48 +1,87 @@
-"""What an objective is: what a fit maximises, in log space.
+"""What an objective is: a log likelihood of examination, with its slopes.
 
-An objective takes the log examination of every distinct context and position, [m, K], and returns a log likelihood
-summed over the sample, each query weighted: a weight of 0 leaves a query out (cross-validation), a Poisson weight
-resamples it (bootstrap).
+An objective is a function of the log examination of every distinct context and position, [m, K], and of a formula of
+its own, [m, columns], such as the relevance of pairs of positions. It returns its value and how that changes with
+either; the traces of curve and formula (`slopes`) do the rest. Queries are weighted: a weight of 0 leaves a query out
+(cross-validation), a Poisson weight resamples it (bootstrap).
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params
 
-Data = dict[str, Any]
-CHUNK = 2_000_000
-"""Cells that are evaluated at once; a larger sample is summed chunk by chunk, so that memory stays bounded."""
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+NUMBERS = 2_000_000
+"""Derivatives that are in memory at once, and that a rough information is computed from."""
+
+
+class ClusterSlopes(NamedTuple):
+    """Slopes of the log likelihoods of clusters; a row is a cluster in a context.
+
+    Attributes:
+        cluster: the cluster of each row, [rows].
+        context: its context, [rows].
+        by_log_p: the slopes by log p, [rows, K].
+        by_own: the slopes by the objective's own formula, [rows, columns]; None where there is none.
+    """
+
+    cluster: Integers
+    context: Integers
+    by_log_p: Array
+    by_own: Array | None
+
+
+class Point(Protocol):
+    """A curve and an objective's own formula at some parameters, with their gradients."""
+
+    @property
+    def size(self) -> int:
+        """Number n of parameters."""
+
+    @property
+    def log_p(self) -> Array:
+        """Log examination, [m, K]."""
+
+    @property
+    def own(self) -> Array | None:
+        """The objective's own formula, [m, columns]; None where there is none."""
+
+    def log_p_gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of log p in some contexts, [contexts, K, n]."""
+
+    def own_gradients(self, contexts: Integers) -> Array:
+        """Return the gradients of the objective's own formula in some contexts, [contexts, columns, n]."""
 
 
 class Objective(ABC):
-    """A log likelihood of (own parameters, log examination) on prepared data.
+    """A log likelihood of log examination and of a formula of its own, on a sample.
 
     A subclass with a `name` adds itself to `OBJECTIVES`, and estimators and the command line find it there. The
     keyword-only parameters of its constructor are its options; an estimator passes those that it has.
 
-    Objectives are equal where kind and settings are, whatever the data: then programs compiled for one serve the other.
-
     Attributes:
         name: the objective's name, that of its module.
-        data: arrays made from the sample, passed to every call: a dict of columns, one of them `cluster`, or a list of
-            such dicts.
-        size: the number of clicks it rests on.
         against_shown: whether it compares clicks with what was shown, and so needs the pages without a click.
+        size: the number of clicks it rests on.
+        columns: columns of its own formula; 0 where it has none.
     """
 
     name: ClassVar[str]
     against_shown: ClassVar[bool] = False
-    data: Any
     size: float
+    columns: int = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -60,7 +99,7 @@ class Objective(ABC):
 
     @classmethod
     def alternatives(cls, sample: Sample, **options: Any) -> Mapping[str, Objective]:
-        """Return what to choose from by the examination it finds, by name: one objective, or several."""
+        """Return what to choose from by the examination it leads to, by name: one objective, or several."""
         return {cls.name: cls(sample, **options)}
 
     @property
@@ -68,44 +107,92 @@ class Objective(ABC):
         """What a model file tells of the objective beside its name."""
         return {}
 
-    @abstractmethod
     def init(self, random: np.random.Generator) -> Params:
         """Return the objective's own parameters to start from."""
+        return {}
+
+    def formula(self, params: Params, x: Any, xp: Any = np) -> Any:
+        """Return the objective's own formula, [m, columns], by array functions that `clickharvest.model.trace` has."""
+        raise NotImplementedError
+
+    def penalty(self, params: Params, xp: Any = np) -> Any:
+        """Return ½ Σ d θ² over the objective's own parameters that are penalised."""
+        return 0.0
+
+    def logits(self, log_p: Array, own: Array | None) -> Array:
+        """Return log examination with what the objective adds to it, [m, K]."""
+        return log_p
+
+    def by_contexts(self, n_contexts: int, cells: int) -> Iterator[tuple[slice, Objective]]:
+        """Yield the objective of some contexts at a time, about `cells` values of its formulas each, and which."""
+        yield slice(0, n_contexts), self
 
     @abstractmethod
-    def log_likelihood(self, params: Params, log_p: Any, x: Any, data: Any, weights: Any) -> Any:
-        """Return the sum over the sample: log_p [m, K], contexts x [m, d], weights [queries] → scalar."""
+    def among(self, clusters: NDArray[np.bool_], n_contexts: int) -> tuple[Self, NDArray[np.bool_]]:
+        """Return the objective of some clusters [q] alone, and the contexts [m] that it is left with."""
 
     @abstractmethod
-    def penalty(self, params: Params) -> Any:
-        """Return ½ Σ θ² over the objective's own parameters that need taming."""
+    def value_and_slopes(
+        self, log_p: Array, own: Array | None, weights: Array, *, valued: bool = True
+    ) -> tuple[float, Array, Array | None]:
+        """Return the log likelihood of weighted clusters [q], if it is asked for, and its slopes by log p and own."""
 
-    def _settings(self) -> tuple[Any, ...]:
-        return type(self), *sorted((k, v) for k, v in vars(self).items() if k not in ("data", "size"))
+    @abstractmethod
+    def by_cluster(self, log_p: Array, own: Array | None, n_clusters: int) -> Array:
+        """Return the log likelihood of every cluster, [q]."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Objective) and self._settings() == other._settings()
+    @abstractmethod
+    def cluster_slopes(self, log_p: Array, own: Array | None) -> ClusterSlopes:
+        """Return the slopes of every cluster's log likelihood."""
 
-    def __hash__(self) -> int:
-        return hash(self._settings())
+    @abstractmethod
+    def information(self, at: Point, weights: Array, *, rough: bool) -> Array:
+        """Return the expected information of weighted clusters [q] about the parameters, [n, n].
+
+        It has no negative curvature, unlike the second derivatives of the log likelihood of a network.
+
+        Args:
+            at: curve and own formula at the parameters.
+            weights: weights of the clusters.
+            rough: whether some of the contexts are enough, where there are many.
+        """
 
 
-def chunked_sum(function: Callable[[Data], Any], arrays: Data, cells_per_row: int) -> Any:
-    """Return the sum of `function` over chunks of the arrays' rows, each recomputed in the backward pass.
+def runs(length: int, size: int) -> Iterator[slice]:
+    """Return slices of at most some size.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> float(chunked_sum(lambda a: jnp.sum(a["v"]), {"v": jnp.arange(5.0)}, cells_per_row=CHUNK // 2))
-        10.0
+        >>> list(runs(5, 3))
+        [slice(0, 3, None), slice(3, 5, None)]
     """
-    import jax
+    return (slice(begin, min(begin + size, length)) for begin in range(0, length, size))
 
-    rows = len(next(iter(arrays.values())))
-    size = max(1, CHUNK // cells_per_row)
-    if rows <= size:
-        return function(arrays)
-    whole = rows // size * size
-    parts = {name: a[:whole].reshape(rows // size, size, *a.shape[1:]) for name, a in arrays.items()}
-    sums = jax.lax.map(jax.checkpoint(function), parts)
-    rest = {name: a[whole:] for name, a in arrays.items()}
-    return sums.sum() + (function(rest) if whole < rows else 0.0)
+
+def table(cells: Integers, values: Array, size: int) -> Array:
+    """Return the sums of values by the number of their cell, [size].
+
+    Example:
+        >>> table(np.array([[0, 2], [2, 2]]), np.array([[1.0, 2.0], [3.0, 4.0]]), 3).tolist()
+        [1.0, 0.0, 9.0]
+    """
+    sums: Array = np.bincount(cells.ravel(), values.ravel(), size)  # type: ignore[assignment]
+    return sums
+
+
+def sums_by_cluster_and_context(
+    cluster: Integers, context: Integers, n_contexts: int, *parts: tuple[Integers, Array, int]
+) -> tuple[Integers, Integers, list[Array]]:
+    """Return clusters and contexts that occur together, and sums of values for each of them.
+
+    Args:
+        cluster: clusters, [units].
+        context: their contexts, [units].
+        n_contexts: number of contexts.
+        parts: columns [units, k], values [units, k] and the number of columns of each sum.
+    """
+    codes, row = np.unique(cluster * n_contexts + context, return_inverse=True)
+    sums = [
+        table(row[:, None] * size + column, values, len(codes) * size).reshape(-1, size)
+        for column, values, size in parts
+    ]
+    return codes // n_contexts, codes % n_contexts, sums

@@ -74,9 +74,7 @@ def all_pairs_bands(interventions: Interventions, *, width: int, replicates: int
     fit = Fit(curve, objective, sample)
     sums = _with_replicates(parts, replicates, seed)
     every = np.ones((STARTS, fit.n_clusters))
-    at_once, fit.part = fit.part, STARTS
     first = fit.solve(fit.starts(STARTS, seed), every, np.zeros(STARTS), tolerance=TOLERANCE)
-    fit.part = at_once
     best = first.params[int(np.nanargmin(first.value))]
     start = np.tile(best, (replicates, 1))
     again = fit.solve(start, sums[1:] / sums[0], np.zeros(replicates), tolerance=TOLERANCE)

@@ -23,7 +23,7 @@ from clickharvest.model import ContextEncoder, make_curve
 from clickharvest.simulate import GROUPS, SPLITS
 
 if TYPE_CHECKING:
-    from clickharvest.estimation import Sample
+    from clickharvest.estimation import RobustPairs, Sample
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,6 @@ def _chosen_shares(
     for shape in shapes:
         curve = make_curve(positions=sample.positions, anchor=1, n_features=sample.x.shape[1], **shape)
         fit = Fit(curve, objective, sample)
-        fit.part = count
         start = np.repeat(fit.starts(1, run.seed), count, axis=0)
         found = fit.solve(start, train, strengths, tolerance=run["tolerance"]).params
         judged = fit.held_out(found, validation)
@@ -97,18 +96,35 @@ def _pbm_pairs(sample: Sample, part: NDArray[np.int64]) -> Array:
 
 def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array, Numbers]:
     """Return the AllPairs objective of every test query by the robust recipe, before it may fall back on the PBM."""
-    from clickharvest.estimation import Fit, SquaresAllPairs, fit_robust_pairs
+    from clickharvest.estimation import fit_robust_pairs
     from clickharvest.model.curves import MLP
 
     known, test = (sample.take(rows) for rows in (part[sample.cluster] != TEST, part[sample.cluster] == TEST))
     printed = MLP(sample.positions, 1, sample.x.shape[1], width=0)
     found = fit_robust_pairs(printed, known, aside=(part == VALIDATION).astype(float)[None], gated=False)
-    assert found.fit is not None
-    chosen = found.fit.objective
-    own = {"strength": chosen.strength} if isinstance(chosen, SquaresAllPairs) else {}
-    by_query = Fit(printed, type(chosen)(test, **own), test).by_query(found.flat[None])[0]
+    by_query = _by_query(found, test)
     told = {"curve": "mlp 0", "penalty": found.penalty, "relevance": found.told["relevance"]}
     return by_query[part == TEST], told
+
+
+def _by_query(found: RobustPairs, test: Sample) -> Array:
+    """Return the AllPairs objective of every query of a test sample; g is ½ for pairs that the fit has not seen."""
+    from clickharvest.estimation import AllPairs, Fit
+    from clickharvest.estimation.loss import flatten
+
+    assert found.fit is not None
+    seen = found.fit.objective
+    objective = AllPairs(test, relevance=found.told["relevance"])
+    assert isinstance(seen, AllPairs)
+    params, own = found.fit.params(found.flat), objective.init(np.random.default_rng(0))
+    number_of = {pair: number for number, pair in enumerate(zip(*seen.pairs.tolist(), strict=True))}
+    for number, pair in enumerate(zip(*objective.pairs.tolist(), strict=True)):
+        for name, values in own.items():
+            if pair in number_of:
+                values[..., number] = params["objective"][name][..., number_of[pair]]
+    flat = flatten({"curve": params["curve"], "objective": own})
+    by_query: Array = Fit(found.fit.curve, objective, test).by_query(flat[None])[0]
+    return by_query
 
 
 def _sample(run: Run) -> tuple[Sample, NDArray[np.int64]]:

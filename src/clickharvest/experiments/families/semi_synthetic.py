@@ -147,7 +147,7 @@ def _measure_authors(run: Run, simulation: Simulation, source: Path | None) -> N
 @lru_cache(maxsize=1)
 def _authors(group: str, source: Path | None) -> tuple[Looks, tuple[int, ...]]:
     """Train the authors' networks on the log of a group: both of its rows are made of this."""
-    from clickharvest.estimation import AllPairs, make_sample, supported_positions
+    from clickharvest.estimation import make_sample, supported_positions
 
     simulation, interventions = simulate_run(group, source), _interventions(group, source)
     positions = supported_positions(interventions, 1)
@@ -157,11 +157,7 @@ def _authors(group: str, source: Path | None) -> tuple[Looks, tuple[int, ...]]:
     truth = simulation.test_examination[:, np.array(positions) - 1]
     contexts = {name: simulation.test_contexts[:, j] for j, name in enumerate(simulation.context)}
     seed = int(json.loads(group)["seed"])
-    rows = AllPairs(sample).data
-    return (
-        train_as_authors(sample.x, rows, len(positions), raw.transform(contexts), truth / truth[:, :1], seed),
-        positions,
-    )
+    return train_as_authors(sample, raw.transform(contexts), truth / truth[:, :1], seed), positions
 
 
 @lru_cache(maxsize=1)

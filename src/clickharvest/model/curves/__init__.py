@@ -2,8 +2,8 @@
 
 A curve is one file with one class, and nothing else: it is in `CURVES` under its `name`, and from there it is fitted,
 saved, loaded, scored, exported, drawn and offered on the command line. Its formula is written once, against a
-namespace `xp` of array functions: `numpy` for scoring, `jax.numpy` for fitting, and a tracer
-(`clickharvest.model.trace`) for what runs without Python.
+namespace `xp` of array functions: `numpy` for scoring, and a tracer (`clickharvest.model.trace`) for gradients and for
+what runs without Python.
 """
 
 import lazy_loader
