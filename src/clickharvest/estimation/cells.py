@@ -6,7 +6,7 @@ processor's cache, and holds units of one size, [size, units], or, of large unit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,8 @@ LARGE = 16
 """Cells of a unit from which on units of any size share a block: fewer blocks, each of them slower."""
 NUMBERS = 4_000_000
 """Numbers of a design matrix that are in memory at once."""
+ROUGH = 2_000_000
+"""Numbers of a design matrix that a rough information is computed from."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,39 @@ class Cells:
         """The clicks N of the cell's unit, [cells]."""
         return self.clicks_per_unit[self.unit]
 
+    def among(self, clusters: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
+        """Return the cells of some clusters [clusters], their contexts numbered anew, and which contexts these are."""
+        other, blocks, chosen, units = copy(self), [], [np.zeros(0, dtype=np.int64)], clusters[self.cluster_of_unit]
+        cell = unit = 0
+        for block in self.blocks:
+            kept, cells = units[block.units], np.arange(block.cells.start, block.cells.stop)
+            starts, some = None, cells.reshape(block.shape)[..., block.spread(kept)].ravel()
+            shape: tuple[int, ...] = some.shape
+            if block.starts is None:
+                shape = (block.shape[0], int(np.count_nonzero(kept)))
+            else:
+                size = np.diff(block.starts, append=block.shape[0])[kept]
+                starts = np.cumsum(size) - size
+            if len(some):
+                n_units = int(np.count_nonzero(kept))
+                blocks.append(Block(slice(cell, cell + len(some)), slice(unit, unit + n_units), shape, starts))
+                chosen.append(some)
+                cell, unit = cell + len(some), unit + n_units
+        kept_cells = np.concatenate(chosen)
+        for name in ("rows", "cell", "log_exposure", "clicks"):
+            setattr(other, name, getattr(self, name)[kept_cells])
+        for name in ("row_of_unit", "cluster_of_unit", "clicks_per_unit"):
+            setattr(other, name, getattr(self, name)[units])
+        other.blocks, other.unit = blocks, (np.cumsum(units) - 1)[self.unit[kept_cells]]
+        there = np.zeros(self.n_contexts, dtype=np.bool_)
+        there[other.cell // self.n_positions] = True
+        moved = (np.arange(self.n_contexts) - np.cumsum(there) + 1) * self.n_positions
+        other.cell = other.cell - moved[other.cell // self.n_positions]
+        other.n_contexts = int(np.count_nonzero(there))
+        for name in ("position", "context", "cluster"):
+            vars(other).pop(name, None)
+        return other, there
+
     def weighted(self, weights: Array) -> Self:
         """Return the same cells with clicks that count by the weight of their cluster, [clusters]."""
         other, of_unit = copy(self), weights[self.cluster_of_unit]
@@ -229,6 +264,45 @@ class Cells:
     def by_unit(self, values: Array) -> Array:
         """Return the sum of the cells of every unit, [units]."""
         return np.bincount(self.unit, values, len(self.clicks_per_unit)).astype(np.float64)
+
+    def expected_information(
+        self,
+        shares: Shares,
+        size: int,
+        gradients: Callable[[Integers], Array],
+        weights: Array | None = None,
+        *,
+        rough: bool = False,
+    ) -> Array:
+        """Return H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ), z the gradients of log examination, [size, size].
+
+        Args:
+            shares: the shares there.
+            size: number of parameters.
+            gradients: returns the gradients in some contexts, [contexts, K, size].
+            weights: weights of the clusters; all count alike without.
+            rough: whether some of the contexts and units are enough, where there are many.
+        """
+        clicks = self.clicks_per_unit if weights is None else self.clicks_per_unit * weights[self.cluster_of_unit]
+        every = 1 + rough * (self.n_contexts * self.n_positions * size // ROUGH)
+        thinned = 1 + rough * (len(self.cell) * size // every // ROUGH)
+        total, seen = np.zeros((size, size)), 0.0
+        for cells in self.parts(size):
+            if rough:
+                unit, first = np.unique(self.unit[cells], return_index=True)
+                drawn = np.zeros(len(self.clicks_per_unit), dtype=np.bool_)
+                drawn[unit[self.cell[cells[first]] // self.n_positions % every == 0][::thinned]] = True
+                cells = cells[drawn[self.unit[cells]]]
+            units, unit = np.unique(self.unit[cells], return_inverse=True)
+            places, place = np.unique(self.cell[cells], return_inverse=True)
+            contexts, row = np.unique(places // self.n_positions, return_inverse=True)
+            z = gradients(contexts)[row, places % self.n_positions]
+            share, n = shares.share[cells], clicks[units]
+            of_units = csr_array((share * np.sqrt(n)[unit], (unit, place)), shape=(len(units), len(places)))
+            mean = of_units.T @ (of_units @ z) if len(cells) > LARGE * len(units) else (of_units.T @ of_units) @ z
+            total += z.T @ (z * np.bincount(place, share * n[unit], len(places))[:, None] - mean)
+            seen += n.sum()
+        return np.asarray((total + total.T) / 2 * (clicks.sum() / max(seen, 1e-300)))
 
     def parts(self, width: int) -> Iterator[Integers]:
         """Yield the cells of some units at a time, unit by unit, so that a design of some width fits into memory."""

@@ -8,13 +8,14 @@ standard error √N, rounding the residuals of N clicks moves it by about 1e−7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from clickharvest.estimation.cells import Block, Cells
 from clickharvest.model.curves import Constant, Curve, Linear
 
 Array = NDArray[np.float64]
@@ -26,23 +27,6 @@ SIDE = 32
 """Problems that stand side by side."""
 UNITS = 4_096
 """Units that are evaluated at once: what all problems need of them fits into a processor's cache."""
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Some units of one size k, by context.
-
-    Attributes:
-        cluster: their clusters, [units].
-        cell: cells, told by context · K + position, [units, k].
-        log_exposure: log exposures, very low where a unit has fewer cells; of two cells, the second less the first.
-        clicks: clicks, [units, k].
-    """
-
-    cluster: Integers
-    cell: Integers
-    log_exposure: Array
-    clicks: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,37 +58,20 @@ class LineBatches:
     Args:
         curve: one that `is_straight`.
         x: contexts, [m, d].
-        units: the units, in parts of one size, each part by context.
+        cells: the cells of units, all of them in blocks of one size.
     """
 
-    def __init__(self, curve: Curve, x: Array, units: Iterable[Units]) -> None:
+    def __init__(self, curve: Curve, x: Array, cells: Cells) -> None:
         ones = np.ones((len(x), 1))
         self._rows = np.concatenate([x, ones], axis=1) if isinstance(curve, Linear) else ones
         self._single = self._rows.astype(np.float32)
         self._n_positions, self._anchored = len(curve.positions), curve.positions.index(curve.anchor)
-        self._looks = [look for part in units for look in self._cut(part)]
+        self._looks = [look for block in cells.blocks for look in self._cut(cells, block)]
 
     def slopes(self, flat: Array, weights: Array) -> Array:
         """Return the slopes of weighted log likelihoods, [B, n], of parameters [B, n] and weights [B, clusters]."""
         some = [slice(begin, begin + SIDE) for begin in range(0, len(flat), SIDE)]
         return np.concatenate([self._side_by_side(flat[own], weights[own]) for own in some])
-
-    def scores(self, cluster: Integers, cell: Integers, residual: Array) -> tuple[Integers, Array]:
-        """Return slopes of the log likelihood of units, summed over those of one cluster and context: whose, and what.
-
-        Args:
-            cluster: clusters of the units, [units].
-            cell: their cells, [units, k].
-            residual: clicks less expected clicks, [units, k].
-        """
-        context, position = np.divmod(cell, self._n_positions)
-        code = cluster * len(self._rows) + context[:, 0]
-        _, first, place = np.unique(code, return_index=True, return_inverse=True)
-        at = place[:, None] * self._n_positions + position
-        sums = np.bincount(at.ravel(), residual.ravel(), len(first) * self._n_positions)
-        own = np.delete(sums.reshape(-1, self._n_positions), self._anchored, axis=1)
-        found = self._rows[context[first, 0]][:, :, None] * own[:, None]
-        return cluster[first], found.reshape(len(first), -1)
 
     def _side_by_side(self, flat: Array, weights: Array) -> Array:
         size, width = len(flat), self._rows.shape[1]
@@ -119,11 +86,14 @@ class LineBatches:
             found += rows.T @ slope.reshape(len(rows), -1)
         return found.reshape(-1, size).T
 
-    def _cut(self, part: Units) -> Iterator[_Look]:
-        others, pairs = self._n_positions - 1, part.cell.shape[1] == 2
-        for begin in range(0, len(part.cell), UNITS):
+    def _cut(self, cells: Cells, block: Block) -> Iterator[_Look]:
+        others, pairs = self._n_positions - 1, block.shape[0] == 2
+        by_unit = [block.of(values).T for values in (cells.cell, cells.log_exposure, cells.clicks)]
+        cluster = cells.cluster_of_unit[block.units]
+        for begin in range(0, len(cluster), UNITS):
             some = slice(begin, begin + UNITS)
-            context, position = np.divmod(part.cell[some], self._n_positions)
+            cell, exposure, clicks = (values[some] for values in by_unit)
+            context, position = np.divmod(cell, self._n_positions)
             first, last = int(context.min()), int(context.max())
             # The anchor's log p is 0: it needs no entry.
             column = (context - first) * others + position - (position > self._anchored)
@@ -134,15 +104,15 @@ class LineBatches:
             reads, spread = (
                 csr_array((own.astype(np.float32), column[there], ends), shape) for own in (signs / (1 + pairs), signs)
             )
-            exposure, clicks = (whole[some].astype(np.float32) for whole in (part.log_exposure, part.clicks))
+            exposure, clicks = exposure.astype(np.float32), clicks.astype(np.float32)
             total = clicks.sum(axis=1, keepdims=True)
             if pairs:
-                exposure, total = exposure[:, 1:] * HALF, total * HALF
+                exposure, total = (exposure[:, 1:] - exposure[:, :1]) * HALF, total * HALF
                 clicks = clicks[:, 1:] - total
             else:
                 exposure, clicks = exposure[:, :, None], clicks[:, :, None]
             contexts = slice(first, last + 1)
-            yield _Look(contexts, part.cluster[some], reads, spread.T.tocsr(), exposure, clicks, total)
+            yield _Look(contexts, cluster[some], reads, spread.T.tocsr(), exposure, clicks, total)
 
 
 def _residuals(look: _Look, logits: Single) -> Single:

@@ -342,11 +342,13 @@ class Fit:
 
     @cached_property
     def _lines(self) -> LineBatches | None:
-        """What evaluates many problems at once; None where the curve bends, or contexts vary inside units."""
+        """What evaluates many problems at once; None where the curve bends, or units are large or of many contexts."""
         objective, x = self._seen
         if not isinstance(objective, ClickShare) or objective.varying or not is_straight(self.curve):
             return None
-        return objective.side_by_side(self.curve, x)
+        if any(block.starts is not None for block in objective.cells.blocks):
+            return None
+        return LineBatches(self.curve, x, objective.cells)
 
     def _value_and_grad(self, flat: Array, weights: Array, penalty: float, valued: bool) -> tuple[float, Array]:
         value, slope, size = 0.0, np.zeros(len(flat)), self._curve.size

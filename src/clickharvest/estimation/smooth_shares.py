@@ -67,15 +67,7 @@ class SmoothShares(Cells):
 
     def shares(self) -> Shares:
         """Return log likelihood, shares and residuals at θ̂."""
-        return self.shares_of(self._fit.logits(self._flat)[self.context, self.position])
-
-    def information(self, shares: Shares) -> Array:
-        """Return H, [size, size]."""
-        whole = np.zeros((self.size, self.size))
-        for cells in self.parts(self.size):
-            centred = self.centred(self.design(cells), shares.share, cells)
-            whole += centred.T @ (centred * (self.clicks_of_unit * shares.share)[cells, None])
-        return whole
+        return self.shares_of(self._fit.logits(self._flat))
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
@@ -123,7 +115,10 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
     """
     shares = SmoothShares(sample, fit, flat)
     at = shares.shares()
-    information, penalised = shares.information(at), np.diag(fit.ridge)
+    information, penalised = (
+        shares.expected_information(at, len(flat), lambda contexts: fit.gradients(flat, contexts)),
+        np.diag(fit.ridge),
+    )
     free = FREE * np.eye(len(flat))
     precision = penalty * penalised + free
     left = precision
