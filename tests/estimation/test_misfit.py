@@ -147,7 +147,7 @@ def test_clicks_never_tell_less_than_nothing_beyond_a_curve(name: str) -> None:
     fit = smooth(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
     missed = missed_features(curve, sample.x)
     assert missed is not None
-    other = LinearShares(replace(sample, x=missed), 1)
+    other = LinearShares(sample.cells, missed, 1)
     cross = _cross_information(fit, other)
     whole = np.block([[fit.information, cross], [cross.T, other.information(fit.at)]])
     assert np.linalg.eigvalsh(whole).min() > -1e-9 * np.trace(whole)

@@ -52,13 +52,18 @@ def dominated(sample: Sample) -> Sample:
     return replace(sample, unit=np.maximum(sample.unit - sample.n_units // 2, 0))
 
 
+def linear(sample: Sample, anchor: int) -> LinearShares:
+    """The shares of a linear curve."""
+    return LinearShares(sample.cells, sample.x, anchor, varying=sample.unit_kind == "query")
+
+
 CASES = [simulated(0), simulated(1, features=2), *(varying(simulated(i, features=2)) for i in (2, 3))]
 CASES[3] = dominated(CASES[3])
 
 
 @pytest.mark.parametrize("sample", CASES)
 def test_score_and_information_are_the_derivatives(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = LinearShares(sample, 2)
+    shares = linear(sample, 2)
     theta = 0.3 * np.random.default_rng(0).normal(size=shares.size)
     at, step = shares.shares(theta), 1e-5 * np.eye(shares.size)
     slopes = [(shares.shares(theta + e).value - shares.shares(theta - e).value) / 2e-5 for e in step]
@@ -66,12 +71,12 @@ def test_score_and_information_are_the_derivatives(sample: Sample, monkeypatch: 
     bends = [(shares.score(shares.shares(theta - e)) - shares.score(shares.shares(theta + e))) / 2e-5 for e in step]
     assert shares.information(at) == pytest.approx(np.array(bends), abs=1e-5)
     monkeypatch.setattr(linear_shares, "ENTRIES", 50)
-    assert LinearShares(sample, 2).information(at) == pytest.approx(shares.information(at), abs=1e-9)
+    assert linear(sample, 2).information(at) == pytest.approx(shares.information(at), abs=1e-9)
 
 
 def test_design_holds_what_the_score_sums() -> None:
     for sample in CASES:
-        shares = LinearShares(sample, 1)
+        shares = linear(sample, 1)
         at = shares.shares(np.zeros(shares.size))
         cells = np.random.default_rng(1).permutation(len(shares.unit))
         assert shares.design(cells).T @ at.residual[cells] == pytest.approx(shares.score(at))
@@ -110,7 +115,7 @@ def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) 
 
 def test_precision_is_that_of_the_effects() -> None:
     # Var W_k = τ_ω² (I + 11ᵀ) + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, along it all is possible.
-    shares = LinearShares(CASES[1], 1)
+    shares = linear(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
     matrix = LawPrior(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
     variance = 0.04 * (np.eye(4) + 1) + 0.09 * np.outer(log_distance, log_distance)
@@ -204,7 +209,7 @@ def test_refitting_without_queries_is_fitting_the_others() -> None:
     names = ("unit", "context", "position", "exposure", "clicks", "impressions", "cluster")
     fewer = replace(sample, **{name: getattr(sample, name)[rows] for name in names})
     again = found.refit(kept)
-    slope = LinearShares(fewer, 1).score(LinearShares(fewer, 1).shares(again.theta))
+    slope = linear(fewer, 1).score(linear(fewer, 1).shares(again.theta))
     assert slope == pytest.approx(again.precision @ again.theta, abs=1e-4)
     alone = pool(curve, replace(fewer, unit=np.unique(fewer.unit, return_inverse=True)[1]))
     assert again.log_spread == pytest.approx(alone.log_spread, abs=0.05)

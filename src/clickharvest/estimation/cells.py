@@ -172,6 +172,14 @@ class Cells:
         """The clicks N of the cell's unit, [cells]."""
         return self.clicks_per_unit[self.unit]
 
+    def in_one_context(self) -> Self:
+        """Return the same cells, their contexts taken for one."""
+        other = copy(self)
+        other.cell, other.n_contexts = self.cell % self.n_positions, 1
+        for name in ("position", "context"):
+            vars(other).pop(name, None)
+        return other
+
     def among(self, clusters: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
         """Return the cells of some clusters [clusters], their contexts numbered anew, and which contexts these are."""
         other, blocks, chosen, units = copy(self), [], [np.zeros(0, dtype=np.int64)], clusters[self.cluster_of_unit]

@@ -200,7 +200,7 @@ def compare_models(
         log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     asked = clicks > 0
-    cells = Cells(sample)
+    cells = sample.cells
     likelihood = {name: _by_cluster(cells, own)[asked] for name, own in log_p.items()}
     clicks = clicks[asked]
     pairs = [(name, other) for name in models for other in naive]

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from clickharvest.estimation.cells import Cells, Shares
-from clickharvest.estimation.sample import Sample
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,8 +39,10 @@ class LinearShares(Cells):
     """The cells of all clicked units, and the blocks of parameters that each reads.
 
     Args:
-        sample: the sample.
+        cells: the cells; their arrays are shared.
+        x: the contexts, [m, d].
         anchor: the position whose log examination is 0.
+        varying: whether contexts vary inside units.
 
     Attributes:
         n_blocks: blocks of parameters: one for every position but the anchor, and the shared one, if any.
@@ -49,44 +50,45 @@ class LinearShares(Cells):
         size: number of parameters, n_blocks · width.
     """
 
-    def __init__(self, sample: Sample, anchor: int) -> None:
-        super().__init__(sample)
-        n, d = sample.x.shape
+    def __init__(self, cells: Cells, x: Array, anchor: int, *, varying: bool = False) -> None:
+        vars(self).update(vars(cells))
+        n, d = x.shape
+        self.anchored, others = self.positions.index(anchor), self.n_positions - 1
+        self._shared = varying and d > 0
         # The rows (1, x) of all contexts, and below them the rows (0, x) that the shared block reads.
-        self.features = np.concatenate([np.repeat([[1.0], [0.0]], n, axis=0), np.tile(sample.x, (2, 1))], axis=1)
-        self.anchored, others = sample.positions.index(anchor), self.n_positions - 1
-        shared = sample.unit_kind == "query" and d > 0
-        self.n_blocks, self.width = others + shared, d + 1
+        self._rows_of_own, rows = n, n * (1 + self._shared)
+        self.features = np.empty((rows, d + 1))
+        self.features[:n, 0], self.features[n:, 0] = 1.0, 0.0
+        for begin in range(0, rows, n):
+            self.features[begin : begin + n, 1:] = x
+        self.n_blocks, self.width = others + self._shared, d + 1
         self.size = self.n_blocks * self.width
-        self._shared = shared
-        own = np.flatnonzero(self.position != self.anchored)
-        every = np.arange(len(self.unit) if shared else 0)
-        cell = np.concatenate([own, every])
-        block = np.concatenate([self._block_of(own), np.full(len(every), others)])
-        row = np.concatenate([self.context[own], self.context[every] + n])
-        order = np.lexsort((block, self.unit[cell]))
         # One entry for every cell and each block that it reads, by unit and block.
-        self._cell, self._block, self._row = cell[order], block[order], row[order]
+        cell, at = self._entries(np.arange(len(self.unit)))
+        order = np.lexsort((at % self.n_blocks, self.unit[cell]))
+        self._cell, self._at = cell[order], at[order]
         self._begins = np.searchsorted(self.unit[self._cell], np.arange(len(self.clicks_per_unit) + 1))
         # Of a few positions every context's log p is computed once; of many, that of the entries alone.
-        rows = 2 * n if shared else n
         self._tabled = rows * self.n_blocks <= len(self._cell) * self.width
-        self._table = self.features[:rows] if self._tabled else self.features[:0]
-        self._at = self._row * self.n_blocks + self._block if self._tabled else self._row[:0]
+
+    def _entries(self, cells: Integers) -> tuple[Integers, Integers]:
+        """Return what some cells read: the number of each among them, and row of features · n_blocks + block."""
+        position = self.position[cells]
+        own = np.flatnonzero(position != self.anchored)
+        at = self.context[cells[own]] * self.n_blocks + position[own] - (position[own] > self.anchored)
+        if not self._shared:
+            return own, at
+        every = (self.context[cells] + self._rows_of_own) * self.n_blocks + self.n_blocks - 1
+        return np.concatenate([own, np.arange(len(cells))]), np.concatenate([at, every])
 
     def design(self, cells: Integers) -> csr_array:
         """Return the rows z of some cells, [cells, size]."""
-        n = len(self.features) // 2
-        own = np.flatnonzero(self.position[cells] != self.anchored)
-        every = np.arange(len(cells) if self._shared else 0)
-        at = np.concatenate([own, every])
-        row = np.concatenate([self.context[cells[own]], self.context[cells[every]] + n])
-        block = np.concatenate([self._block_of(cells[own]), np.full(len(every), self.n_blocks - 1)])
-        order = np.argsort(at, kind="stable")
-        columns = block[order, None] * self.width + np.arange(self.width)
-        begins = np.searchsorted(at[order], np.arange(len(cells) + 1)) * self.width
-        shape = (len(cells), self.size)
-        return csr_array((self.features[row[order]].ravel(), columns.ravel(), begins), shape=shape)
+        entry, at = self._entries(cells)
+        order = np.argsort(entry, kind="stable")
+        row, block = np.divmod(at[order], self.n_blocks)
+        columns = block[:, None] * self.width + np.arange(self.width)
+        begins = np.searchsorted(entry[order], np.arange(len(cells) + 1)) * self.width
+        return csr_array((self.features[row].ravel(), columns.ravel(), begins), shape=(len(cells), self.size))
 
     def gradients(self, contexts: Integers) -> Array:
         """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
@@ -99,19 +101,21 @@ class LinearShares(Cells):
         """Return log likelihood, shares and residuals at θ [size]."""
         by_block = theta.reshape(self.n_blocks, self.width)
         if self._tabled:
-            own = (self._table @ by_block.T).ravel().take(self._at)
+            own = (self.features @ by_block.T).ravel().take(self._at)
         else:
-            own = np.einsum("ej,ej->e", self.features[self._row], by_block[self._block])
+            row, block = np.divmod(self._at, self.n_blocks)
+            own = np.einsum("ej,ej->e", self.features[row], by_block[block])
         return self.shares_of(np.bincount(self._cell, own, len(self.unit)).astype(np.float64))
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
         if self._tabled:
-            table = np.bincount(self._at, shares.residual.take(self._cell), len(self._table) * self.n_blocks)
-            found: Array = table.reshape(-1, self.n_blocks).T @ self._table
+            table = np.bincount(self._at, shares.residual.take(self._cell), len(self.features) * self.n_blocks)
+            found: Array = table.reshape(-1, self.n_blocks).T @ self.features
             return found.ravel()
-        weighted = shares.residual[self._cell, None] * self.features[self._row]
-        sums = np.stack([np.bincount(self._block, column, self.n_blocks) for column in weighted.T], axis=1)
+        row, block = np.divmod(self._at, self.n_blocks)
+        weighted = shares.residual[self._cell, None] * self.features[row]
+        sums = np.stack([np.bincount(block, column, self.n_blocks) for column in weighted.T], axis=1)
         return sums.ravel().astype(np.float64)
 
     def information(self, shares: Shares) -> Array:
@@ -121,12 +125,12 @@ class LinearShares(Cells):
             return self._information_of_positions(shares.share, expected)
         whole = np.zeros((self.n_blocks, self.width, self.n_blocks, self.width))
         for begin, end, starts, pairs in self._kept_parts if len(self._cell) <= KEPT else self._parts():
-            cell = self._cell[begin:end]
-            rows, share = self.features.take(self._row[begin:end], axis=0), shares.share[cell]
+            cell, (row, block) = self._cell[begin:end], np.divmod(self._at[begin:end], self.n_blocks)
+            rows, share = self.features.take(row, axis=0), shares.share[cell]
             if alone := len(starts) == len(cell):  # every part of z̄ is that of one cell: both sums at once
                 mean = rows
             else:
-                self._add_squares(whole, rows, self._block[begin:end], expected[cell])
+                self._add_squares(whole, rows, block, expected[cell])
                 mean = np.add.reduceat(rows * share[:, None], starts)
             for one, two, first, second in pairs:
                 if alone:
@@ -154,9 +158,10 @@ class LinearShares(Cells):
     def _information_of_positions(self, share: Array, expected: Array) -> Array:
         """Return H where there are no features, diag(Σ N π) − Σ_u N_u π_u π_uᵀ: however many positions there are."""
         cell, shape = self._cell, (len(self.clicks_per_unit), self.n_blocks)
-        roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), self._block, self._begins), shape)
+        block = self._at % self.n_blocks
+        roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), block, self._begins), shape)
         whole: Array = -(roots.T @ roots).toarray()
-        whole[np.diag_indices(self.n_blocks)] += np.bincount(self._block, expected[cell], self.n_blocks)
+        whole[np.diag_indices(self.n_blocks)] += np.bincount(block, expected[cell], self.n_blocks)
         return whole
 
     @cached_property
@@ -169,14 +174,10 @@ class LinearShares(Cells):
         while begin < len(self._cell):
             last = self.unit[self._cell[min(begin + ENTRIES, len(self._cell)) - 1]]
             end = int(self._begins[last + 1])
-            unit, block = self.unit[self._cell[begin:end]], self._block[begin:end]
+            unit, block = self.unit[self._cell[begin:end]], self._at[begin:end] % self.n_blocks
             starts = np.flatnonzero((np.diff(unit, prepend=-1) > 0) | (np.diff(block, prepend=-1) != 0))
             yield begin, end, starts, list(_pairs(unit[starts], block[starts], self.n_blocks))
             begin = end
-
-    def _block_of(self, cells: Integers) -> Integers:
-        """Return the block of each cell's position, none of which is the anchor."""
-        return self.position[cells] - (self.position[cells] > self.anchored)
 
 
 def _pairs(unit: Integers, block: Integers, n_blocks: int) -> Iterator[Pairs]:

@@ -10,8 +10,6 @@ over contexts, is added to the covariance of all contexts.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
@@ -53,7 +51,7 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     missed = missed_features(curve, sample.x)
     if missed is None:
         return None
-    other = LinearShares(replace(sample, x=missed), curve.anchor)
+    other = LinearShares(fit.shares, missed, curve.anchor, varying=sample.unit_kind == "query")
     cross = _cross_information(fit, other)
     bread = cho_factor(fit.information + LOOSE * np.eye(fit.shares.size), check_finite=False)
     explained = cho_solve(bread, cross, check_finite=False)

@@ -27,9 +27,8 @@ from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.odd_positions import ODD, ODD_IN
 from clickharvest.estimation.optimise import Status
-from clickharvest.estimation.place_prior import FREE, PlacePrior
+from clickharvest.estimation.place_prior import FREE, NormalPrior, place_prior
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.state_prior import StatePrior
 from clickharvest.model.curves import Constant, Curve, Linear
 
 Array = NDArray[np.float64]
@@ -49,7 +48,7 @@ LARGEST = 2_000
 Spread = Mapping[str, float | None]
 """The prior's standard deviations by the names of the prior, None where nothing could tell one."""
 
-Prior = LawPrior | PlacePrior | StatePrior
+Prior = LawPrior | NormalPrior
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,8 @@ def can_pool(curve: Curve, sample: Sample) -> bool:
 def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
     """Return the cells that a curve which `can_pool` is fitted to."""
     if isinstance(curve, Constant):
-        sample = replace(sample, x=np.zeros((1, 0)), context=np.zeros_like(sample.context))
-    return LinearShares(sample, curve.anchor)
+        return LinearShares(sample.cells.in_one_context(), np.zeros((1, 0)), curve.anchor)
+    return LinearShares(sample.cells, sample.x, curve.anchor, varying=sample.unit_kind == "query")
 
 
 def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
@@ -142,7 +141,7 @@ def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
         size: parameters of all its blocks.
     """
     if sample.places is not None:
-        return PlacePrior(sample.places, sample.positions, curve.anchor, width, size)
+        return place_prior(sample.places, sample.positions, curve.anchor, width, size)
     return LawPrior(curve.log_distance(), width, size)
 
 

@@ -17,7 +17,8 @@ part lies in one cluster, whose score is Σ C (∇ log p_k − its mean under π
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from clickharvest.harvesting.linked import linked_positions
 from clickharvest.harvesting.numbering import distinct, numbered, run_starts, whole_numbers
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.positions.places import Places, name_place, name_places
+
+if TYPE_CHECKING:
+    from clickharvest.estimation.cells import Cells
 
 Rows = NDArray[np.intp] | slice
 """Numbers of rows, or all as they are."""
@@ -85,6 +89,13 @@ class Sample:
     unit_kind: UnitKind = "context"
     division: Division | None = None
     places: Places | None = None
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells of its clicked units, sorted once."""
+        from clickharvest.estimation.cells import Cells
+
+        return Cells(self)
 
     @property
     def n_units(self) -> int:

@@ -47,7 +47,7 @@ class SmoothShares(Cells):
     """The cells of all clicked units, and the gradient of their log examination at the fit.
 
     Args:
-        sample: the sample.
+        cells: the cells; their arrays are shared.
         fit: curve and objective, ClickShare.
         flat: the fitted parameters θ̂, [size].
 
@@ -55,8 +55,8 @@ class SmoothShares(Cells):
         size: number of parameters.
     """
 
-    def __init__(self, sample: Sample, fit: Fit, flat: Array) -> None:
-        super().__init__(sample)
+    def __init__(self, cells: Cells, fit: Fit, flat: Array) -> None:
+        vars(self).update(vars(cells))
         self.size = len(flat)
         self._fit, self._flat = fit, flat
 
@@ -113,7 +113,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
         flat: the fitted parameters θ̂, [size].
         penalty: the penalty λ of the fit.
     """
-    shares = SmoothShares(sample, fit, flat)
+    shares = SmoothShares(sample.cells, fit, flat)
     at = shares.shares()
     information, penalised = (
         shares.expected_information(at, len(flat), lambda contexts: fit.gradients(flat, contexts)),

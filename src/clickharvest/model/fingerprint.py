@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.harvesting.numbering import run_starts
+
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
+
+ROWS = 1_000_000
+"""Rows that are looked at at once."""
 
 
 def data_fingerprint(interventions: Interventions) -> str:
@@ -31,16 +36,18 @@ def data_fingerprint(interventions: Interventions) -> str:
     digest.update(f"{interventions.exposure_kind} {interventions.unit_kind}".encode())
     if interventions.places is not None:
         digest.update(json.dumps(interventions.places.to_dict()).encode())
-    codes = [_codes(column, digest) for _, column in columns]
     row = np.zeros(len(interventions), dtype=np.uint64)
-    for code in codes:
-        row = _mix(row ^ code)
-    _, number = np.unique(interventions.unit, return_inverse=True)
-    unit = np.zeros(number.max(initial=-1) + 1, dtype=np.uint64)
-    np.add.at(unit, number, row)  # a sum does not depend on the order of a unit's rows
-    order = np.lexsort((row, unit[number]))
-    for column in (unit[number], *codes):
-        digest.update(column[order].tobytes())
+    for _, column in columns:
+        texts: dict[str, int] = {}
+        for some in (slice(begin, begin + ROWS) for begin in range(0, len(row), ROWS)):
+            row[some] = _mix(row[some] ^ _codes(column[some], texts))
+    # Sums do not depend on the order of a unit's rows, nor on that of the units.
+    unit = interventions.unit
+    if np.any(unit[1:] < unit[:-1]):
+        order = np.argsort(unit, kind="stable")
+        unit, row = unit[order], row[order]
+    sums = np.add.reduceat(row, np.flatnonzero(run_starts([unit], len(unit)))) if len(row) else row
+    digest.update(np.array([len(row), _mix(sums).sum(), _mix(~sums).sum()], dtype=np.uint64).tobytes())
     return digest.hexdigest()
 
 
@@ -49,15 +56,15 @@ def fitted_fingerprints(interventions: Interventions) -> set[str]:
     return {data_fingerprint(interventions), data_fingerprint(interventions.clicked())}
 
 
-def _codes(column: NDArray[Any], digest: Any) -> NDArray[np.uint64]:
-    """Return numbers by their bits, anything else by the rank of its text; the texts go into the digest."""
+def _codes(column: NDArray[Any], texts: dict[str, int]) -> NDArray[np.uint64]:
+    """Return the bits of numbers, and of anything else those of a hash of its text, which `texts` keeps."""
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
         return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
-    texts = [str(value) for value in column.tolist()]
-    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
-    digest.update(json.dumps(list(rank)).encode())
-    return np.array([rank[text] for text in texts], dtype=np.uint64)
+    found = [str(value) for value in column.tolist()]
+    for text in set(found) - texts.keys():
+        texts[text] = int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "little")
+    return np.array([texts[text] for text in found], dtype=np.uint64)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.estimation.cells import Cells
 from clickharvest.estimation.objectives.base import ClusterSlopes, Objective, Point, sums_by_cluster_and_context
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params
@@ -39,7 +38,7 @@ class ClickShare(Objective):
         self.varying = sample.unit_kind == "query" and sample.x.shape[1] > 0
         self.columns, self.n_features = int(self.varying), sample.x.shape[1]
         self.size = float(sample.clicks.sum())
-        self.cells = Cells(sample)
+        self.cells = sample.cells
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from contexts that click alike."""
