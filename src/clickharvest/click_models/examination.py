@@ -42,6 +42,7 @@ class Examination(ClickModel):
     weighting: str = "paper"
     intervals: Intervals | None = "auto"
     replicates: int = 1_000
+    start: Propensities | None = None
     anchor: int = 1
     seed: int = 0
     progress: Progress = silent
@@ -57,7 +58,10 @@ class Examination(ClickModel):
         """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
         from clickharvest.estimation.estimators import CPBM, PBM
 
-        if not with_context and self.curve != "power":
+        begun = None if self.start is None else self.start.curve.name
+        if not with_context and "power" not in (self.curve, begun):
+            if self.start is not None and self.start.context:
+                raise InputError(f"--start: the model depends on {', '.join(self.start.context)}, the data have none")
             if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
             if self.shape is not None:
@@ -70,8 +74,8 @@ class Examination(ClickModel):
         return CPBM(
             curve=self.curve, shape=self.shape, objective=self.objective, anchor=self.anchor,
             penalty="auto" if self.penalty is None else self.penalty, relevance=self.relevance,
-            weighting=self.weighting, intervals=self.intervals, replicates=self.replicates, seed=self.seed,
-            progress=self.progress,
+            weighting=self.weighting, intervals=self.intervals, replicates=self.replicates, start=self.start,
+            seed=self.seed, progress=self.progress,
         )  # fmt: skip
 
     def fit(self, interventions: Interventions) -> Propensities:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from clickharvest.harvesting.designs import Design
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
 
 MODEL = "The model"
 LARGEST_PENALTY = 1e12
@@ -154,6 +155,13 @@ class FitOptions:
             callback=whole(2, MOST_REPLICATES),
         ),
     ] = REPLICATES
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--start", metavar="MODEL", help="Yesterday's model: take its curve and penalty, and start from it, which "
+            "saves choosing.", rich_help_panel=MODEL, show_default=False,
+        ),
+    ] = None  # fmt: skip
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL, callback=whole(*SEED))
     ] = 0
@@ -201,10 +209,24 @@ class FitOptions:
             "shape": self.curve_shape,
             "intervals": None if self.intervals is IntervalName.none else self.intervals.value,
             "replicates": self.bootstrap,
+            "start": self.started_from,
             "seed": self.seed,
             "progress": show_progress,
         }
         return kind(**{name: value for name, value in given.items() if name in taken})
+
+    @property
+    def started_from(self) -> Propensities | None:
+        """The model to start from, if given."""
+        if self.start is None:
+            return None
+        from clickharvest.click_models.loading import load_model
+        from clickharvest.model.propensities import Propensities
+
+        found = load_model(self.start)
+        if not isinstance(found, Propensities):
+            raise InputError(f"--start {self.start} is a model of {found.kind}: expected one of {EXAMINATION}")
+        return found
 
     @property
     def curve_shape(self) -> dict[str, int] | None:
@@ -242,6 +264,8 @@ def fit(
       clickharvest fit clicks.parquet --context device -o model.safetensors
 
       clickharvest fit interventions.parquet --intervals bootstrap --bootstrap 500 -o model.safetensors
+
+      clickharvest fit today.parquet --context device --start yesterday.safetensors -o model.safetensors
     """
     keep_to_one_thread()
     from clickharvest.harvesting.reading import is_interventions
@@ -251,7 +275,7 @@ def fit(
         raise InputError("nowhere to write the model: name a file with -o model.safetensors")
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
-    refuse_overwriting(output, [*log.sources, units.rankings])
+    refuse_overwriting(output, [*log.sources, units.rankings])  # yesterday's model may be replaced by today's
     told: dict[str, Any] = {}
     designed: Callable[[], Sequence[Finding]] = tuple
     if outcome is not None:

@@ -26,7 +26,8 @@ from clickharvest.estimation.sample import Reach, Sample, find_reach, make_sampl
 from clickharvest.estimation.selection import cross_validate, fold_weights
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
-from clickharvest.model.curves import MLP, Constant, Curve, Power, make_curve
+from clickharvest.model.curves import MLP, Constant, Curve, Power, flatten_params, make_curve
+from clickharvest.model.propensities import Propensities
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.progress import Progress, silent
 
@@ -138,6 +139,9 @@ class CPBM(Estimator):
             contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
             bootstrap, and none where folds chose curve or penalty, which a bootstrap does not count.
         replicates: bootstrap replicates, or draws of the sandwich normal.
+        start: a ClickShare model of the same context columns, such as yesterday's: its curve and penalty are taken
+            instead of chosen, which is most of the work, and the fit starts at its parameters. How far the curves
+            differed between which it was chosen stays in the intervals.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
 
@@ -170,6 +174,7 @@ class CPBM(Estimator):
         starts: int = 3,
         intervals: Intervals | None = "auto",
         replicates: int = 1_000,
+        start: Propensities | None = None,
         seed: int = 0,
         progress: Progress = silent,
     ) -> None:
@@ -178,6 +183,12 @@ class CPBM(Estimator):
         self.shape, self.kinds, self.folds = shape, kinds, folds
         self.optimiser, self.early_stopping, self.starts = optimiser, early_stopping, starts
         self.intervals, self.replicates, self.seed, self.progress = intervals, replicates, seed, progress
+        self.start = start
+
+    _begin: tuple[Curve, tuple[str, ...], Array] | None = None
+    """Curve, features and parameters to start from."""
+    _rivals: Mapping[int, float] | None = None
+    """By position, how far the curves differed between which the one of the model to start from was chosen."""
 
     @on_one_thread
     def fit(self, interventions: Interventions, y: None = None) -> Self:
@@ -185,9 +196,12 @@ class CPBM(Estimator):
 
         Raises:
             InputError: there are no context columns, and the curve is not a power law, which needs none; or a
-                parameter is out of range.
+                parameter is out of range; or the model to start from does not go with the others.
             NotIdentifiedError: no position is linked to the anchor.
         """
+        if self.start is not None:
+            self.propensities_ = self._begun(self.start, interventions).fit(interventions).propensities_
+            return self
         self._check(interventions)
         if not interventions.contexts and self.curve != "power":
             raise InputError("a CPBM needs context columns: harvest with --context, or fit a PBM or the curve power")
@@ -211,8 +225,40 @@ class CPBM(Estimator):
             choice = self._choose_robustly(MLP(sample.positions, anchor, sample.x.shape[1], width=0), sample)
         else:
             choice = self._choose_objective(curves, sample, seen)
+        if choice.near is None:
+            choice = replace(choice, near=self._near(choice.fit.curve, encoder), rivals=self._rivals)
         self._finish(interventions, (sample, seen), encoder, choice)
         return self
+
+    def _begun(self, start: Propensities, interventions: Interventions) -> CPBM:
+        """Return the estimator with the curve and penalty of a model, which starts at its parameters."""
+        named = [name for name in ("rank", "width", "shape") if getattr(self, name) is not None]
+        named += [name for name in ("curve", "penalty") if getattr(self, name) != "auto"]
+        if named:
+            raise InputError(f"{named[0]} is given, and the model to start from has its own: give one of them")
+        if self.objective != ClickShare.name or start.info.get("objective") != ClickShare.name:
+            raise InputError(f"a fit starts from a model of the objective {ClickShare.name}, and is one: name no other")
+        if set(start.context) != set(interventions.contexts):
+            had, has = (", ".join(sorted(names)) or "none" for names in (start.context, interventions.contexts))
+            raise InputError(f"the model to start from depends on {had}, and the data have the contexts {has}")
+        curve, params = start.curve, start.params
+        if isinstance(curve, Power):
+            curve, params = replace(curve, apart=0), {name: own for name, own in params.items() if name != "d"}
+        penalty = "auto" if "pooled" in start.info else float(start.info.get("penalty", 0.0))
+        given = {"curve": curve.name, "shape": dict(curve.shape), "penalty": penalty, "starts": 1, "start": None}
+        estimator = type(self)(**(self.get_params() | given))
+        if start.encoder is not None:
+            estimator.kinds = {part.name: part.kind for part in start.encoder.parts} | dict(self.kinds or {})
+        features = () if start.encoder is None else start.encoder.feature_names
+        estimator._begin = curve, features, flatten_params(params)
+        if rivals := start.info.get("clustered", {}).get("rivals"):
+            estimator._rivals = dict(zip(curve.positions, rivals, strict=True))
+        return estimator
+
+    def _near(self, curve: Curve, encoder: ContextEncoder | None) -> Array | None:
+        """Return the parameters to start from, if curve and features are those of the model they come from."""
+        features = () if encoder is None else encoder.feature_names
+        return self._begin[2] if self._begin is not None and self._begin[:2] == (curve, features) else None
 
     def _is_robust(self) -> bool:
         """Return whether AllPairs is left to `robust_pairs`: nothing is named but, perhaps, its own examination."""

@@ -55,7 +55,8 @@ class Choice:
 
     A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
     that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
-    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`.
+    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`; how far
+    `rivals` differed, by position, among which another log chose.
     """
 
     fit: Fit
@@ -67,6 +68,7 @@ class Choice:
     near: Array | None = None
     learner: Fit | None = None
     by_folds: bool = False
+    rivals: Mapping[int, float] | None = None
 
 
 class Estimator(Parameterised):
@@ -155,7 +157,7 @@ class Estimator(Parameterised):
             "seed": self.seed,
             "data": data_fingerprint(interventions),
         }
-        settings = {name: value for name, value in self.get_params().items() if name != "progress"}
+        settings = {name: value for name, value in self.get_params().items() if name not in ("progress", "start")}
         curve, params = fit.curve, unflatten_params(flat[:size], like)
         if draws is not None and draws.shape[1] > len(flat) and isinstance(curve, Power):
             curve, params = curve.set_apart(params)
@@ -314,6 +316,10 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         off_by, about["weights"] = rivalry(choice.judged, some)
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
         off[np.ix_(told, told)] += off_by
+    elif choice.rivals is not None:
+        distance = np.array([choice.rivals.get(k, max(choice.rivals.values())) for k in sample.positions])
+        about["rivals"] = distance.tolist()
+        off[np.ix_(told, told)] += np.diag(distance**2)
     if off.any() and isinstance(curve, Power) and not curve.apart:
         covariance = with_apart(covariance, off[np.ix_(told, told)], fit.curve.anchor_index)
     elif off.any():

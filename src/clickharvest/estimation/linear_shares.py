@@ -110,9 +110,9 @@ class LinearShares(Cells):
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
         if self._tabled:
-            table = np.bincount(self._at, shares.residual.take(self._cell), len(self.features) * self.n_blocks)
-            found: Array = table.reshape(-1, self.n_blocks).T @ self.features
-            return found.ravel()
+            size = len(self.features) * self.n_blocks
+            table = np.bincount(self._at, shares.residual.take(self._cell), size).astype(np.float64)
+            return (table.reshape(-1, self.n_blocks).T @ self.features).ravel()
         row, block = np.divmod(self._at, self.n_blocks)
         weighted = shares.residual[self._cell, None] * self.features[row]
         sums = np.stack([np.bincount(block, column, self.n_blocks) for column in weighted.T], axis=1)
@@ -160,9 +160,8 @@ class LinearShares(Cells):
         cell, shape = self._cell, (len(self.clicks_per_unit), self.n_blocks)
         block = self._at % self.n_blocks
         roots = csr_array((share[cell] * np.sqrt(self.clicks_of_unit[cell]), block, self._begins), shape)
-        whole: Array = -(roots.T @ roots).toarray()
-        whole[np.diag_indices(self.n_blocks)] += np.bincount(block, expected[cell], self.n_blocks)
-        return whole
+        diagonal = np.bincount(block, expected[cell], self.n_blocks).astype(np.float64)
+        return np.diag(diagonal) - np.asarray((roots.T @ roots).toarray())
 
     @cached_property
     def _kept_parts(self) -> list[tuple[int, int, Integers, list[Pairs]]]:
