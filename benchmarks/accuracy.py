@@ -4,7 +4,7 @@
     PYTHONPATH=src python3 benchmarks/accuracy.py --seeds 1 --queries 800 --settings s5,fold
     PYTHONPATH=src python3 benchmarks/accuracy.py --json accuracy.json --report       # tell what a file holds
 
-Needs NumPy, SciPy, JAX and optax, no engine. Every result goes into the JSON file as soon as it is there, and what the
+Needs NumPy and SciPy, no engine. Every result goes into the JSON file as soon as it is there, and what the
 file already holds is not computed again, so that an interrupted run goes on where it was. A run of all settings and
 models at full size and six seeds or more writes its table into `benchmarks/README.md`. Exits with 1 where a bar is
 missed. Nothing is chosen by looking at the truth: it enters after the fit.
@@ -151,7 +151,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--models", type=names(MODELS), default=list(MODELS), help=f"of {','.join(MODELS)}")
     parser.add_argument("--queries", type=int, default=QUERIES, help="queries of a log; fewer for a try")
     parser.add_argument("--jobs", type=int, default=1, help="processes at work; they share the cores")
-    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu", help="where JAX computes")
     parser.add_argument("--json", type=Path, help="file of the results, read first and added to")
     parser.add_argument("--report", action="store_true", help="compute nothing, tell what the file holds")
     return parser.parse_args()
@@ -197,7 +196,7 @@ def is_full(wanted: Sequence[Record]) -> bool:
 
 def run(missing: Sequence[Record], results: Results, options: argparse.Namespace) -> list[str]:
     """Simulate the logs, fit the models, and add to the results; return what failed."""
-    share_machine(options.jobs, options.device)
+    share_machine(options.jobs)
     code = fingerprint()
     failures: list[str] = []
     with (
@@ -213,22 +212,18 @@ def run(missing: Sequence[Record], results: Results, options: argparse.Namespace
         }
         for _ in collect(simulated, failures):
             pass
-        fits = {pool.submit(measure, asked, folder, options.device): describe(asked) for asked in missing}
+        fits = {pool.submit(measure, asked, folder): describe(asked) for asked in missing}
         for measured in collect(fits, failures):
             results[key_of(measured)] = measured | {"code": code, "jobs": options.jobs, "machine": machine()}
             write_results(options.json, results)
     return failures
 
 
-def share_machine(jobs: int, device: str) -> None:
-    """Set what child processes inherit: their share of the cores, and the device."""
+def share_machine(jobs: int) -> None:
+    """Set what child processes inherit: their share of the cores."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // jobs))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):  # XLA reads NPROC
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = threads
-    if device == "cpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"
-    elif jobs > 1:
-        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # otherwise the first process takes the memory
 
 
 def collect(work: dict[Future[Any], str], failures: list[str]) -> Iterator[Any]:
@@ -303,9 +298,8 @@ def load_case(path: Path) -> Case:
     return Case(found, test, arrays["truth"])
 
 
-def measure(asked: Record, folder: str, device: str) -> Record:
+def measure(asked: Record, folder: str) -> Record:
     """Fit one model to one log and compare it with the truth."""
-    check_device(device)
     case = load_case(case_path(folder, asked["setting"], asked["seed"]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -320,14 +314,6 @@ def measure(asked: Record, folder: str, device: str) -> Record:
         "seconds": seconds,
         "warnings": [str(warning.message) for warning in caught],
     }
-
-
-def check_device(device: str) -> None:
-    """Start JAX and refuse to measure elsewhere than asked for."""
-    import jax
-
-    if jax.default_backend() != device:
-        raise RuntimeError(f"JAX computes on {jax.default_backend()}, not on {device}")
 
 
 def fit_model(model: str, interventions: Interventions, seed: int) -> Propensities:
@@ -458,9 +444,9 @@ def fingerprint() -> str:
 
 
 def machine(*packages: str) -> str:
-    """Return the machine, the versions of some packages (JAX and NumPy by default) and the day in a few words."""
+    """Return the machine, the versions of some packages (NumPy and SciPy by default) and the day in a few words."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = ", ".join(f"{name} {version(name.lower())}" for name in packages or ("JAX", "NumPy"))
+    versions = ", ".join(f"{name} {version(name.lower())}" for name in packages or ("NumPy", "SciPy"))
     python = f"Python {platform.python_version()}"
     return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {python}, {versions}, {datetime.now(UTC):%Y-%m-%d}"
 

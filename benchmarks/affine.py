@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.affine import Affine
 from clickharvest.errors import NotIdentifiedError
-from clickharvest.estimation.affine import AffineClicks
-from clickharvest.estimation.click_moments import estimate_moments
 from clickharvest.estimation.estimators import PBM
-from clickharvest.estimation.unit_counts import count_units
 from clickharvest.harvesting.interventions import Interventions
 
 POSITIONS, RANKERS, DOCS = 10, 3, 15
@@ -162,7 +159,7 @@ def measure(name: str, seed: int) -> Measured:
     """Return what a fit to a log of a world is worth."""
     log, begin = simulate(WORLDS[name], seed), perf_counter()
     try:
-        model = AffineClicks().fit(log.interventions).affine_
+        model = Affine().fit(log.interventions)
     except NotIdentifiedError:
         return {"refused": 1.0}
     seconds = perf_counter() - begin
@@ -174,9 +171,6 @@ def measure(name: str, seed: int) -> Measured:
     two = model.shown.index(2)
     further = fine & (at > 1)
     examination = PBM(intervals=None).fit(log.interventions).predict().propensity[0]
-    linked, moments = np.isin(model.shown, model.positions), np.full(POSITIONS, np.nan)
-    counts = count_units(log.interventions, model.positions)
-    moments[np.array(model.positions) - 1] = estimate_moments(counts, 1, examination[linked])[0]
     place = np.searchsorted(model.shown, log.interventions.position)
     used = found.supported[place]
     truth = a[place] * log.rate + b[place]
@@ -187,7 +181,6 @@ def measure(name: str, seed: int) -> Measured:
         "refused": 0.0,
         "supported": float(fine.sum() / np.count_nonzero(at > 0)),
         "ratio": _mean(np.abs(found.slope / found.slope[two] / (a / a[two]) - 1)[further]),
-        "moments": _mean(np.abs(moments / moments[1] / (log.a / log.a[1]) - 1)[2:POSITIONS]),
         "slope": _mean(np.abs(found.slope / a - 1)[fine]),
         "offset": _mean(np.abs(found.offset - b)[fine]),
         "corrected": _rmse(corrected - log.rate, weight),
@@ -219,14 +212,14 @@ def _rmse(error: Array, weight: Array) -> float:
 def table(kept: dict[str, list[Measured]]) -> tuple[list[str], list[str]]:
     """Return the lines of a Markdown table, and a sentence for each bar."""
     lines = [
-        "| world | what is simulated | logs | refused | a_k/a_2 | by moments | a | b | corrected | examination "
+        "| world | what is simulated | logs | refused | a_k/a_2 | a | b | corrected | examination "
         "| a covered | b covered | b needed | confirmed | trust told | floor holds | s |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     bars = []
     for name, own in kept.items():
         world = WORLDS[name]
-        mean = {key: _over(own, key) for key in ("refused", "ratio", "moments", "slope", "offset", "corrected",
+        mean = {key: _over(own, key) for key in ("refused", "ratio", "slope", "offset", "corrected",
                 "examination", "slope_covers", "offset_covers", "within", "floor_holds", "seconds")}  # fmt: skip
         tests: list[Measured] = [
             {"needed": float(p < 0.05), "trust": float(p < 0.05 and one["within"] == 1.0)}
@@ -236,7 +229,7 @@ def table(kept: dict[str, list[Measured]]) -> tuple[list[str], list[str]]:
         needed, trust = (_over(tests, key) for key in ("needed", "trust"))
         lines.append(
             f"| {name} | {world.told} | {len(own)} | {_share(mean['refused'])} | {_three(mean['ratio'])} "
-            f"| {_three(mean['moments'])} | {_three(mean['slope'])} | {_three(mean['offset'])} "
+            f"| {_three(mean['slope'])} | {_three(mean['offset'])} "
             f"| {_three(mean['corrected'])} | {_three(mean['examination'])} | {_coverage(own, 'slope_covers')} "
             f"| {_coverage(own, 'offset_covers')} | {_share(needed)} | {_share(mean['within'])} | {_share(trust)} "
             f"| {_share(mean['floor_holds'])} | {_one(mean['seconds'])} |"

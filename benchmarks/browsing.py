@@ -15,8 +15,7 @@ so that errors relative to it need care:
 - `seen`: Σ |p̂ − p| / Σ p, the same over the impressions that are examined, zeros included;
 - `state`: as `log`, but p the mean over all impressions of the same state: what nothing but the last click can tell.
 
-Coverage is of log γ of linked states, where the truth is one number for each state. `held out` is the gain in log
-likelihood per click of queries held out, over the position-based model, in the log itself.
+Coverage is of log γ of linked states, where the truth is one number for each state.
 
 The Yandex log is used where it lies beside the repository. Exits with 1 where a bar is missed.
 """
@@ -33,7 +32,7 @@ import many_logs
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.positions.states import number_of
+from clickharvest.click_models.browsing.fitted import number_of
 from clickharvest.simulate import Simulation, simulate_protocol
 
 Array = NDArray[np.float64]
@@ -112,7 +111,6 @@ def measure(name: str, log: int) -> Outcome:
         return of_yandex()
     from clickharvest import PBM, harvest, read_log
     from clickharvest.click_models.browsing import Browsing
-    from clickharvest.estimation.browsing import compare_with_ranks
 
     cell = CELLS[name]
     simulation = simulate(cell, log)
@@ -131,7 +129,6 @@ def measure(name: str, log: int) -> Outcome:
         fitted = model.fit(states)
         seconds = time.perf_counter() - began
         plain = PBM(intervals=None, seed=log).fit(harvest(clicks, clicked_only=True))
-        gain = compare_with_ranks(states, seed=log)
         read = {"reading": by_reading(clicks, positions, log)} if log < READ else {}
     by_state, by_rank = fitted.predict(), plain.predict().propensity
     estimates = {"browsing": by_state.propensity[0, number - 1], "examination": by_rank[0, rank[:, 1:] - 1]}
@@ -139,7 +136,6 @@ def measure(name: str, log: int) -> Outcome:
     outcome: Outcome = {
         "clicks": int(clicked.sum()),
         "zeros": float(np.mean(truth[:, 1:] == 0)),
-        "gain": [gain.gain, gain.lower, gain.upper],
         "seconds": seconds,
         "covered": covered(by_state, number, truth[:, 1:]) if cell.same else None,
     }
@@ -187,15 +183,14 @@ def of_yandex() -> Outcome:
     """Return how much better browsing states explain held-out queries of the Yandex log."""
     from clickharvest import read_log
     from clickharvest.click_models.browsing import Browsing
-    from clickharvest.estimation.browsing import compare_with_ranks, compare_within_ranks
+    from clickharvest.click_models.browsing.estimating import compare_within_ranks
 
     states = Browsing().harvest(read_log(YANDEX, page="session"))
     found = {}
     for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
-        for where, compare in (("", compare_with_ranks), (", within a unit and rank", compare_within_ranks)):
-            gain = compare(kept, folds=20)
-            figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
-            found[clicks + where] = figures
+        gain = compare_within_ranks(kept, folds=20)
+        figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
+        found[clicks] = figures
     return {"gains": found}
 
 
@@ -209,8 +204,8 @@ def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
     """Return the lines of the tables, and a sentence for every bar."""
     head = " | ".join(f"{figure}: examination | browsing | reading" for figure in FIGURES)
     lines = [
-        f"| cell | logs | clicks | truth 0 | {head} | covered | held out |",
-        "|---|--:|--:|--:|" + "--:|" * (3 * len(FIGURES) + 2),
+        f"| cell | logs | clicks | truth 0 | {head} | covered |",
+        "|---|--:|--:|--:|" + "--:|" * (3 * len(FIGURES) + 1),
     ]
     for name in (name for name in CELLS if kept.get(name)):
         own = kept[name]
@@ -219,8 +214,7 @@ def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
         inside = f"{np.mean(told):.1%}" if told else ""
         lines.append(
             f"| {name} | {len(own)} | {np.mean([one['clicks'] for one in own]):,.0f} "
-            f"| {np.mean([one['zeros'] for one in own]):.0%} | {cells} | {inside} "
-            f"| {np.mean([one['gain'][0] for one in own]):+.4f} |"
+            f"| {np.mean([one['zeros'] for one in own]):.0%} | {cells} | {inside} |"
         )
     return lines + yandex_lines(kept), bars(kept)
 

@@ -8,7 +8,7 @@ the log. The table has the share of logs in which a difference is called clear, 
 wrong direction or does not exist; and how many ratios of two propensities would lie in intervals of their own, each
 alone and all of a log at once.
 
-Needs NumPy, SciPy, JAX and optax, no engine.
+Needs NumPy and SciPy, no engine.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The cells are those of `gate`, the seeds are not. Coverage is of log p_k(x) / p_1(x) at supported positions k ≥ 2, in
 contexts of the log. A run of all cells writes the table into `benchmarks/README.md` and the counts into `README.md`; it
-takes half an hour of CPU. Needs NumPy, SciPy, JAX and optax, no engine.
+takes half an hour of CPU. Needs NumPy and SciPy, no engine.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ def main() -> None:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, str]]:
-    """Yield processes of one core each, and a folder that goes with them; programs compiled by one serve all."""
+    """Yield processes of one core each, and a folder that goes with them."""
     with tempfile.TemporaryDirectory(prefix="fits-") as folder:
-        os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        os.environ |= {"JAX_COMPILATION_CACHE_DIR": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             yield pool, folder
 

@@ -5,8 +5,8 @@
 
 Clicks ~ Poisson(e_{u,k} p_k r_u) with a free effect for every unit has the maximum of ClickShare, so that estimates
 with sandwich intervals must agree; the benchmark ends with an error where they do not. By default, positions are pooled
-towards a curve, which pyfixest has nothing like. Every run is a process of its own; its imports are not counted, what
-it compiles is. Contenders take turns, and the best of the rounds counts. A run with the default options writes its
+towards a curve, which pyfixest has nothing like. Every run is a process of its own; its imports are not counted.
+Contenders take turns, and the best of the rounds counts. A run with the default options writes its
 table into `benchmarks/README.md`; any other run prints it only.
 """
 

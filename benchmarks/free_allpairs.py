@@ -1,4 +1,4 @@
-"""How biased is `FreeAllPairs` where queries are shown little? A table of the bias by displays per query and pair.
+"""How biased is free relevance of `AllPairs` where queries are shown little? By displays per query and pair, a table.
 
     PYTHONPATH=src python benchmarks/free_allpairs.py            # prints the table, under two minutes
 
@@ -8,7 +8,7 @@ parameters of Neyman and Scott). Each of many queries has one document, shown eq
 p_k = 1/k, clicks are Bernoulli(p_k r).
 
 An error is p̂_k / p_k − 1, averaged over positions 2 to 4. ClickShare has no such value to learn and no such bias, so
-that the mean difference of the two errors on the same logs is the bias of `FreeAllPairs` with little noise; ± is its
+that the mean difference of the two errors on the same logs is the bias of free relevance with little noise; ± is its
 standard error over logs. Fits start from a flat curve: a start at the truth might flatter.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from clickharvest.estimation import ClickShare, Fit, FreeAllPairs, Sample
+from clickharvest.estimation import AllPairs, ClickShare, Fit, Sample
 from clickharvest.model import Constant
 
 POSITIONS = (1, 2, 3, 4)
@@ -63,8 +63,8 @@ def main() -> None:
             queries = max(2_000, options.displays // displays)
             samples = [simulate(queries, displays // 2, beta, seed) for seed in range(options.logs)]
             free, control = (
-                np.array([relative_error(objective(sample), sample) for sample in samples])
-                for objective in (FreeAllPairs, ClickShare)
+                np.array([relative_error(objective(sample, **named), sample) for sample in samples])
+                for objective, named in ((AllPairs, {"relevance": "free"}), (ClickShare, {}))
             )
             cells.append(spell(free - control))
             controls.append(control)

@@ -72,8 +72,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=HERE / "data" / "fuzz", help="of results, to go on from")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(options.folder.absolute() / "compiled")}
-    os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+    os.environ["OMP_NUM_THREADS"] = "1"
     filters = {name: getattr(options, name) for name in ("commands", "themes")}
     if options.kinds != KINDS:
         filters["kinds"] = [f"{kind}:{share}" for kind, share in options.kinds.items()]

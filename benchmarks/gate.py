@@ -3,12 +3,13 @@
     .venv/bin/python benchmarks/gate.py --keep           # measure, and keep the figures as those to compare with
     .venv/bin/python benchmarks/gate.py                  # measure again and print both, before / after
     .venv/bin/python benchmarks/gate.py --only "8 queries,eta1" --logs 5
+    .venv/bin/python benchmarks/gate.py --parts          # what each part of an interval buys; writes its table
 
 RelError is that of `accuracy`, on the protocol of the paper, for three seeds; coverage is that of `coverage`, in the
 same cells with other seeds. Both runs have the same seeds, so that differences are judged by the standard error of
 paired logs: a figure that is worse by more than twice that, RelError that is more than 3 % larger, and coverage outside
 90 to 99 % are marked `!`. Exits with 1 where anything is marked. Seconds compare on one machine alone. The whole gate
-takes about a quarter of an hour on two cores; it needs NumPy, SciPy, JAX and optax, no engine.
+takes about a quarter of an hour on two cores; it needs NumPy and SciPy, no engine.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import json
 import sys
 import time
 from concurrent.futures import as_completed
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import accuracy
 import coverage
@@ -29,8 +32,17 @@ from coverage import CELLS, HONEST, figures
 HERE = Path(__file__).resolve().parent
 KEPT = HERE / "gate.json"
 SEEDS, LOGS = 3, 60
-WORSE = 0.03
-"""Share by which RelError may grow."""
+WORSE, SHOWN = 0.03, 2
+"""Share by which RelError may grow; cells that are shown of each part."""
+
+PARTS = {
+    "queries that differ": ("query_effects", "_variances", lambda told, overdispersion: (0.0, 0.0)),
+    "users who share units": ("query_effects", "beyond_independence", lambda fit, whole, alone: whole - alone),
+    "what the penalty hides": ("smooth_shares", "excess", lambda curvature, square: np.zeros_like(curvature)),
+    "what the curve misses": ("fitting", "misfit", lambda *_: None),
+    "other curves": ("fitting", "rivalry", lambda judged, x: (np.zeros((len(judged[0].fit.curve.positions),) * 2), {})),
+}
+"""What intervals are made of beside the model's own covariance: where each is, and what takes its place."""
 
 Figures = dict[str, list[dict[str, Any]]]
 """By the name of a setting or cell, one record of each seed or log."""
@@ -43,10 +55,16 @@ def main() -> int:
     parser.add_argument("--logs", type=int, default=LOGS, help="logs of a cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--before", type=Path, default=KEPT, help="file of the figures to compare with")
+    parser.add_argument("--parts", action="store_true", help="leave parts of the intervals out, one at a time")
     parser.add_argument("--keep", action="store_true", help="write the figures into that file")
     options = parser.parse_args()
     names = [name for name in (*accuracy.SETTINGS, *CELLS) if options.only is None or name in options.only]
     begun = time.perf_counter()
+    if options.parts:
+        print("\n".join(lines := parts([name for name in names if name in CELLS], options)))
+        if options.only is None and options.logs == LOGS:
+            accuracy.write_between_markers(accuracy.README, "parts", "\n".join(lines))
+        return 0
     after = measure(names, options)
     before: Figures = json.loads(options.before.read_text()) if options.before.exists() else {}
     lines, worse = table(before, after)
@@ -57,8 +75,26 @@ def main() -> int:
     return int(worse > 0)
 
 
-def measure(names: list[str], options: argparse.Namespace) -> Figures:
-    """Return the figures of some settings and cells."""
+def parts(names: list[str], options: argparse.Namespace) -> list[str]:
+    """Return the lines of a table of the cells that change most without each part of the intervals."""
+    whole = measure(names, options)
+    lines = ["| without | cell | covered | all at once | width |", "|---|---|--:|--:|--:|"]
+    for part in PARTS:
+        left = measure(names, options, part)
+        pairs = {name: list(zip(own, left[name], strict=True)) for name, own in whole.items()}
+
+        def fall(name: str, pairs: dict[str, Any] = pairs) -> float:
+            values = [figures(list(own), "together") for own in zip(*pairs[name], strict=True)]
+            return float(values[0].mean() - values[1].mean()) if len(values[0]) else 0.0
+
+        for name in sorted(pairs, key=fall, reverse=True)[:SHOWN]:
+            cells = [spell(pairs[name], figure) for figure in ("covered", "together", "width")]
+            lines.append(f"| {' | '.join([part, name, *cells])} |")
+    return lines
+
+
+def measure(names: list[str], options: argparse.Namespace, without: str | None = None) -> Figures:
+    """Return the figures of some settings and cells, without one of `PARTS` of the intervals."""
     settings = [name for name in names if name in accuracy.SETTINGS]
     found: Figures = {name: [] for name in names}
     with coverage.processes(options.jobs) as (pool, folder):
@@ -67,7 +103,7 @@ def measure(names: list[str], options: argparse.Namespace) -> Figures:
             made.result()
         work = {pool.submit(of_setting, name, seed, folder): name for name in reversed(settings) for seed in seeds}
         cells = [(name, log) for log in range(options.logs) for name in names if name in CELLS]
-        work |= {pool.submit(of_cell, name, log): name for name, log in cells}
+        work |= {pool.submit(of_cell, name, log, without): name for name, log in cells}
         for done, future in enumerate(as_completed(work), 1):
             found[work[future]].append(future.result())
             if done % 20 == 0:
@@ -79,14 +115,18 @@ def of_setting(name: str, seed: int, folder: str) -> dict[str, Any]:
     """Return RelError and time of `auto` on one log of the paper's protocol."""
     asked = {"setting": name, "seed": seed, "model": accuracy.AUTO}
     began = time.process_time()
-    record = accuracy.measure(asked, folder, "cpu")
+    record = accuracy.measure(asked, folder)
     return {"log": seed, "error": record["rel_error"], "seconds": time.process_time() - began}
 
 
-def of_cell(name: str, log: int) -> dict[str, Any]:
+def of_cell(name: str, log: int, without: str | None) -> dict[str, Any]:
     """Return error, coverage, width and time on one log of a cell."""
     began = time.process_time()
-    record = coverage.measure(name, log, "gate")
+    with ExitStack() as stack:
+        if without is not None:
+            module, function, instead = PARTS[without]
+            stack.enter_context(patch(f"clickharvest.estimation.{module}.{function}", instead))
+        record = coverage.measure(name, log, "gate")
     kept = {figure: record[figure] for figure in ("log", "error", "covered", "together", "width", "supported")}
     return kept | {"seconds": time.process_time() - began}
 

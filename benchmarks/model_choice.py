@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}  # of the processes
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the processes
     print(f"| users ({given.logs} logs each) | {' | '.join(MODELS)} |\n|---|{'--:|' * len(MODELS)}")
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         for world in WORLDS:

@@ -203,11 +203,9 @@ def is_known(mutant: Mutant, known: dict[str, Record]) -> bool:
 
 
 def environment(tree: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a test run: compiled programs are kept, for most mutants share most of them."""
+    """Return the environment of a test run: the package of a tree, and the plugin."""
     places = os.pathsep.join(str(tree / name) for name in ("src", "benchmarks/mutants"))
-    paths = {"PYTHONPATH": places, "JAX_COMPILATION_CACHE_DIR": str(DATA / "compiled")}
-    compiling = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-    return {**os.environ, **paths, **compiling, "JAX_PLATFORMS": "cpu", **more}
+    return {**os.environ, "PYTHONPATH": places, **more}
 
 
 QUIET = ("-q", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-m", "not spark", "--no-header", "--tb=line")

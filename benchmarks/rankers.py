@@ -8,7 +8,7 @@
 `auto` is what `clickharvest rank --learner auto` does: it never sees a grade; where it says to keep an arm, that arm
 counts.
 
-Needs NumPy, SciPy, JAX, optax, lazy_loader, threadpoolctl, LightGBM and XGBoost, no engine. Outcomes are kept in
+Needs NumPy, SciPy, lazy_loader, threadpoolctl, LightGBM and XGBoost, no engine. Outcomes are kept in
 `benchmarks/data/rankers.json`, and a run goes on where an earlier one ended; a run of all cells writes the table in
 `benchmarks/README.md`, and so does `--report`. Exits with 1 where a bar is missed.
 """
@@ -95,8 +95,7 @@ def numbers(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
 def run(missing: list[Key], kept: dict[Key, Record], options: argparse.Namespace) -> None:
     """Measure the logs that are missing, and keep them as they come."""
     # Every process has one core.
-    os.environ |= {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     place = machine()
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         work = {pool.submit(measure, *key): key for key in missing}

@@ -29,11 +29,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import clickharvest
 from clickharvest.commands import app as cli
@@ -141,20 +139,6 @@ def prepare(page: Path) -> dict[str, Any]:
 def new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Pages fit the same model to the same log: let them share what JAX compiles."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

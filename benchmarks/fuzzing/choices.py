@@ -9,7 +9,7 @@ COMMANDS = {
     "plan": 5, "judgments": 5, "labels": 4, "simulate": 4, "compare": 4, "fit": 3, "report": 3, "rank": 2,
     "reproduce": 1,
 }  # fmt: skip
-"""How many of a hundred cases each command has; those that compile or draw are dear."""
+"""How many of a hundred cases each command has; those that fit or draw are dear."""
 FAULTS = (
     "fsize", "full", "closed", "pipe", "no stderr", "interrupt", "terminate", "kill", "ascii", "columns", "no tmp",
     "umask", "nobody",

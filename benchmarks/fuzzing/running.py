@@ -30,13 +30,11 @@ def import_all() -> None:
     """Import what commands import when they run; nothing here starts a thread, so that forks are sound."""
     import duckdb  # noqa: F401
     import ibis.backends.duckdb  # noqa: F401
-    import jax  # noqa: F401
     import jinja2  # noqa: F401
     import lightgbm  # noqa: F401
     import pyarrow.compute
     import pyarrow.csv
     import pyarrow.parquet  # noqa: F401
-    import rax  # noqa: F401
     import rich.progress
     import rich.table  # noqa: F401
     import safetensors.numpy  # noqa: F401
@@ -45,13 +43,13 @@ def import_all() -> None:
 
     import clickharvest.__main__
     import clickharvest.baselines.ratios
+    import clickharvest.click_models.affine.estimating
+    import clickharvest.click_models.browsing.estimating
     import clickharvest.click_models.choosing
     import clickharvest.click_models.loading
     import clickharvest.commands.app
     import clickharvest.commands.terminal
     import clickharvest.diagnosis.diagnosing
-    import clickharvest.estimation.affine
-    import clickharvest.estimation.browsing
     import clickharvest.estimation.comparison
     import clickharvest.estimation.devices
     import clickharvest.estimation.estimators
@@ -59,7 +57,6 @@ def import_all() -> None:
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
     import clickharvest.judging
-    import clickharvest.logs.browsing
     import clickharvest.logs.outcomes
     import clickharvest.logs.placing
     import clickharvest.logs.tallies

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
@@ -35,8 +34,6 @@ if _lines is not None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     if _lines is not None:
         _lines.switch_context(item.nodeid)
-        if "jax" in sys.modules:  # what is compiled already runs no line: each test traces its own programs
-            sys.modules["jax"].clear_caches()
     else:
         signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:

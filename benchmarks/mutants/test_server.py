@@ -19,9 +19,9 @@ import traceback
 import pytest
 
 LIBRARIES = (
-    "numpy", "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "jax", "jax.numpy", "optax", "duckdb",
+    "numpy", "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "duckdb",
     "ibis", "ibis.backends.duckdb", "ibis.backends.sql.compilers.duckdb", "pyarrow", "pyarrow.compute",
-    "pyarrow.dataset", "pyarrow.parquet", "pandas", "sklearn.base", "sklearn.metrics", "rax", "safetensors.numpy",
+    "pyarrow.dataset", "pyarrow.parquet", "pandas", "sklearn.base", "sklearn.metrics", "safetensors.numpy",
     "hypothesis", "typer", "rich.progress", "pytest", "mutant_plugin",
 )  # fmt: skip
 

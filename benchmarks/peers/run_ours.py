@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax
 import numpy as np
 from exchange import ROWS, TEST_CONTEXTS, measure
 
@@ -29,5 +28,4 @@ def estimate(folder: Path, model: str, seed: int) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    jax.devices()  # starts the device, which is part of importing
-    measure(estimate, ["clickharvest", "jax", "numpy", "duckdb"])
+    measure(estimate, ["clickharvest", "numpy", "duckdb"])

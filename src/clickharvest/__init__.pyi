@@ -20,7 +20,6 @@ from .diagnosis import Finding as Finding
 from .diagnosis import diagnose as diagnose
 from .estimation import CPBM as CPBM
 from .estimation import PBM as PBM
-from .estimation import AffineClicks as AffineClicks
 from .estimation import check_model as check_model
 from .harvesting import Interventions as Interventions
 from .harvesting import Rankings as Rankings

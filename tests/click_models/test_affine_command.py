@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.click_models import load_model
+from clickharvest.click_models import AffineModel, load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.harvesting import Interventions
-from clickharvest.model import AffineModel
 from clickharvest.simulate import simulate_trust_log
 from command_line import run
 from samples import simulated_interventions

@@ -13,12 +13,11 @@ import pytest
 
 from clickharvest import harvest, read_log
 from clickharvest.click_models import load_model
-from clickharvest.click_models.affine import Affine
+from clickharvest.click_models.affine import Affine, AffineLevels, AffineModel
+from clickharvest.click_models.affine.levels import Classes
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.estimation import CPBM, AffineClicks
+from clickharvest.estimation import CPBM
 from clickharvest.harvesting import Interventions
-from clickharvest.model.affine import AffineModel
-from clickharvest.model.affine_levels import AffineLevels, Classes, lines_of
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.rank import relevance_labels
 from clickharvest.simulate import simulate_trust_log
@@ -54,7 +53,8 @@ def test_every_level_has_the_model_of_its_own_log(folder: Path, capsys: pytest.C
             assert model.models[i] is None
             assert "relevance does not vary enough" in model.reasons[i]
             continue
-        alone = AffineClicks().fit(harvest(read_log(own))).affine_
+        alone = Affine().fit(harvest(read_log(own)))
+        assert isinstance(alone, AffineModel)
         found = model.models[i]
         assert found is not None
         assert np.allclose(found.slope, alone.slope)
@@ -81,7 +81,7 @@ def test_rows_are_corrected_by_their_own_level(folder: Path, capsys: pytest.Capt
     rows = pq.read_table(out).to_pandas()
     model = load_model(folder / "model.safetensors")
     assert isinstance(model, AffineLevels)
-    expected = model.correct(rows["clicks"], rows["position"], {"device": rows["device"]}, rows["impressions"])
+    expected = model.correct(rows["clicks"], rows["position"], rows["impressions"], {"device": rows["device"]})
     assert np.allclose(rows["corrected_click"], expected, equal_nan=True)
     assert rows["corrected_click"].isna().sum() == 4 == (rows["device"] == "tv").sum()
     assert rows.groupby("device")["click_slope"].nunique().to_dict() == {"desk": 4, "phone": 4, "tv": 0}
@@ -179,8 +179,8 @@ def test_numbers_make_classes_by_how_far_people_read(tmp_path: Path) -> None:
     model = Affine(intervals=None).fit(rows)
     assert isinstance(model, AffineLevels)
     assert [model.name(i) for i in range(5)][::4] == ["class 1 of 5, read least far", "class 5 of 5, read farthest"]
-    lines = lines_of(model, rows.position, rows.contexts)
-    pooled = lines_of(Affine(intervals=None).fit(replace(rows, contexts={})), rows.position, {})
+    lines = model.lines(rows.position, rows.contexts)
+    pooled = Affine(intervals=None).fit(replace(rows, contexts={})).lines(rows.position)
     error, without = (np.abs(one.slope / np.repeat(true, docs, axis=1).ravel() - 1).mean() for one in (lines, pooled))
     assert error < without / 2
     model.save(tmp_path / "model.safetensors")

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.click_models import load_model
+from clickharvest.click_models.browsing.fitted import DEEPER, BrowsingPropensities
 from clickharvest.errors import InputError
-from clickharvest.model.browsing import DEEPER, BrowsingPropensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.simulate import simulate_protocol
 from command_line import run

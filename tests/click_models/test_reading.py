@@ -14,13 +14,19 @@ import pytest
 
 from clickharvest import read_log, weigh
 from clickharvest.click_models import load_model
-from clickharvest.click_models.attraction import GRID, learn_weights
 from clickharvest.click_models.browsing import Browsing
-from clickharvest.click_models.reading import SERVED, SKIPPED, Reading, reading_log
+from clickharvest.click_models.browsing.fitted import BrowsingPropensities
+from clickharvest.click_models.reading import (
+    GRID,
+    SERVED,
+    SKIPPED,
+    Reading,
+    ReadingPropensities,
+    learn_weights,
+    reading_log,
+)
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.model.browsing import BrowsingPropensities
-from clickharvest.model.reading import ReadingPropensities
 from clickharvest.simulate import simulate_protocol
 from command_line import run
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import Command
 
-HEAVY = ("duckdb", "ibis", "jax", "pandas", "pyarrow", "scipy", "sklearn")
+HEAVY = ("duckdb", "ibis", "pandas", "pyarrow", "scipy", "sklearn")
 LIST = f"""
 import sys
 from clickharvest.commands import choices

@@ -89,7 +89,7 @@ def many_numbers() -> str:
 )
 def test_numbers_may_say_the_same_or_nothing(run: Command, many_numbers: str, options: str) -> None:
     """The fit ends, and examination at the mean of all numbers is about 1/k whatever stands beside age."""
-    code, out, err = run(f"fit {many_numbers} {options} -o model.safetensors --json")
+    code, _, err = run(f"fit {many_numbers} {options} -o model.safetensors --json")
     assert code == 0, err
     names = options.split()[1].split(",")
     means = {"constant": 7.0}

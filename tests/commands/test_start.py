@@ -13,7 +13,7 @@ from clickharvest.commands.app import assemble
 from clickharvest.commands.threads import LIMITS, keep_to_one_thread
 from places import SRC
 
-HEAVY = ("ibis", "duckdb", "pyarrow", "jax", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
+HEAVY = ("ibis", "duckdb", "pyarrow", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
 COMMANDS = [command.callback.__name__ for command in assemble().registered_commands if command.callback]
 LOADED = f"""
 import sys
@@ -43,16 +43,16 @@ def test_help_loads_no_engine_and_no_array_library(words: list[str]) -> None:
     assert ended.stdout
 
 
-def test_a_check_loads_neither_scipy_nor_jax_nor_pandas(tmp_path: Path) -> None:
+def test_a_check_loads_neither_scipy_nor_pandas(tmp_path: Path) -> None:
     rows = ["query,doc,position,click,ranker,time", "q,a,1,1,x,1", "q,a,2,0,y,2", "q,b,2,1,x,3", "q,b,1,1,y,4"]
     (tmp_path / "log.csv").write_text("\n".join(rows))
     ended = run_python("-c", LOADED, "check", "log.csv", folder=tmp_path)
     assert ended.returncode == 0
-    assert not {"scipy", "jax", "pandas", "sklearn", "altair"} & set(ended.stderr.split())
+    assert not {"scipy", "pandas", "sklearn", "altair"} & set(ended.stderr.split())
 
 
-def test_a_fit_loads_neither_jax_nor_pandas_and_keeps_to_one_thread(tmp_path: Path) -> None:
-    """Arrow makes arrays with pandas, if asked to; JAX is for other objectives. Each takes as long as a small fit."""
+def test_a_fit_does_not_load_pandas_and_keeps_to_one_thread(tmp_path: Path) -> None:
+    """Arrow makes arrays with pandas, if asked to, which takes as long as a small fit."""
     rows = ["query,doc,position,click,device"]
     shown = [(i, doc, position) for i in range(9) for doc in "xyz" for position in (1, 2)]
     rows += [f"q{i},{doc},{position},{(i + position) % 3 % 2},{'ab'[i % 2]}" for i, doc, position in shown]
@@ -62,7 +62,7 @@ def test_a_fit_loads_neither_jax_nor_pandas_and_keeps_to_one_thread(tmp_path: Pa
     ended = run_python("-c", told, *words, folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     loaded, threads = ended.stderr.strip().splitlines()[-2:]
-    assert not {"jax", "pandas", "sklearn", "altair"} & set(loaded.split())
+    assert not {"pandas", "sklearn", "altair"} & set(loaded.split())
     assert threads == "1"
 
 

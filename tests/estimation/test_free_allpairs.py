@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -11,8 +9,8 @@ from scipy.optimize import minimize_scalar
 from clickharvest.errors import InputError
 from clickharvest.estimation.estimators import CPBM
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.objectives.allpairs import AllPairs, FreeAllPairs
-from clickharvest.estimation.pairs import pair_entries
+from clickharvest.estimation.objectives.allpairs import AllPairs
+from clickharvest.estimation.pairs import pair_rows
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve
 from clickharvest.simulate import simulate_protocol
@@ -21,12 +19,6 @@ RECIPE: dict[str, Any] = {
     "objective": "allpairs", "curve": "mlp", "width": 0, "penalty": 0.0, "optimiser": "adam", "early_stopping": False,
     "starts": 1, "intervals": None,
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
 
 
 def random_sample(seed: int = 0) -> Sample:
@@ -49,17 +41,16 @@ def test_objective_is_that_of_all_pairs_at_the_best_relevance() -> None:
     sample = random_sample()
     log_p = np.log(np.random.default_rng(1).uniform(0.05, 1.0, (6, 4)))
     weights = np.array([1.0, 0.0, 2.0, 1.0, 3.0, 1.0])
-    entries = pair_entries(sample, "paper")
+    rows = pair_rows(sample, "paper")
     expected = 0.0
     for query in range(6):
         for k in range(4):
             for other in range(k + 1, 4):
-                own = (entries["cluster"] == query) & np.isin(entries["position"], (k, other))
-                own &= np.isin(entries["other"], (k, other))
-                if own.sum() < 2 or not entries["clicked"][own].any():
+                own = (rows.cluster == query) & (rows.position == [[k], [other]]).all(axis=0)
+                clicked, passed = rows.clicked[:, own].ravel(), rows.passed[:, own].ravel()
+                if not own.any() or not clicked.any() or not (clicked + passed > 0).all():
                     continue
-                h = np.exp(log_p[query, entries["position"][own]])
-                clicked, passed = entries["clicked"][own], entries["passed"][own]
+                h = np.exp(log_p[query, [k, other]])
 
                 def loss(g: float, h: Any = h, clicked: Any = clicked, passed: Any = passed) -> float:
                     rest = np.where(passed > 0, np.log1p(-np.minimum(h * g, 1 - 1e-12)), 0.0)
@@ -67,30 +58,14 @@ def test_objective_is_that_of_all_pairs_at_the_best_relevance() -> None:
 
                 best = minimize_scalar(loss, bounds=(1e-9, 1.0), method="bounded", options={"xatol": 1e-12})
                 expected -= weights[query] * min(best.fun, loss(1.0))
-    objective = FreeAllPairs(sample)
-    found = objective.log_likelihood({}, log_p, sample.x, objective.data, weights)
-    assert float(found) == pytest.approx(expected, rel=1e-7)
-
-
-def test_gradient_equals_finite_differences() -> None:
-    sample = random_sample(2)
-    fit = Fit(make_curve("mlp", sample.positions, 1, 2, width=0), FreeAllPairs(sample), sample)
-    flat = fit.starts(1, 3)
-    weights, free = np.ones((1, 6)), np.zeros(1)
-    data, n = fit.objective.data, flat.shape[1]
-    grad = -fit.scale * jax.jit(jax.grad(lambda p: fit.loss(p, fit.x, data, weights[0], 0.0)))(flat[0])
-    steps = 1e-6 * np.eye(n)
-    above, below = np.split(fit.held_out(np.concatenate([flat + steps, flat - steps]), np.ones((2 * n, 6))), 2)
-    differences = (above - below) / 2e-6
-    np.testing.assert_allclose(grad, differences, rtol=1e-4, atol=1e-4)
-    assert np.isfinite(fit.solve(flat, weights, free).value).all()
+    found, _, _ = AllPairs(sample, relevance="free").value_and_slopes(log_p, None, weights)
+    assert found == pytest.approx(expected, rel=1e-7)
 
 
 def test_pairs_that_tell_nothing_are_left_out() -> None:
-    sample = random_sample()
-    data = FreeAllPairs(sample).data
-    assert (data["clicked"].sum(axis=1) > 0).all()
-    assert (data["clicked"] + data["passed"] > 0).all()
+    rows = AllPairs(random_sample(), relevance="free").rows
+    assert (rows.clicked.sum(axis=0) > 0).all()
+    assert (rows.clicked + rows.passed > 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clickharvest.estimation import compiled as programs
-from clickharvest.estimation.compiled import rounded_up
 from clickharvest.estimation.loss import Fit, flatten
 from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.objectives.clickshare import ClickShare
@@ -22,14 +16,6 @@ from samples import share_fit, simulated_sample
 POSITIONS = (1, 2, 4)
 LOG_P = np.log([1.0, 0.6, 0.3])
 SLOPE = np.array([0.0, 0.4, -0.5])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_fast() -> Iterator[None]:
-    """Compile fast rather than well: the programs are tiny. Float64 is the library's own doing."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def log_p(x: np.ndarray) -> np.ndarray:
@@ -53,7 +39,7 @@ def simulated(queries: int, *, context: bool = False, seed: int = 0, shown: int 
 
 @cache
 def small_fit(objective: str = "clickshare", curve: str = "linear", queries: int = 40) -> Fit:
-    """Return a fit that several tests use, compiled once."""
+    """Return a fit that several tests use."""
     sample = simulated(queries, context=True)
     prepared = ClickShare(sample) if objective == "clickshare" else AllPairs(sample)
     return Fit(make_curve(curve, POSITIONS, 1, 1), prepared, sample)
@@ -87,46 +73,30 @@ def test_the_truth_is_recovered_with_an_error_that_halves_with_four_times_the_da
 
 
 @pytest.mark.parametrize("objective", ["clickshare", "allpairs"])
-def test_scores_and_hessian_are_derivatives(objective: str) -> None:
+def test_scores_are_the_derivatives_of_each_query(objective: str) -> None:
     fit = small_fit(objective, "lowrank", queries=5)
     random = np.random.default_rng(0)
     start = fit.starts(1, 0)[0]
     point = start + 0.3 * random.normal(size=start.shape)
-    n = len(point)
-
-    # One batch: the gradient with one query's weight alone, with all, and at points around.
-    step = 1e-5
-    around = np.concatenate([point + step * np.eye(n), point - step * np.eye(n)])
-    points = np.concatenate([np.repeat(point[None], 6, axis=0), around])
-    weights = np.concatenate([np.eye(5), np.ones((1 + 2 * n, 5))])
-    penalty = np.concatenate([np.zeros(6), np.full(2 * n, 0.7)])
-    with jax.enable_x64(True):
-        both = jax.jit(jax.vmap(jax.value_and_grad(fit.loss), in_axes=(0, None, None, 0, 0)))
-        gradients = np.asarray(both(points, fit.x, fit.objective.data, weights, penalty)[1]) * fit.scale
-
-    scores, hessian = fit.scores(point), fit.hessian(point, 0.7)
-    np.testing.assert_allclose(scores, -gradients[:5], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(scores.sum(axis=0), -gradients[5], rtol=1e-9, atol=1e-12)
-    differences = (gradients[6 : 6 + n] - gradients[6 + n :]) / (2 * step)
-    np.testing.assert_allclose(hessian, differences, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(hessian, hessian.T, atol=1e-9)
+    steps = 1e-5 * np.eye(fit.size)
+    scores = fit.scores(point)
+    differences = (fit.by_query(point + steps) - fit.by_query(point - steps)) / 2e-5
+    np.testing.assert_allclose(scores, differences.T, rtol=1e-6, atol=1e-7)
+    alone = np.concatenate([np.eye(5), np.ones((1, 5))])
+    slopes = -fit.scale * fit.value_and_grad(np.tile(point, (6, 1)), alone, np.zeros(6))[1]
+    np.testing.assert_allclose(np.concatenate([scores, scores.sum(axis=0)[None]]), slopes, rtol=1e-9, atol=1e-12)
 
 
-def test_parts_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = np.random.default_rng(0).poisson(1.0, size=(5, 12)) * 1.0
-    penalty = np.linspace(0.5, 2, 5)
-
-    def solved(rows: int) -> tuple[Fit, Any, Any]:
-        monkeypatch.setattr(programs, "BUDGET", {"cpu": rows, "gpu": rows})
-        fit = small_fit.__wrapped__("allpairs", queries=12)
-        solution = fit.solve(np.repeat(fit.starts(1, 0), 5, axis=0), weights, penalty, tolerance=1e-8)
-        return fit, solution, fit.held_out(solution.params, 1 + weights)
-
-    (whole, at_once, held_out), (parts, in_parts, held_out_in_parts) = solved(10**6), solved(2 * (36 + 6))
-    assert (whole.part >= 5, parts.part) == (True, 2)
-    assert in_parts.status == at_once.status
-    np.testing.assert_allclose(in_parts.params, at_once.params, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(held_out_in_parts, held_out, rtol=1e-9)
+@pytest.mark.parametrize("context", [False, True])
+def test_the_information_of_shares_is_the_curvature_where_logits_are_lines(context: bool) -> None:
+    """In logits that are lines the second derivatives of shares do not depend on the clicks."""
+    sample = simulated(5, context=context)
+    fit = Fit(make_curve("linear", POSITIONS, 1, sample.x.shape[1]), ClickShare(sample), sample)
+    point, ones = fit.starts(1, 0)[0] + 0.3, np.ones((fit.size, 5))
+    steps, penalty = 1e-5 * np.eye(fit.size), np.full(fit.size, 0.7)
+    above, below = (fit.value_and_grad(point + far, ones, penalty)[1] for far in (steps, -steps))
+    curvature = fit.scale * (above - below) / 2e-5
+    np.testing.assert_allclose(fit.information(point) + 0.7 * np.diag(fit.ridge), curvature, rtol=1e-6, atol=1e-7)
 
 
 def test_adam_and_lbfgs_reach_one_optimum() -> None:
@@ -142,7 +112,7 @@ def test_a_root_changes_the_path_and_not_the_optimum() -> None:
     fit = small_fit()
     start, weights, penalty = fit.starts(1, 0), np.ones((1, 40)), np.array([1.0])
     plain = fit.solve(start, weights, penalty, tolerance=1e-9)
-    root = np.linalg.inv(np.linalg.cholesky(fit.hessian(plain.params[0], 1.0) / fit.scale)).T
+    root = fit.root(plain.params[0], 1.0)
     rounded = fit.solve(start, weights, penalty, root=root, tolerance=1e-9)
     np.testing.assert_allclose(rounded.params, plain.params, atol=1e-6)
     np.testing.assert_allclose(rounded.value, plain.value, rtol=1e-9)
@@ -169,15 +139,13 @@ def test_the_loss_is_the_penalised_log_likelihood_by_size() -> None:
     weights = np.random.default_rng(0).exponential(size=12)
     params = fit.params(flat)
     tamed = (params["curve"]["W"] ** 2).sum() / 2
-    with jax.enable_x64(True):
-        loss = jax.jit(fit.loss)(jnp.asarray(flat), fit.x, fit.objective.data, jnp.asarray(weights), 3.0)
+    loss = fit.value_and_grad(flat[None], weights[None], np.array([3.0]))[0][0]
     likelihood = fit.held_out(flat[None], weights[None])[0]
-    assert float(loss) == pytest.approx((3.0 * tamed - likelihood) / fit.objective.size, rel=1e-12)
+    assert loss == pytest.approx((3.0 * tamed - likelihood) / fit.objective.size, rel=1e-12)
 
 
-@pytest.mark.parametrize("queries", [64, 73])
-def test_rows_that_fill_an_array_up_count_for_no_query(queries: int) -> None:
-    """64 queries fill the smallest array: rows added to the data need one more, of weight 0."""
+def test_what_is_held_out_is_the_sum_of_log_shares() -> None:
+    queries = 73
     sample = simulated_sample(queries)
     fit = share_fit(sample)
     flat = np.log([0.5, 0.4])
@@ -201,30 +169,3 @@ def test_starts_are_seeded_and_differ() -> None:
     assert (first == again).all()
     assert (first[0] != first[1]).any()
     assert (first != other).any()
-
-
-def test_samples_of_similar_size_share_a_program() -> None:
-    compiled = programs._value_and_grad._cache_size
-    sizes = []
-    for queries in (30, 60, 90):
-        fit = small_fit.__wrapped__(curve="power", queries=queries)
-        fit.compiled.value_and_grad(fit.starts(1, 0), np.ones((1, queries)), np.array([1.0]))
-        sizes.append(compiled())
-    assert sizes[1] == sizes[0]
-    assert sizes[2] == sizes[0] + 1
-
-
-@pytest.mark.parametrize("size", [0, 1, 64, 65, 127, 128, 129, 11_473, 2**20, 2**20 + 1])
-def test_sizes_are_rounded_up_by_an_eighth_at_most(size: int) -> None:
-    rounded = rounded_up(size)
-    assert max(size, 64) <= rounded <= max(size * 1.125, 64)
-    assert rounded_up(rounded) == rounded
-
-
-@pytest.mark.parametrize("z", [-800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0])
-def test_the_faster_logaddexp_is_the_same_with_two_derivatives(z: float) -> None:
-    with jax.enable_x64(True):
-        function = lambda a: programs._Arrays().logaddexp(a, 0.5)  # noqa: E731
-        found = [float(f(z)) for f in (function, jax.grad(function), jax.grad(jax.grad(function)))]
-    slope = 1 / (1 + np.exp(np.float64(0.5 - z)) if z > -700 else np.inf)
-    np.testing.assert_allclose(found, [np.logaddexp(z, 0.5), slope, slope * (1 - slope)], rtol=1e-14, atol=1e-15)

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clickharvest.estimation import linear_shares
+from clickharvest.estimation.cells import cells_of
 from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import BOUNDS, can_pool, curve_order, pool, with_penalty
@@ -54,7 +55,7 @@ def dominated(sample: Sample) -> Sample:
 
 def linear(sample: Sample, anchor: int) -> LinearShares:
     """The shares of a linear curve."""
-    return LinearShares(sample.cells, sample.x, anchor, varying=sample.unit_kind == "query")
+    return LinearShares(cells_of(sample), sample.x, anchor, varying=sample.unit_kind == "query")
 
 
 CASES = [simulated(0), simulated(1, features=2), *(varying(simulated(i, features=2)) for i in (2, 3))]

@@ -1,4 +1,4 @@
-"""AllPairs that chooses ridges, relevance or the PBM by queries kept aside, and the scoring that fits it."""
+"""AllPairs that chooses ridges, relevance or the PBM by queries kept aside."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.estimation import CPBM, PBM, AllPairs, Fit, FreeAllPairs, Sample, SquaresAllPairs
-from clickharvest.estimation.pair_scoring import PairRows, log_sigmoid, relevance_features
+from clickharvest.estimation import CPBM, PBM
 from clickharvest.estimation.robust_pairs import Judged, choose
-from clickharvest.model.curves import MLP
 from clickharvest.report.verdict import judge
 from clickharvest.simulate import simulate_protocol
-from samples import simulated_interventions, simulated_sample
+from samples import simulated_interventions
 
 STEEP = {"desktop": 0.3, "mobile": 1.6}
 
@@ -24,64 +22,9 @@ def judged(relevance: str, shares: Any, pairs: float = 0.0) -> Judged:
 
 
 @pytest.fixture(scope="module")
-def sample() -> Sample:
-    return simulated_sample(60, features=2, seed=3)
-
-
-@pytest.fixture(scope="module")
 def fitted() -> CPBM:
     interventions = simulated_interventions(1_500, seed=1, steepness=STEEP)
     return CPBM(objective="allpairs", intervals=None).fit(interventions)
-
-
-class TestScoring:
-    @pytest.mark.parametrize("relevance", ["constant", "squares", "free"])
-    def test_finds_the_optimum_that_gradients_find(self, sample: Sample, relevance: str) -> None:
-        rows, weights = PairRows(sample, relevance, "paper"), np.ones(sample.n_clusters)
-        layers = rows.fit(rows.blank(), weights, 4.0, 8.0)
-        made: dict[str, AllPairs] = {
-            "constant": AllPairs(sample),
-            "squares": SquaresAllPairs(sample, strength=2.0),
-            "free": FreeAllPairs(sample),
-        }
-        fit = Fit(MLP(sample.positions, 1, 2, width=0), made[relevance], sample)
-        solution = fit.solve(fit.starts(1, 0), weights[None], np.array([4.0]))
-        params = fit.params(solution.params[0])["curve"]
-        ours, theirs = (log_sigmoid(c + sample.x @ v) for c, v in ((layers.h[0], layers.h[1:]), params.values()))
-        np.testing.assert_allclose(ours - ours[:, :1], theirs - theirs[:, :1], atol=0.02)
-        theirs_held = fit.held_out(solution.params, weights[None])[0]
-        assert rows.value(layers, weights) == pytest.approx(theirs_held, rel=1e-3)
-
-    def test_a_ridge_without_end_is_the_pbm(self, sample: Sample) -> None:
-        rows = PairRows(sample, "constant", "paper")
-        layers = rows.fit(rows.blank(), np.ones(sample.n_clusters), 1e12, 0.0)
-        assert np.abs(layers.h[1:]).max() < 1e-6
-        assert np.ptp(layers.h[0]) > 0.5
-
-    def test_queries_of_no_weight_do_not_matter(self, sample: Sample) -> None:
-        rows, weights = PairRows(sample, "squares", "paper"), np.ones(sample.n_clusters)
-        weights[:20] = 0.0
-        before = rows.fit(rows.blank(), weights, 3.0, 3.0)
-        rows.clicked[rows.cluster < 20] *= 50
-        np.testing.assert_array_equal(rows.fit(rows.blank(), weights, 3.0, 3.0).h, before.h)
-
-
-def test_squares_are_the_formula() -> None:
-    sample = simulated_sample(20, features=2, seed=1)
-    objective = SquaresAllPairs(sample, strength=3.0)
-    random = np.random.default_rng(0)
-    params = {"c": random.normal(size=3), "v": random.normal(size=(4, 3))}
-    log_p = np.log(random.uniform(0.1, 0.9, (20, 3)))
-    g = 1 / (1 + np.exp(-(params["c"] + relevance_features(sample.x) @ params["v"])))
-    rows, expected = objective.data, 0.0
-    for i, (k, other) in enumerate(rows["position"]):
-        pair = {(0, 1): 0, (0, 2): 1, (1, 2): 2}[int(k), int(other)]
-        for end, place in enumerate((k, other)):
-            chance = np.exp(log_p[rows["context"][i], place]) * g[rows["context"][i], pair]
-            expected += rows["clicked"][i, end] * np.log(chance) + rows["passed"][i, end] * np.log(1 - chance)
-    found = objective.log_likelihood(params, log_p, sample.x, rows, np.ones(20))
-    assert float(found) == pytest.approx(expected, rel=1e-4)
-    assert float(objective.penalty(params)) == pytest.approx(1.5 * (params["v"] ** 2).sum(), rel=1e-5)
 
 
 class TestChoice:

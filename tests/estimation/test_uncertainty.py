@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from clickharvest.estimation import CPBM
+from clickharvest.estimation import CPBM, uncertainty
 from clickharvest.estimation.uncertainty import (
     EXACT,
     SKETCHED,
@@ -64,7 +64,7 @@ def test_the_sandwich_by_hand() -> None:
     sample = simulated_sample(queries=3, shown=30)
     fit = share_fit(sample)
     flat = fit.solve(fit.starts(1, 0), np.ones((1, 3)), np.zeros(1), tolerance=1e-9).params[0]
-    bread = np.linalg.inv(fit.hessian(flat, 0.0))
+    bread = np.linalg.inv(fit.information(flat))
     meat = sum(np.outer(score, score) for score in fit.scores(flat))
     assert sandwich(fit, flat, 0.0) == pytest.approx(bread @ meat @ bread * 3 / 2, rel=1e-6)
 
@@ -73,7 +73,7 @@ def test_the_penalty_of_the_fit_is_in_the_sandwich() -> None:
     sample = simulated_sample(queries=12, features=1, shown=30)
     fit = share_fit(sample, "linear")
     flat = fit.solve(fit.starts(1, 0), np.ones((1, 12)), np.array([5.0]), tolerance=1e-9).params[0]
-    bread = np.linalg.inv(fit.hessian(flat, 5.0))
+    bread = np.linalg.inv(fit.information(flat) + 5.0 * np.diag(fit.ridge))
     meat = fit.scores(flat).T @ fit.scores(flat)
     assert sandwich(fit, flat, 5.0) == pytest.approx(bread @ meat @ bread * 12 / 11, rel=1e-6)
 
@@ -82,7 +82,7 @@ def test_bootstrap_refits_with_poisson_weights_on_the_queries(monkeypatch: pytes
     sample = simulated_sample(queries=9, shown=30)
     fit = share_fit(sample)
     flat = fit.solve(fit.starts(1, 0), np.ones((1, 9)), np.zeros(1), tolerance=1e-9).params[0]
-    monkeypatch.setattr(fit, "part", 4)
+    monkeypatch.setattr(uncertainty, "AT_ONCE", 4)
     shares: list[float] = []
     found = bootstrap(fit, flat, 0.0, replicates=10, seed=3, update=lambda share, note="": shares.append(share))
     random = np.random.default_rng(3)
@@ -97,8 +97,8 @@ def test_bootstrap_refits_with_poisson_weights_on_the_queries(monkeypatch: pytes
 def test_bootstraps_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = share_fit(simulated_sample(queries=9, shown=30))
     flat = fit.solve(fit.starts(1, 0), np.ones((1, 9)), np.zeros(1), tolerance=1e-9).params[0]
-    for name, size in (("PART", 3), ("SMALL", 0)):
-        monkeypatch.setattr(f"clickharvest.estimation.loss.{name}", size)
+    monkeypatch.setattr(uncertainty, "AT_ONCE", 3)
+    monkeypatch.setattr("clickharvest.estimation.loss.SMALL", 0)
     found = []
     for cores in (1, 4):
         monkeypatch.setattr("clickharvest.estimation.loss.cores", lambda cores=cores: cores)

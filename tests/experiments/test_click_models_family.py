@@ -1,73 +1,14 @@
-"""The click models in the reproduction: what they are fitted to without an engine is what an engine gives."""
+"""The click models in the reproduction: judged by the truth of every display, in rows and checks of their own."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pytest
-
-from clickharvest import read_log
-from clickharvest.click_models.browsing import Browsing
-from clickharvest.click_models.pages import Pages, clicks_above, interventions_at, reading_places
-from clickharvest.click_models.reading import reading_log
-from clickharvest.diagnosis import cascade
 from clickharvest.experiments.beyond import cascade as beyond_cascade
 from clickharvest.experiments.beyond import trust as beyond_trust
-from clickharvest.experiments.families.click_models import FAMILY, make_runs, measure, pages_of
+from clickharvest.experiments.families.click_models import FAMILY, make_runs, measure
 from clickharvest.experiments.runner.experiment import Plan
 from clickharvest.experiments.runner.runs import Result, Results, Run
-from clickharvest.harvesting import Interventions, harvest
-from clickharvest.logs.hashing import is_drawn
-from clickharvest.simulate import Simulation, simulate_protocol
-
-Counted = list[tuple[int, int, int, int]]
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Simulation:
-    return simulate_protocol(sweeps=4, queries=60, test_queries=5, positions=5, clicks="cascade", eta=0.5, seed=3)
-
-
-def counted(rows: Interventions) -> Counted:
-    columns = (rows.query, rows.position, rows.clicks, rows.impressions)
-    return sorted(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def test_states_are_those_of_the_engine(simulation: Simulation) -> None:
-    pages = pages_of(simulation)
-    ours = interventions_at(pages, pages.state, {})
-    theirs = Browsing().harvest(read_log(simulation.rows()))
-    assert counted(ours) == counted(theirs)
-    assert ours.n_units == theirs.n_units
-
-
-def test_places_of_readers_and_the_test_of_clicks_above_are_those_of_the_engine(simulation: Simulation) -> None:
-    rows = simulation.rows()
-    log = read_log(rows)
-    half = log.engine.fetch(
-        log.table.select(page=log.table.page, half=is_drawn(log.table.page.cast("string"), 0.5)).distinct(), task=""
-    )
-    of_page = dict(zip(half["page"].to_pylist(), half["half"].to_pylist(), strict=True))
-    positions = simulation.shown.shape[2]
-    order = np.argsort(rows["page"].to_numpy(), kind="stable")
-    columns = {name: rows[name].to_numpy()[order].reshape(-1, positions) for name in ("query", "doc", "click", "page")}
-    pages = Pages(
-        columns["query"][:, 0], columns["doc"], columns["click"] == 1,
-        np.array([of_page[page] for page in columns["page"][:, 0].tolist()]),
-    )  # fmt: skip
-    browsing = Browsing(intervals=None)
-    base = browsing.fit(browsing.harvest(log))
-    number, places = reading_places(pages, base.predict().propensity[0][pages.state - 1])
-    theirs = reading_log(log, base, None)
-    assert theirs.places is not None
-    assert places.labels == theirs.places.labels
-    assert counted(interventions_at(pages, number, {}, places)) == counted(harvest(theirs, clicked_only=True))
-    (expected,) = cascade.clicks_above(log)
-    found = clicks_above(pages)
-    assert found.p_value == pytest.approx(expected.p_value)
-    assert found.value == pytest.approx(expected.value)
 
 
 def test_corrected_clicks_and_displays_are_judged_by_the_truth() -> None:
@@ -127,10 +68,3 @@ def test_what_is_there_is_told_where_runs_of_click_models_are_missing() -> None:
         assert len(module.EXPERIMENT.summarise(results)) == len(runs)
         alone = Results(Result(run, {}) for run in module.EXPERIMENT.runs(Plan(quick=True)) if run.family == FAMILY)
         assert module.EXPERIMENT.checks(alone) == module.EXPERIMENT.headline(alone) == []
-
-
-def test_pages_without_a_result_at_the_end_are_no_rows(simulation: Simulation) -> None:
-    shown = simulation.shown.copy()
-    shown[:, :, -1] = -1
-    short = replace(simulation, shown=shown)
-    assert int(interventions_at(pages_of(short), pages_of(short).state, {}).position.max()) <= 10

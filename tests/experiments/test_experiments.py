@@ -137,7 +137,7 @@ class TestErrors:
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu"}
+    return os.environ | {"PYTHONPATH": str(SRC)}
 
 
 def test_measuring_needs_no_engine(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class TestFamily:
 
     def test_measuring_repeats_where_there_is_no_engine(self) -> None:
         run = small_run(PBM)
-        blocked = ["ibis", "duckdb", "pyarrow", "sklearn", "lightgbm", "xgboost", "altair", "typer", "rax"]
+        blocked = ["ibis", "duckdb", "pyarrow", "sklearn", "lightgbm", "xgboost", "altair", "typer"]
         code = (
             "import sys, json\n"
             f"for name in {blocked!r}: sys.modules[name] = None\n"

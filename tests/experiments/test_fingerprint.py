@@ -57,7 +57,7 @@ SAME = {
 OTHER = {
     "a number": CODE.replace("0.5", "0.6"),
     "an operation": CODE.replace("RATE * np", "RATE + np"),
-    "another function by the same name": CODE.replace("import numpy as np", "import jax.numpy as np"),
+    "another function by the same name": CODE.replace("import numpy as np", "import scipy as np"),
     "another name": CODE.replace("import synthetic_corpus", "import read_letor as synthetic_corpus"),
     "a decorator": CODE.replace("def half", "@np.vectorize\ndef half"),
     "a default": CODE.replace("half(x)", "half(x=1)"),
@@ -110,7 +110,7 @@ class TestReach:
         for name in ("semi_synthetic", "learning", "yandex"):
             assert needed <= files[name]
         assert {"simulate/protocol", "simulate/rankers", "baselines/expectation"} <= files["semi_synthetic"]
-        assert {"click_models/choosing", "estimation/affine", "diagnosis/cascade"} <= files["click_models"]
+        assert {"click_models/choosing", "click_models/affine/estimating", "diagnosis/cascade"} <= files["click_models"]
         assert {"rank/svm/newton", "rank/learners", "rank/boosting"} <= files["learning"]
         assert {"logs/reading", "harvesting/collecting"} <= files["yandex"]
 

@@ -221,7 +221,7 @@ if __name__ == "__main__":
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu"}
+    return os.environ | {"PYTHONPATH": str(SRC)}
 
 
 def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path: Path) -> None:

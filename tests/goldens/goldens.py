@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -197,7 +196,6 @@ def _rounded(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     for name, golden in GOLDENS.items():
         figures = _rounded(measure(golden))
         (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=None, separators=(",", ":")) + "\n")

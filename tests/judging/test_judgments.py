@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from clickharvest.click_models import AffineModel
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging import Judgments, judge, write_judgments
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
-from clickharvest.model.affine import AffineModel
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.slopes import Slopes
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, log_sigmoid, make_curve, unflatten_params
 
 GAPS = (1, 2, 5, 9)
@@ -23,15 +20,6 @@ SHAPES: dict[str, dict[str, int]] = {
     "recurrent": {"width": 3},
     "position": {"width": 3},
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _float64() -> Iterator[None]:
-    """Compute in float64, and compile fast rather than well: the programs are tiny."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with jax.enable_x64(True):
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def curve_of(name: str, *, positions: tuple[int, ...] = GAPS, anchor: int = 1, d: int = 2) -> Curve:
@@ -180,27 +168,6 @@ def test_values_are_those_of_the_formula(name: str, anchor: int) -> None:
     np.testing.assert_allclose(curve.relative(params, x), ratios, rtol=1e-12, atol=1e-12)
 
 
-@cache
-def compiled(name: str) -> Callable[[Params], Any]:
-    """Return the compiled function: parameters → ((anything, (relative, penalty)), gradient) at four contexts."""
-    curve, x = curve_of(name), jnp.asarray(contexts(4, 2))
-
-    def of_params(params: Params) -> Any:
-        relative = curve.relative(params, x, jnp)
-        return jnp.vdot(contexts(4, len(GAPS)), relative), (relative, curve.penalty(params, jnp))
-
-    return jax.jit(jax.value_and_grad(of_params, has_aux=True))
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_numpy_and_jax_give_equal_numbers(name: str) -> None:
-    curve = curve_of(name)
-    params = random_params(curve)
-    (_, (relative, penalty)), _ = compiled(name)(params)
-    np.testing.assert_allclose(relative, curve.relative(params, contexts(4, 2)), atol=1e-13)
-    np.testing.assert_allclose(penalty, curve.penalty(params), rtol=1e-13)
-
-
 @pytest.mark.parametrize("name", CURVES)
 def test_penalty_is_half_the_squares_of_what_depends_on_context(name: str) -> None:
     params = random_params(curve_of(name))
@@ -263,14 +230,13 @@ def test_flat_parameters_round_trip(name: str) -> None:
 
 @pytest.mark.parametrize("name", CURVES)
 def test_values_and_gradients_stay_finite_at_extreme_parameters(name: str) -> None:
-    like = curve_of(name).init(np.random.default_rng(0))
-    size = len(flatten_params(like))
-    random = np.random.default_rng(0)
-    for flat in (np.full(size, 50.0), np.full(size, -50.0), 50.0 * random.choice([-1, 1], size=size)):
-        (value, (relative, _)), gradient = compiled(name)(unflatten_params(flat, like))
-        assert np.isfinite(value)
-        assert np.isfinite(relative).all()
-        assert np.isfinite(flatten_params(gradient)).all()
+    slopes, random = Slopes.of_curve(curve_of(name)), np.random.default_rng(0)
+    corners = [np.full(slopes.size, 50.0), np.full(slopes.size, -50.0), 50.0 * random.choice([-1, 1], size=slopes.size)]
+    for flat in corners:
+        values = slopes.run(flat, contexts(4, 2))
+        assert np.isfinite(values[-1]).all()
+        assert np.isfinite(slopes.push(values)).all()
+        assert np.isfinite(slopes.pull(values, contexts(4, len(GAPS)))).all()
 
 
 @pytest.mark.parametrize("name", CURVES)

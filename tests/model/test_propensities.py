@@ -285,14 +285,14 @@ def test_nonsense_is_refused(tmp_path: Path) -> None:
         model.save(tmp_path / "nowhere" / "model.safetensors")
 
 
-def test_scoring_needs_neither_jax_nor_an_engine(tmp_path: Path) -> None:
+def test_scoring_needs_neither_scipy_nor_an_engine(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     context_model("mlp", width=3).save(path)
     script = """
 import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"jax", "ibis", "duckdb", "pandas", "pyarrow", "scipy", "sklearn", "optax", "onnx"}:
+        if name.split(".")[0] in {"ibis", "duckdb", "pandas", "pyarrow", "scipy", "sklearn", "onnx"}:
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
 from clickharvest.model.loading import load_propensities

@@ -24,9 +24,7 @@ from clickharvest.model.storage import FORMAT, digest, read_file, write_file
 def small_model() -> Propensities:
     encoder = ContextEncoder.fit({"gerät": ["ä", "b", "b"]})
     curve = make_curve("power", (1, 2), 1, 3)
-    told = Provenance(
-        {"clickharvest": "1.0"}, "CPBM", {"penalty": 0.1}, "cpu", "2026-01-31T12:00:00Z", ("fit", "é.csv")
-    )
+    told = Provenance({"clickharvest": "1.0"}, "CPBM", {"penalty": 0.1}, "2026-01-31T12:00:00Z", ("fit", "é.csv"))
     return Propensities(
         curve,
         {"a": np.array([0.7]), "w": np.array([[0.1], [-0.2], [0.0]])},

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from clickharvest import read_log
+from clickharvest.click_models import AffineModel
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation import PBM
 from clickharvest.harvesting import Interventions
-from clickharvest.model import AffineModel
 from clickharvest.rank import (
     BoostSettings,
     RankingData,

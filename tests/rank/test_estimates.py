@@ -208,12 +208,13 @@ def test_ips_needs_impressions_and_all_need_clicks() -> None:
 def test_metrics_by_hand() -> None:
     """Order of the first query: grades 0 2 1; of the second: 1; the third has nothing relevant."""
     scores, grades, starts = [3.0, 1.0, 2.0, 0.0, 1.0, 0.0], [0, 1, 2, 1, 0, 0], [0, 3, 4, 6]
-    found = ranking_metrics(scores, grades, starts, ["avg_rank", "ndcg", "ndcg@2", "map"])
+    found = ranking_metrics(scores, grades, starts, ["avg_rank", "ndcg", "ndcg@2", "map", "map@2"])
     ideal = 3 / np.log2(2) + 1 / np.log2(3)
     assert_allclose(found["avg_rank"], [2 + 3, 1, 0])
     assert_allclose(found["ndcg"], [(3 / np.log2(3) + 1 / np.log2(4)) / ideal, 1, np.nan])
     assert_allclose(found["ndcg@2"], [3 / np.log2(3) / ideal, 1, np.nan])
     assert_allclose(found["map"], [(1 / 2 + 2 / 3) / 2, 1, np.nan])
+    assert_allclose(found["map@2"], [1 / 2 / 2, 1, np.nan])
     assert_allclose(ranking_metrics(scores, grades, starts, ["map"], threshold=2)["map"], [1 / 2, np.nan, np.nan])
 
 

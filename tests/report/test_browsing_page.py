@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clickharvest.click_models import BrowsingPropensities, StatePropensities
+from clickharvest.click_models.browsing.fitted import state_places
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
-from clickharvest.model import BrowsingPropensities, StatePropensities, make_curve
-from clickharvest.positions.states import state_places
+from clickharvest.model import make_curve
 from clickharvest.report import write_browsing_report
 
 NEAR = {"ratio": 2.0, "lower": 1.5, "upper": 2.5}

@@ -315,7 +315,7 @@ def test_needs_numpy_and_scipy_alone(write: Write) -> None:
     path = write(MQ)
     code = (
         "import sys\n"
-        "for name in ('ibis', 'duckdb', 'pyarrow', 'pandas', 'sklearn', 'jax', 'typer', 'rich'): "
+        "for name in ('ibis', 'duckdb', 'pyarrow', 'pandas', 'sklearn', 'typer', 'rich'): "
         "sys.modules[name] = None\n"
         "from clickharvest.simulate import read_letor, simulate_protocol\n"
         f"print(len(read_letor({str(path)!r})))\n"

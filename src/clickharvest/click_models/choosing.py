@@ -19,7 +19,6 @@ levels (or classes) is looked at by itself, with p-values times the number of le
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +28,9 @@ from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
     from clickharvest.click_models.affine import AnyAffine
-    from clickharvest.diagnosis.findings import Finding
-    from clickharvest.estimation.browsing import HeldOutGain
+    from clickharvest.click_models.affine.fitted import AffineModel
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.affine import AffineModel
 
 NORMAL = 1.96
 USERS = {
@@ -103,25 +100,18 @@ def choose_click_model(
         if chosen in (None, EXAMINATION):
             chosen, told = _affine(data, anchor, seed, progress, how)
             why.append(told)
-    return made_choice(chosen or EXAMINATION, why, looked=looked and chosen is not None)
-
-
-def made_choice(model: str, why: Sequence[str], *, looked: bool = True) -> ModelChoice:
-    """Return a choice with what it says of users.
-
-    Args:
-        model: the name of the model.
-        why: what spoke for and against each of the others.
-        looked: whether all others were looked for.
-    """
-    return ModelChoice(model, USERS[model] if looked or model != EXAMINATION else TAKEN, tuple(why))
+    model = chosen or EXAMINATION
+    surely = model != EXAMINATION or (looked and chosen is not None)
+    return ModelChoice(model, USERS[model] if surely else TAKEN, tuple(why))
 
 
 def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
     """Return browsing, reading or examination, or None where they could not be told apart, and why."""
+    from clickharvest.click_models.affine.fitted import SIGN
     from clickharvest.click_models.browsing import Browsing
+    from clickharvest.click_models.browsing.estimating import compare_within_ranks
     from clickharvest.diagnosis.cascade import clicks_above
-    from clickharvest.estimation.browsing import compare_within_ranks
+    from clickharvest.diagnosis.findings import spell_p
 
     if log.places is not None:
         return None, "Clicks above were not looked for: places have no order."
@@ -130,24 +120,10 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
         gain = compare_within_ranks(states, anchor=anchor, seed=seed, progress=progress)
     except (InputError, NotIdentifiedError) as error:
         return None, f"Clicks above were not looked for: {error}."
-    return by_states(gain, lambda: clicks_above(log))
-
-
-def by_states(gain: HeldOutGain, above: Callable[[], Iterable[Finding]]) -> tuple[str, str]:
-    """Return browsing, reading or examination, and why.
-
-    Args:
-        gain: what clicks above explain of held-out queries.
-        above: makes the test whether results above that attract clicks change clicks below.
-    """
-    from clickharvest.diagnosis.findings import spell_p
-    from clickharvest.estimation.browsing import is_it_worth_it
-    from clickharvest.model.affine import SIGN
-
-    why = is_it_worth_it(gain).sentence
+    why = gain.finding.sentence
     if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
         return EXAMINATION, why
-    for found in above():
+    for found in clicks_above(log):
         if found.p_value is not None and found.value is not None and found.p_value < SIGN:
             less = found.value < 1
             told = f"A result is clicked {'less' if less else 'more'} often the more clicks results above it attract"
@@ -163,9 +139,9 @@ def _affine(
 ) -> tuple[str | None, str]:
     """Return affine or examination, or None where they could not be told apart, and why."""
     from clickharvest.click_models.affine import Affine
+    from clickharvest.click_models.affine.fitted import SIGN
     from clickharvest.diagnosis.findings import spell_p
     from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.model.affine import SIGN
 
     model = Affine(anchor=anchor, seed=seed, progress=progress)
     try:
@@ -202,7 +178,7 @@ def _levels(fitted: AnyAffine, interventions: Interventions) -> list[tuple[str, 
 
     Contexts of a class stay with it: they are read to different depths, if to less different ones.
     """
-    from clickharvest.model.affine_levels import AffineLevels
+    from clickharvest.click_models.affine.levels import AffineLevels
 
     if not isinstance(fitted, AffineLevels):
         return [("", interventions, fitted)]

@@ -34,7 +34,7 @@ def labels(
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write what clicks say about every query and document: labels for other trainers, such as rax, PyTorch, allRank.
+    """Write what clicks say about every query and document: labels for other trainers, such as PyTorch, allRank.
 
     Columns query, doc, clicks, exposure (how often the document was examined), pages of the query, policy_propensity
     (exposure / pages), relevance (clicks / exposure), and its interval from lower to upper. Of a model of fit --model

@@ -352,9 +352,8 @@ def load_weighing_model(path: Path) -> Propensities | AnyAffine:
     Raises:
         InputError: it is one of what comes of a click, or needs to know what was clicked above.
     """
+    from clickharvest.click_models import AffineLevels, AffineModel
     from clickharvest.click_models.loading import load_model
-    from clickharvest.model.affine import AffineModel
-    from clickharvest.model.affine_levels import AffineLevels
     from clickharvest.model.cautions import require_examination
     from clickharvest.model.propensities import Propensities
 

@@ -31,9 +31,9 @@ from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.click_models.affine import AnyAffine
-    from clickharvest.model.browsing import BrowsingPropensities
+    from clickharvest.click_models.browsing.fitted import BrowsingPropensities
+    from clickharvest.click_models.reading import ReadingPropensities
     from clickharvest.model.propensities import Propensities
-    from clickharvest.model.reading import ReadingPropensities
     from clickharvest.report.evidence import Evidence
 
 ENDINGS = (".html", ".htm")
@@ -75,14 +75,13 @@ def report(
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
     keep_to_one_thread()
+    from clickharvest.click_models import AffineLevels, AffineModel
+    from clickharvest.click_models.browsing.fitted import BrowsingPropensities
     from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.reading import ReadingPropensities
     from clickharvest.commands.terminal import screen
-    from clickharvest.model.affine import AffineModel
-    from clickharvest.model.affine_levels import AffineLevels
-    from clickharvest.model.browsing import BrowsingPropensities
     from clickharvest.model.cautions import outcome_of
     from clickharvest.model.loading import load_propensities
-    from clickharvest.model.reading import ReadingPropensities
     from clickharvest.report.page import TITLE, write_report
     from clickharvest.report.verdict import judge
 

@@ -1,11 +1,7 @@
-from .affine import AffineClicks as AffineClicks
-from .browsing import Browsing as Browsing
-from .browsing import HeldOutGain as HeldOutGain
-from .browsing import compare_with_ranks as compare_with_ranks
-from .browsing import compare_within_ranks as compare_within_ranks
 from .comparison import Gain as Gain
 from .comparison import ModelComparison as ModelComparison
 from .comparison import compare_models as compare_models
+from .descent import descend as descend
 from .estimators import CPBM as CPBM
 from .estimators import PBM as PBM
 from .loss import Fit as Fit

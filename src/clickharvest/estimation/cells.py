@@ -263,11 +263,14 @@ class Cells:
             slopes[lowest : highest + 1] += np.bincount(cell - lowest, exponential.ravel())
         return value, slopes.reshape(self.n_contexts, self.n_positions)
 
-    def by_query(self, at: Shares) -> Array:
-        """Return the log likelihood of every cluster, [clusters]."""
-        clicked = np.flatnonzero(self.clicks)
-        of_cells = self.clicks[clicked] * np.log(at.share[clicked])
-        return np.bincount(self.cluster[clicked], of_cells, self.n_clusters).astype(np.float64)
+    def by_query(self, log_p: Array) -> Array:
+        """Return the log likelihood of every cluster, [clusters], at a log examination, [cells] or [m, K]."""
+        found = np.zeros(self.n_clusters)
+        for block, logits, _, total in self._softmax(log_p):
+            clicks, n = block.of(self.clicks), self.clicks_per_unit[block.units]
+            of_units = block.totals(clicks * logits) - n * np.log(total)
+            found += np.bincount(self.cluster_of_unit[block.units], of_units, self.n_clusters)
+        return found
 
     def by_unit(self, values: Array) -> Array:
         """Return the sum of the cells of every unit, [units]."""
@@ -359,3 +362,11 @@ class Cells:
         mean = csr_array((share[cells], (unit, column)), shape=(int(unit.max()) + 1, len(cells))) @ design
         centred = design - mean[unit]
         return centred if isinstance(centred, np.ndarray) else np.asarray(centred.toarray())
+
+
+def cells_of(sample: Sample) -> Cells:
+    """Return the cells of a sample, which are laid out once."""
+    if "cells" not in sample.derived:
+        sample.derived["cells"] = Cells(sample)
+    cells: Cells = sample.derived["cells"]
+    return cells

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.estimation.cells import Cells
+from clickharvest.estimation.cells import Cells, cells_of
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.fingerprint import fitted_fingerprints
@@ -200,7 +200,7 @@ def compare_models(
         log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     asked = clicks > 0
-    cells = sample.cells
+    cells = cells_of(sample)
     likelihood = {name: _by_cluster(cells, own)[asked] for name, own in log_p.items()}
     clicks = clicks[asked]
     pairs = [(name, other) for name in models for other in naive]
@@ -311,7 +311,7 @@ def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:
 
 def _by_cluster(cells: Cells, log_p: Array) -> Array:
     """Return Σ_u Σ_k C_{u,k} log π_{u,k} of each query, or what else clusters, [clusters]."""
-    return cells.by_query(cells.shares_of(log_p[cells.rows]))
+    return cells.by_query(log_p[cells.rows])
 
 
 def _effective(clicks: Array) -> float:

@@ -34,12 +34,10 @@ from clickharvest.progress import Progress, silent
 AUTO: tuple[dict[str, Any], ...] = (
     {"name": "power"},
     {"name": "linear"},
-    {"name": "lowrank", "rank": 1},
-    {"name": "lowrank", "rank": 2},
     {"name": "index"},
     {"name": "mlp", "width": 8},
 )
-"""The curves that `curve="auto"` tries, see `_telling`."""
+"""The curves that `curve="auto"` tries. Two contexts are on a line, which needs no bends: they have no index."""
 CHOOSING = 200_000
 """Rows, drawn at random from logs of twice as many or more, on which curve and penalty are chosen: more would choose
 the same, later."""
@@ -211,7 +209,10 @@ class CPBM(Estimator):
         sample, seen = make_samples(interventions, reach, encoder)
         if self.curve == "auto" and self.shape:
             raise InputError(f"the shape {dict(self.shape)} is that of one curve: name it instead of 'auto'")
-        shapes = _telling(AUTO, sample) if self.curve == "auto" else ({"name": self.curve} | self._shape(),)
+        if self.curve == "auto":
+            shapes = [shape for shape in AUTO if shape["name"] != "index" or len(sample.x) > 2]
+        else:
+            shapes = [{"name": self.curve} | self._shape()]
         common = {"positions": sample.positions, "anchor": anchor, "n_features": sample.x.shape[1]}
         curves = [make_curve(**common, **shape) for shape in shapes]
         if interventions.places is not None:
@@ -401,15 +402,3 @@ def _learners(curves: Sequence[Curve], objective: Objective, sample: Sample, see
 def _curve_size(fit: Fit, flat: Array) -> int:
     """Return how many of a parameter vector's first entries are the curve's."""
     return sum(np.size(values) for values in fit.params(flat)["curve"].values())
-
-
-def _telling(shapes: Sequence[dict[str, Any]], sample: Sample) -> list[dict[str, Any]]:
-    """Return the curves without those that say no more than one before.
-
-    Contexts that differ in r directions, or r positions beside the anchor, have r shapes: two devices have one. Two
-    points of an index are on a line.
-    """
-    spread = sample.x - sample.x.mean(axis=0)
-    most = min(np.linalg.matrix_rank(spread.T @ spread, hermitian=True), len(sample.positions) - 1)
-    telling = [shape for shape in shapes if shape.get("rank", 1) <= max(1, most)]
-    return [shape for shape in telling if shape["name"] != "index" or len(sample.x) > 2]

@@ -99,13 +99,17 @@ class LinearShares(Cells):
 
     def shares(self, theta: Array) -> Shares:
         """Return log likelihood, shares and residuals at θ [size]."""
+        return self.shares_of(self.log_p(theta))
+
+    def log_p(self, theta: Array) -> Array:
+        """Return log examination relative to the anchor at θ [size], with what the shared block adds, [cells]."""
         by_block = theta.reshape(self.n_blocks, self.width)
         if self._tabled:
             own = (self.features @ by_block.T).ravel().take(self._at)
         else:
             row, block = np.divmod(self._at, self.n_blocks)
             own = np.einsum("ej,ej->e", self.features[row], by_block[block])
-        return self.shares_of(np.bincount(self._cell, own, len(self.unit)).astype(np.float64))
+        return np.bincount(self._cell, own, len(self.unit)).astype(np.float64)
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""

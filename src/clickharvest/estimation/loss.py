@@ -344,7 +344,7 @@ class Fit:
     def _lines(self) -> LineBatches | None:
         """What evaluates many problems at once; None where the curve bends, or units are large or of many contexts."""
         objective, x = self._seen
-        if not isinstance(objective, ClickShare) or objective.varying or not is_straight(self.curve):
+        if type(objective) is not ClickShare or objective.varying or not is_straight(self.curve):
             return None
         if any(block.starts is not None for block in objective.cells.blocks):
             return None

@@ -1,4 +1,4 @@
-"""Pooling of places towards their parents: the prior of log examination where positions are no list.
+"""Pooling of places towards their parents: a normal prior of log examination where positions are no list.
 
     f_k(x) = −Σ_c (a_c + u_c·x) log(1 + v_ck) + Σ_c (r_c[v_ck] + s_c[v_ck]·x) + δ_k + ω_k·x,   log p_k = f_k − f_anchor
 
@@ -12,13 +12,18 @@ In the curve's parameters b_k and W_k, those of log p_k, that is a normal prior 
 C = Σ_j τ_j² A_j A_jᵀ, A_j having a row for every place but the anchor: what the place reads of group j less what the
 anchor reads. So it does not matter which place is the anchor. A column with one value, or with a value of its own at
 every place, says nothing that δ does not say, and has no group.
+
+`NormalPrior` is that of any such sum of effects: browsing states have other groups (`click_models.browsing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from clickharvest.positions.places import Places
 
@@ -32,15 +37,19 @@ SHARED = 1e-2
 """Precision of how much a context clicks in general: next to none."""
 
 
-class PlacePrior:
+class NormalPrior:
     """The prior's precision Λ = C(τ)⁻¹ of the blocks of `LinearShares`, and the evidence of its variances.
 
+    Effects of each group are normal around 0 with a standard deviation τ of their own. Parameters b are sums of
+    effects, and so are those of each feature in W, so that C = B diag(τ²) Bᵀ, B what parameters read of all effects.
+
     Args:
-        places: the table of places.
-        positions: numbers of the places that the parameters are of, ascending.
-        anchor: the place that others are relative to.
+        groups: what the parameters b read of the effects of each group, [K − 1, effects].
+        contexts: what one feature of W reads of the effects of further groups, [K − 1, effects].
+        fixed: what b reads of effects whose standard deviation is 1, [K − 1, effects].
         width: parameters of a block.
         size: parameters of all blocks.
+        unlearned: groups that nothing can be learned of.
 
     Attributes:
         names: what each τ is of.
@@ -49,62 +58,51 @@ class PlacePrior:
         weak: weight of the weak prior of each.
     """
 
-    def __init__(self, places: Places, positions: tuple[int, ...], anchor: int, width: int, size: int) -> None:
-        self.others, self.width, self.size = len(positions) - 1, width, size
-        self.slopes, groups = parents(places, positions, anchor)
-        free = self.slopes.shape[1]
-        own = _apart(np.eye(len(positions)), positions, anchor)
-        base = [(f"by {column}", rows) for column, rows in groups.items()] + [("place", own)]
-        more = [("steepness", self.slopes)] if free else []
-        more += [(f"context by {column}", rows) for column, rows in groups.items()] + [("context", own)]
-        self.groups = base + (more if self.width > 1 else [])
-        self.names = tuple(name for name, _ in self.groups)
-        self.of_positions = np.arange(len(self.groups)) < len(base)
-        self.learned = np.ones(len(self.groups), dtype=bool)
-        self.learned[len(base) - 1] = self.others > free
-        self.weak = np.where(self.learned, 1.0, 0.0)
+    def __init__(
+        self, groups: Mapping[str, Array], contexts: Mapping[str, Array], fixed: Array, width: int, size: int,
+        unlearned: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.fixed, self.groups, self.width, self.size = fixed, [*groups.values(), *contexts.values()], width, size
+        self.names = (*groups, *contexts)
+        self.of_positions = np.arange(len(self.names)) < len(groups)
+        self.learned = np.array([name not in unlearned for name in self.names])
+        self.weak = self.learned * 1.0
         self._rows, self._group, self._fixed = self._effects()
         self._seen: tuple[Array, Array, Array, Array] | None = None
 
     def _effects(self) -> tuple[Array, NDArray[np.int64], Array]:
         """Return what parameters read of all effects, [size, effects], their groups, −1 without, and fixed scales."""
-        columns, group, fixed = [], [], []
-        at = np.arange(self.others) * self.width
-
-        def add(rows: Array, feature: int, number: int, scale: float) -> None:
-            whole = np.zeros((self.size, rows.shape[1]))
-            whole[at + feature] = rows
-            columns.append(whole)
-            group.extend([number] * rows.shape[1])
-            fixed.extend([scale] * rows.shape[1])
-
-        add(self.slopes, 0, -1, WIDE)
-        for number, (_, rows) in enumerate(self.groups):
-            for feature in [0] if self.of_positions[number] else range(1, self.width):
-                add(rows, feature, number, 1.0)
-        shared = self.size - self.others * self.width
+        at = np.arange(len(self.fixed)) * self.width
+        parts = [(self.fixed, 0, -1)]
+        for number, rows in enumerate(self.groups):
+            features = [0] if self.of_positions[number] else range(1, self.width)
+            parts += [(rows, feature, number) for feature in features]
+        columns, group = [], []
+        for rows, feature, number in parts:
+            columns.append(np.zeros((self.size, rows.shape[1])))
+            columns[-1][at + feature] = rows
+            group += [number] * rows.shape[1]
+        shared = self.size - len(self.fixed) * self.width
         columns.append(np.eye(self.size)[:, self.size - shared :])
-        group.extend([-1] * shared)
-        fixed.extend([SHARED**-0.5] * shared)
-        return np.concatenate(columns, axis=1), np.array(group, dtype=np.int64), np.array(fixed)
+        scales = np.append(np.ones(len(group)), np.full(shared, SHARED**-0.5))
+        return np.concatenate(columns, axis=1), np.array(group + [-1] * shared, dtype=np.int64), scales
 
     def matrix(self, spread: Array) -> Array:
         """Return Λ, [size, size].
 
-        The places' own effects make C = τ² E + U Uᵀ with E = 1 + 𝟏𝟏ᵀ. With P the left singular vectors of E^{−½} U / τ,
-        s its values, the inverse is E^{−½} (1 − P s² / (1 + s²) Pᵀ) E^{−½} / τ²: exact however small τ is.
+        With B diag(τ) = R'Q by rows, R' lower triangular, C = R' R'ᵀ: its condition is the root of that of C, so that
+        the inverse is exact enough for the smallest τ.
         """
-        whole = np.diag(np.full(self.size, SHARED))
-        at, n = np.arange(self.others) * self.width, self.others
-        root = np.eye(n) - (1 - (n + 1) ** -0.5) / n
-        tau = dict(zip(self.names, spread.tolist(), strict=True))
-        for i in range(self.width):
-            own, first = ("place", WIDE) if i == 0 else ("context", tau.get("steepness", 0.0))
-            some = [(name, rows) for j, (name, rows) in enumerate(self.groups) if self.of_positions[j] == (i == 0)]
-            parts = [first * self.slopes, *(tau[name] * rows for name, rows in some if name not in (own, "steepness"))]
-            left, values, _ = np.linalg.svd(root @ np.concatenate(parts, axis=1) / tau[own], full_matrices=False)
-            inner = np.eye(n) - (left * (values**2 / (1 + values**2))) @ left.T
-            whole[np.ix_(at + i, at + i)] = root @ inner @ root / tau[own] ** 2
+        whole, at = np.diag(np.full(self.size, SHARED)), np.arange(len(self.fixed)) * self.width
+        for features, of_positions in ((range(1), True), (range(1, self.width), False)):
+            own = np.flatnonzero(self.of_positions == of_positions)
+            parts = [spread[j] * self.groups[j] for j in own] + [self.fixed] * of_positions
+            if features:
+                triangle = np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")
+                half = solve_triangular(triangle, np.eye(len(at)), check_finite=False)
+                precision = half @ half.T
+                for i in features:
+                    whole[np.ix_(at + i, at + i)] = precision
         return whole
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
@@ -118,11 +116,11 @@ class PlacePrior:
         spread = np.exp(log_spread)
         scale = np.where(self._group < 0, self._fixed, spread[self._group])
         inside = np.eye(len(scale)) + scale[:, None] * gram * scale
-        factor = cho_factor(inside, lower=True, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(scale)), check_finite=False)
-        effect = inverse @ (scale * seen)
-        value = (scale * seen) @ effect / 2 - np.log(np.diag(factor[0])).sum()
-        slope = np.bincount(self._group + 1, effect**2 - 1 + np.diag(inverse), len(spread) + 1)[1:]
+        factor = cholesky(inside, lower=True, check_finite=False)
+        half, _ = dtrtri(factor, lower=1)
+        effect = half.T @ (half @ (scale * seen))
+        value = (scale * seen) @ effect / 2 - np.log(np.diag(factor)).sum()
+        slope = np.bincount(self._group + 1, effect**2 - 1 + np.einsum("ij,ij->j", half, half), len(spread) + 1)[1:]
         return float(value + self.weak @ (log_spread - spread)), slope + self.weak * (1 - spread)
 
     def _inside(self, information: Array, linear: Array) -> tuple[Array, Array]:
@@ -131,6 +129,25 @@ class PlacePrior:
             gram: Array = self._rows.T @ information @ self._rows
             self._seen = information, linear, gram, self._rows.T @ linear
         return self._seen[2:]
+
+
+def place_prior(places: Places, positions: tuple[int, ...], anchor: int, width: int, size: int) -> NormalPrior:
+    """Return the prior of places.
+
+    Args:
+        places: the table of places.
+        positions: numbers of the places that the parameters are of, ascending.
+        anchor: the place that others are relative to.
+        width: parameters of a block.
+        size: parameters of all blocks.
+    """
+    slopes, by_column = parents(places, positions, anchor)
+    own, free = _apart(np.eye(len(positions)), positions, anchor), slopes.shape[1]
+    groups = {f"by {column}": rows for column, rows in by_column.items()} | {"place": own}
+    contexts = {"steepness": slopes} if free else {}
+    contexts |= {f"context by {column}": rows for column, rows in by_column.items()} | {"context": own}
+    unlearned = () if len(own) > free else ("place",)
+    return NormalPrior(groups, contexts if width > 1 else {}, WIDE * slopes, width, size, unlearned)
 
 
 def parents(places: Places, positions: tuple[int, ...], anchor: int) -> tuple[Array, dict[str, Array]]:

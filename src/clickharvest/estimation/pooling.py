@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from clickharvest.estimation.cells import Shares
+from clickharvest.estimation.cells import Shares, cells_of
 from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.odd_positions import ODD, ODD_IN
@@ -127,8 +127,8 @@ def can_pool(curve: Curve, sample: Sample) -> bool:
 def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
     """Return the cells that a curve which `can_pool` is fitted to."""
     if isinstance(curve, Constant):
-        return LinearShares(sample.cells.in_one_context(), np.zeros((1, 0)), curve.anchor)
-    return LinearShares(sample.cells, sample.x, curve.anchor, varying=sample.unit_kind == "query")
+        return LinearShares(cells_of(sample).in_one_context(), np.zeros((1, 0)), curve.anchor)
+    return LinearShares(cells_of(sample), sample.x, curve.anchor, varying=sample.unit_kind == "query")
 
 
 def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:

@@ -16,9 +16,8 @@ part lies in one cluster, whose score is Σ C (∇ log p_k − its mean under π
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,6 @@ from clickharvest.harvesting.linked import linked_positions
 from clickharvest.harvesting.numbering import distinct, numbered, run_starts, whole_numbers
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.positions.places import Places, name_place, name_places
-
-if TYPE_CHECKING:
-    from clickharvest.estimation.cells import Cells
 
 Rows = NDArray[np.intp] | slice
 """Numbers of rows, or all as they are."""
@@ -74,6 +70,7 @@ class Sample:
         unit_kind: whether contexts vary inside units (`"query"`).
         division: what units were, where they are taken apart because not queries cluster.
         places: what positions stand for, where they are numbers of places and not of a list.
+        derived: what is computed from it once, see `cells_of`.
     """
 
     positions: tuple[int, ...]
@@ -89,13 +86,7 @@ class Sample:
     unit_kind: UnitKind = "context"
     division: Division | None = None
     places: Places | None = None
-
-    @cached_property
-    def cells(self) -> Cells:
-        """The cells of its clicked units, sorted once."""
-        from clickharvest.estimation.cells import Cells
-
-        return Cells(self)
+    derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n_units(self) -> int:

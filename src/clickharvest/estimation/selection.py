@@ -349,7 +349,7 @@ def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, list(aside), fit.workers())))
     flats = again[:, curve_order(fit.curve, shares)]
     if shares.positions == fit.curve.positions:
-        held_out = np.array([shares.by_query(shares.shares(theta)) for theta in again])
+        held_out = np.array([shares.by_query(shares.log_p(theta)) for theta in again])
     else:
         held_out = fit.by_query(flats)
     return judged_by_folds(fit, None, held_out, aside, flats)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import softmax
 
-from clickharvest.estimation.cells import Cells, Shares
+from clickharvest.estimation.cells import Cells, Shares, cells_of
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import BOUNDS
 from clickharvest.estimation.sample import Sample
@@ -113,7 +113,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
         flat: the fitted parameters θ̂, [size].
         penalty: the penalty λ of the fit.
     """
-    shares = SmoothShares(sample.cells, fit, flat)
+    shares = SmoothShares(cells_of(sample), fit, flat)
     at = shares.shares()
     information, penalised = (
         shares.expected_information(at, len(flat), lambda contexts: fit.gradients(flat, contexts)),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from clickharvest.estimation.cells import Cells
+from clickharvest.estimation.cells import Cells, cells_of
 from clickharvest.estimation.sample import Sample, linked_by
 from clickharvest.harvesting.numbering import run_starts
 from clickharvest.model.contexts import ContextEncoder
@@ -36,7 +36,7 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
     log_p = curve.relative(params, sample.x)
     clicked = np.bincount(sample.unit, sample.clicks) > 0
     sample = sample if clicked.all() else sample.take(clicked[sample.unit])
-    cells = sample.cells
+    cells = cells_of(sample)
     share, anchored = cells.shares_of(log_p).share, curve.anchor_index
     queries = _effective(cells, share, sample.query[cells.row_of_unit], cells.clicks_per_unit, anchored)
 
@@ -88,7 +88,7 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
         anchor: the position others are relative to.
         log_p: log p_k(x) of its contexts, [m, K].
     """
-    cells = sample.cells
+    cells = cells_of(sample)
     share = cells.shares_of(log_p).share
     return _effective(
         cells, share, sample.query[cells.row_of_unit], cells.clicks_per_unit, sample.positions.index(anchor)

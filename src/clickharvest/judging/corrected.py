@@ -1,7 +1,7 @@
 """Relevance from corrected clicks, drawn towards the means of queries: a normal model, for they may be negative.
 
-Affine clicks (`model.affine`) have E[C_d] = E_d c_d + B_d, with E = Σ a_k and B = Σ b_k over a document's displays and
-c the rate of clicks at the anchor. So y_d = (C_d − B_d) / E_d has mean c_d, and
+Affine clicks (`click_models.affine`) have E[C_d] = E_d c_d + B_d, with E = Σ a_k and B = Σ b_k over a document's
+displays and c the rate of clicks at the anchor. So y_d = (C_d − B_d) / E_d has mean c_d, and
 
     y_d ~ N(c_d, v_d)      c_d ~ N(m_q + β z_d, τ²)      m_q ~ N(m, ω²)
 

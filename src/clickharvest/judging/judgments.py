@@ -31,7 +31,6 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging.corrected import Corrected, shrink_corrected
 from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
 from clickharvest.logs.sums import steady
-from clickharvest.model.affine import AffineModel
 from clickharvest.model.propensities import Propensities
 from clickharvest.weights.scoring import count_cells, model_context, score_cells
 from clickharvest.words import count
@@ -280,8 +279,7 @@ def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
 
 def _is_exact(model: AnyAffine) -> bool:
     """Return whether a model, or that of a level, has no error bars."""
-    models = (model,) if isinstance(model, AffineModel) else model.models
-    return any(one is not None and one.covariance is None for one in models)
+    return any(own.covariance is None for _, own in model.parts)
 
 
 def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,4 +1,3 @@
-from .browsing import browsing_log as browsing_log
 from .click_log import ClickLog as ClickLog
 from .click_log import LogFacts as LogFacts
 from .doubting import Doubt as Doubt

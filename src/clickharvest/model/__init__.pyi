@@ -1,7 +1,3 @@
-from .affine import AffineModel as AffineModel
-from .affine import AffinePrediction as AffinePrediction
-from .browsing import BrowsingPropensities as BrowsingPropensities
-from .browsing import StatePropensities as StatePropensities
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder
@@ -30,7 +26,6 @@ from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities
 from .provenance import Provenance as Provenance
 from .provenance import record_provenance as record_provenance
-from .reading import ReadingPropensities as ReadingPropensities
 from .support import ColumnSupport as ColumnSupport
 from .support import Doubt as Doubt
 from .support import Support as Support

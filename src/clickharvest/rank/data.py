@@ -11,7 +11,7 @@ showed document d, and n all pages of the query,
 
 `ranking_data_from_log` and `read_clicks` make it so.
 
-Of affine clicks (`model.affine`), E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
+Of affine clicks (`click_models.affine`), E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
 B_d = Σ b_k over the pages that showed the document, what counts is C_d − B_d in place of C_d: its expectation is E_d c,
 and that of (C_d − B_d) / ρ_d is n c. Documents without a click have such a *shift* B too, so that all that were shown
 are records then. Where an order is learned from it, lists are `grounded`: C − B has no zero that is known.

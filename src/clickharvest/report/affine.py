@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clickharvest.model.affine import AffineModel
-from clickharvest.model.affine_levels import AffineLevels
+from clickharvest.click_models.affine.fitted import AffineModel
+from clickharvest.click_models.affine.levels import AffineLevels
 from clickharvest.model.summary import spell_counts
 from clickharvest.model.support import CANNOT_TELL
 from clickharvest.report.plain import kept_findings, write_page
@@ -46,11 +46,7 @@ def write_affine_report(
 
 def affine_view(model: AffineModel | AffineLevels, *, level: float) -> dict[str, Any]:
     """Return the texts and the table of the page."""
-    if isinstance(model, AffineModel):
-        rows = _rows(model, level, "")
-    else:
-        named = ((own, f"{model.name(i)}: ") for i, own in enumerate(model.models) if own is not None)
-        rows = [row for own, before in named for row in _rows(own, level, before)]
+    rows = [row for name, own in model.parts for row in _rows(own, level, f"{name}: " if name else "")]
     origin = [] if model.provenance is None else model.provenance.rows()
     return {
         "users": str(model.info.get("users") or ""),

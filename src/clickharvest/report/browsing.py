@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.browsing.fitted import UNLINKED, BrowsingPropensities, number_of, spell_effects
+from clickharvest.click_models.reading import ReadingPropensities
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
-from clickharvest.model.browsing import UNLINKED, BrowsingPropensities
-from clickharvest.model.browsing_summary import spell_effects
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.reading import ReadingPropensities
 from clickharvest.model.summary import spell_counts
 from clickharvest.model.typical import typical_context
-from clickharvest.positions.states import number_of
 from clickharvest.report.plain import kept_findings, write_page
 
 TITLE = "What does a click above change?"

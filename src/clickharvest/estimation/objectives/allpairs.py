@@ -192,7 +192,8 @@ class AllPairs(Objective):
         m, width = len(at.log_p), at.size * (self.n_positions + self.columns)
         every = 1 + rough * (m * width // NUMBERS)
         y, best, by_odds = self._log_chances(at.log_p, at.own)
-        weight = weights[self.rows.cluster] * (self.rows.clicked + self.rows.passed) / np.expm1(-y)
+        weight = weights[self.rows.cluster] * (self.rows.clicked + self.rows.passed) * np.exp(y) / -np.expm1(y)
+        weight[y == CERTAIN] = 0.0  # a chance that is cut does not change
         total, seen = np.zeros((at.size, at.size)), np.arange(m) % every == 0
         begin = np.searchsorted(self.rows.context, np.arange(m + 1))
         for some in runs(int(seen.sum()), max(1, NUMBERS // width)):

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.estimation.cells import cells_of
 from clickharvest.estimation.objectives.base import ClusterSlopes, Objective, Point, sums_by_cluster_and_context
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params
@@ -38,7 +39,7 @@ class ClickShare(Objective):
         self.varying = sample.unit_kind == "query" and sample.x.shape[1] > 0
         self.columns, self.n_features = int(self.varying), sample.x.shape[1]
         self.size = float(sample.clicks.sum())
-        self.cells = sample.cells
+        self.cells = cells_of(sample)
 
     def init(self, random: np.random.Generator) -> Params:
         """Start from contexts that click alike."""
@@ -71,7 +72,7 @@ class ClickShare(Objective):
 
     def by_cluster(self, log_p: Array, own: Array | None, n_clusters: int) -> Array:
         """Return the log likelihood of every cluster, [q]."""
-        return self.cells.by_query(self.cells.shares_of(self.logits(log_p, own)))
+        return self.cells.by_query(self.logits(log_p, own))
 
     def cluster_slopes(self, log_p: Array, own: Array | None) -> ClusterSlopes:
         """Return the slopes of every cluster's log likelihood, clicks less expected clicks."""

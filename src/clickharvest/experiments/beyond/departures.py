@@ -89,7 +89,7 @@ def make_experiment(
 
     return Experiment(
         id=id, title=title, claim=claim, runs=runs, summarise=summarise, headline=headline, checks=checks, chart=chart,
-        notes=notes, by_model=beside is not None,
+        notes=notes, by_model=beside is not None, needs_engine=beside is not None,
     )  # fmt: skip
 
 

@@ -47,8 +47,7 @@ def train_as_authors(sample: Sample, test_x: Array, truth: Array, seed: int) -> 
         truth: true examination of these, relative to position 1, [n, K]; the oracle's alone.
         seed: seed of the weights.
     """
-    from clickharvest.estimation import AllPairs, Fit
-    from clickharvest.estimation.descent import descend
+    from clickharvest.estimation import AllPairs, Fit, descend
 
     random = np.random.default_rng([seed, 97])
     weights, none, least = np.ones((1, sample.n_clusters)), np.zeros(1), np.inf

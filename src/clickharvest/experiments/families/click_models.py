@@ -14,7 +14,8 @@ its page, relative to position 1 (`simulate.browsing.examined_given`), and p̂ w
     impression_error = mean |1 − p̂ / p|           over the displays below position 1 with p > 0
     seen_error       = Σ |p̂ − p| / Σ p            over all of them: where p is 0, p̂ counts whole
 
-The truth enters after the fit, here and nowhere else. No run needs an engine.
+The truth enters after the fit, here and nowhere else. Models are fitted and rows weighed as users do it: a table is
+read, and `weigh` writes the propensity of each row.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models import CLICK_MODELS, Pages, choose_for_pages, click_lines, page_propensities
+from clickharvest.click_models import CLICK_MODELS, choose_click_model
 from clickharvest.experiments.families.models import CLICKSHARE, fit_interventions, fit_settings
 from clickharvest.experiments.families.semi_synthetic import make_runs as make_plain_runs
 from clickharvest.experiments.families.semi_synthetic import simulate_run
@@ -38,7 +40,11 @@ from clickharvest.experiments.runner.runs import Numbers, Run
 from clickharvest.harvesting import Interventions
 from clickharvest.simulate import Simulation
 
+if TYPE_CHECKING:
+    from clickharvest.logs import ClickLog
+
 Array = NDArray[np.float64]
+Rows = dict[str, NDArray[Any]]
 
 FAMILY = "click_models"
 EXAMINATION, AFFINE, BROWSING, READING, AUTO = "examination", "affine", "browsing", "reading", "auto"
@@ -67,15 +73,15 @@ def make_runs(
     return [Run(FAMILY, one.world, one.seed, one.log, fit) for one in logs for fit in fits]
 
 
-@family(FAMILY)
+@family(FAMILY, engine=True)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit a click model to the run's log, and compare it with the truth."""
     simulation = simulate_run(run.group, source)
     model, why = run.fit["model"], None
     if model == AUTO:
-        choice = choose_for_pages(_pages(run.group, source, run.seed), _positions(run, simulation), seed=run.seed)
+        choice = choose_click_model(_log(run, source), seed=run.seed)
         model, why = choice.model, list(choice.why)
-    judge = _pages_errors if simulation.click_model.browses else _line_errors
+    judge = _row_errors if simulation.click_model.browses else _line_errors
     found = judge(run, source, model)
     told = {"chosen": model, "why": why} if why is not None else {}
     return {**found, "queries": len(simulation.train), "clicks": int(simulation.clicks.sum()), **told}
@@ -86,27 +92,25 @@ def _line_errors(run: Run, source: Path | None, model: str) -> Numbers:
 
     Models of pages have a propensity for every display, and no slopes.
     """
-    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
-    curve = simulation.examination(simulation.train_contexts)[pages.query]
-    rates = {kind: simulation.click_model.attraction(np.full(curve.shape[1], kind)) for kind in (True, False)}
-    offset: Array = np.zeros(curve.shape[1])
+    simulation, rows = simulate_run(run.group, source), _rows(run.group, source, run.seed)
+    curve, (query, k) = simulation.examination(simulation.train_contexts), (rows["query"], rows["position"] - 1)
+    rates = [simulation.click_model.attraction(np.full(curve.shape[1], kind)) for kind in (False, True)]
     slopes: Array | None = None
     if model == AFFINE:
         (slope, intercept), (slopes, _) = _affine(run, simulation)
-        divisor, offset = slope[pages.query], intercept[pages.query]
+        divisor, offset = slope[query, k], intercept[query, k]
     elif model == EXAMINATION:
         here, slopes = _examination(run, simulation)
-        divisor = here[pages.query]
+        divisor, offset = here[query, k], np.zeros(len(k))
     else:
-        divisor = _propensities(run, source, model)
-    relevant = simulation.train.relevant[pages.doc] & pages.shown
-    clicked = curve * np.where(relevant, rates[True], rates[False])
-    right = curve[:, :1] * np.where(relevant, rates[True][0], rates[False][0])
-    wrong = (((clicked - offset) / divisor - right) ** 2)[:, 1:][pages.shown[:, 1:]]
+        divisor, offset = _propensities(run, source, model), np.zeros(len(k))
+    relevant = simulation.train.relevant[rows["doc"]]
+    clicked, right = (curve[query, at] * np.where(relevant, rates[1][at], rates[0][at]) for at in (k, 0 * k))
+    wrong = (((clicked - offset) / divisor - right) ** 2)[k > 0]
     found: Numbers = {"corrected": float(np.sqrt(np.mean(wrong[np.isfinite(wrong)])))}
     if slopes is None:
         return found | {"slope_error": None}
-    steps = rates[True] - rates[False]
+    steps = rates[1] - rates[0]
     truth = simulation.test_examination / simulation.test_examination[:, :1] * (steps / steps[0])
     by_position = np.abs(1 - slopes / truth).mean(axis=0)
     supported = np.isfinite(by_position)
@@ -123,40 +127,47 @@ def _affine(run: Run, simulation: Simulation) -> list[tuple[Array, Array]]:
     found, k = [], simulation.shown.shape[2]
     for contexts in (simulation.train_contexts, simulation.test_contexts):
         own = {name: np.repeat(contexts[:, j], k) for j, name in enumerate(simulation.context)}
-        lines = click_lines(model, np.tile(np.arange(1, k + 1), len(contexts)), own)
+        lines = model.lines(np.tile(np.arange(1, k + 1), len(contexts)), own)
         slope, offset = (np.where(lines.supported, line, np.nan) for line in (lines.slope, lines.offset))
         found.append((slope.reshape(-1, k), offset.reshape(-1, k)))
     return found
 
 
-def _pages_errors(run: Run, source: Path | None, model: str) -> Numbers:
+def _row_errors(run: Run, source: Path | None, model: str) -> Numbers:
     """Return the errors of the propensities of displays, where users browse."""
-    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
-    curve = simulation.examination(simulation.train_contexts)[pages.query]
-    relevant = simulation.train.relevant[pages.doc] & pages.shown
-    truth = simulation.click_model.examination_given(curve, relevant, pages.clicked)
-    truth = (truth / truth[:, :1])[:, 1:]
-    estimate = _propensities(run, source, model)[:, 1:]
-    used = pages.shown[:, 1:] & np.isfinite(estimate)
+    rows = _rows(run.group, source, run.seed)
+    top = rows["position"] == 1
+    truth = rows["examination"] / rows["examination"][top][rows["page"]]
+    estimate = _propensities(run, source, model)
+    used = ~top & np.isfinite(estimate)
     p, found = truth[used], estimate[used]
     there = p > 0
     return {
         "impression_error": float(np.abs(1 - found[there] / p[there]).mean()),
         "seen_error": float(np.abs(found - p).sum() / p.sum()),
         "never_seen": float(np.mean(~there)),
-        "without_estimate": int(pages.shown[:, 1:].sum() - used.sum()),
+        "without_estimate": int(np.count_nonzero(~top) - np.count_nonzero(used)),
     }
 
 
 def _propensities(run: Run, source: Path | None, model: str) -> Array:
-    """Return the propensity of every display, [n, K], as `weigh` would give it to the rows of the log."""
-    simulation, pages = simulate_run(run.group, source), _pages(run.group, source, run.seed)
-    if model == EXAMINATION:
-        return _examination(run, simulation)[0][pages.query]
-    if model == AFFINE:
-        return _affine(run, simulation)[0][0][pages.query]
-    contexts = {name: simulation.train_contexts[:, j] for j, name in enumerate(simulation.context)}
-    return page_propensities(pages, model, contexts if run.fit["context"] else None, seed=run.seed)
+    """Return the propensity of every row; of models of pages the one that `weigh` gives it."""
+    simulation, rows = simulate_run(run.group, source), _rows(run.group, source, run.seed)
+    if model in (EXAMINATION, AFFINE):
+        by_query = _examination(run, simulation)[0] if model == EXAMINATION else _affine(run, simulation)[0][0]
+        known: Array = by_query[rows["query"], rows["position"] - 1]
+        return known
+    import pyarrow.parquet as pq
+
+    log, kind = _log(run, source), CLICK_MODELS[model]
+    one = kind(intervals=None, seed=run.seed)
+    fitted = one.fit(one.harvest(log))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "weighted.parquet"
+        kind.weigh(log, fitted, path, clip=None, normalise=False, policy_aware=False)
+        weighed = pq.read_table(path, columns=["page", "position", "propensity"])
+    found: Array = weighed.sort_by([("page", "ascending"), ("position", "ascending")])["propensity"].to_numpy()
+    return found
 
 
 def _examination(run: Run, simulation: Simulation) -> tuple[Array, Array]:
@@ -179,27 +190,17 @@ def _positions(run: Run, simulation: Simulation) -> Interventions:
     return rows if run.fit["context"] else replace(rows, contexts={})
 
 
-def pages_of(simulation: Simulation, *, seed: int = 0) -> Pages:
-    """Return the displays of a simulated log, rankers and queries in their order.
+def _log(run: Run, source: Path | None) -> ClickLog:
+    """Return the log of single displays, with contexts if the fit is given them."""
+    from clickharvest.logs import read_log
 
-    Where clicks of a page do not depend on each other, those of a ranker, query and position were counted, and are
-    dealt out to its displays at random.
-    """
-    random = np.random.default_rng([seed, 4])
-    _, queries, positions = simulation.shown.shape
-    served = simulation.served.ravel()
-    cell = np.repeat(np.arange(len(served)), served)
-    clicked = simulation.clicked
-    if clicked is None:
-        counted = simulation.clicks.reshape(-1, positions)
-        within = np.arange(len(cell)) - np.repeat(np.cumsum(served) - served, served)
-        clicked = np.zeros((len(cell), positions), np.bool_)
-        for k in range(positions):
-            clicked[np.argsort(cell + random.random(len(cell))), k] = within < counted[cell, k]
-    doc = simulation.shown.reshape(-1, positions)[cell]
-    return Pages(cell % queries, doc, clicked & (doc >= 0), random.random(len(cell)) < 0.5)
+    simulation = simulate_run(run.group, source)
+    return read_log(simulation.rows(seed=run.seed), context=simulation.context if run.fit["context"] else None)
 
 
 @lru_cache(maxsize=1)
-def _pages(group: str, source: Path | None, seed: int) -> Pages:
-    return pages_of(simulate_run(group, source), seed=seed)
+def _rows(group: str, source: Path | None, seed: int) -> Rows:
+    """Return the columns of the rows with how likely each was examined, page by page from the top."""
+    rows = simulate_run(group, source).rows(seed=seed, truth=True)
+    rows = rows.sort_by([("page", "ascending"), ("position", "ascending")])
+    return {name: rows[name].to_numpy() for name in ("query", "doc", "position", "page", "examination")}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from clickharvest.experiments.families.arxiv_log import arxiv_log
 from clickharvest.experiments.runner.registry import family
 from clickharvest.experiments.runner.runs import Numbers, Run
-from clickharvest.model import ContextEncoder, make_curve
+from clickharvest.model import ContextEncoder, flatten_params, make_curve
 from clickharvest.simulate import GROUPS, SPLITS
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array, Numbe
 def _by_query(found: RobustPairs, test: Sample) -> Array:
     """Return the AllPairs objective of every query of a test sample; g is ½ for pairs that the fit has not seen."""
     from clickharvest.estimation import AllPairs, Fit
-    from clickharvest.estimation.loss import flatten
 
     assert found.fit is not None
     seen = found.fit.objective
@@ -122,7 +121,7 @@ def _by_query(found: RobustPairs, test: Sample) -> Array:
         for name, values in own.items():
             if pair in number_of:
                 values[..., number] = params["objective"][name][..., number_of[pair]]
-    flat = flatten({"curve": params["curve"], "objective": own})
+    flat = np.concatenate([flatten_params(params["curve"]), flatten_params(own)])
     by_query: Array = Fit(found.fit.curve, objective, test).by_query(flat[None])[0]
     return by_query
 

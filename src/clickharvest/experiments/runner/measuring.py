@@ -179,11 +179,10 @@ def read_times(store: Store) -> dict[str, float]:
 
 
 def _share_machine(jobs: int) -> None:
-    """Set what child processes inherit: their share of the cores, and not all of a GPU's memory at once."""
+    """Set what child processes inherit: their share of the cores."""
     threads = str(max(1, _cores() // jobs))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):  # XLA reads NPROC
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = threads
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def _cores() -> int:

@@ -1,8 +1,14 @@
 """A fitted browsing model: how likely a result is looked at, given its rank and the last click above it.
 
-It holds the propensities of all browsing states (`clickharvest.positions.states`) of the ranks in the data, relative to
-one without a click above, the top of the page. States that the clicks link to it are `linked`; the number of any other
-is what the model makes of its rank and its distance to the last click, and counts as not supported.
+A browsing *state* is the rank of a result and the rank of the last click above it on its page (0 where there is none).
+The states of K ranks are numbered from 1, by rank and then by last click, as one counts the cells of a triangle:
+
+    (1, 0) → 1;   (2, 0) → 2, (2, 1) → 3;   (3, 0) → 4, (3, 1) → 5, (3, 2) → 6;   …   number = k (k − 1) / 2 + j + 1
+
+so that what knows positions knows states by number, the first state is the top of the page, and all states of ranks up
+to K have the numbers up to K (K + 1) / 2. The model holds the propensities of all states of the ranks in the data,
+relative to one without a click above. States that the clicks link to it are supported; the number of any other is what
+the model makes of its rank and its distance to the last click.
 """
 
 from __future__ import annotations
@@ -13,10 +19,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.model.browsing_summary import summarise_browsing
 from clickharvest.model.contexts import Table
 from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.loading import from_file
@@ -24,13 +29,82 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
-from clickharvest.model.support import Doubt, Mask
+from clickharvest.model.summary import aligned, spell_fitted, wrap
+from clickharvest.model.support import CANNOT_TELL, Doubt, Mask
 from clickharvest.model.typical import typical_context
-from clickharvest.positions.states import n_states, number_of, state_places, states_of
-from clickharvest.words import clean_text
+from clickharvest.positions.places import Places
+from clickharvest.words import clean_text, count
 
+Integers = NDArray[np.int64]
+
+COLUMNS = ("position", "last_click")
+"""The columns of a table of states."""
+MOST_RANKS = 60
+"""Ranks beyond which there are too many states, 1,830, for their matrices to be factored in minutes."""
+SHOWN_RANKS, SHOWN_CLICKS = 25, 9
+"""Rows and columns of last clicks that the summary shows."""
 UNLINKED = "no clicks link this state to the anchor: its number leans on its rank and the distance to the last click"
 DEEPER = "below the positions of the model's data: the number is that of its last position"
+
+
+def n_states(ranks: int) -> int:
+    """Return how many states there are of so many ranks.
+
+    Example:
+        >>> n_states(3), n_states(10)
+        (6, 55)
+    """
+    return ranks * (ranks + 1) // 2
+
+
+def number_of(rank: ArrayLike, last: ArrayLike) -> Integers:
+    """Return the numbers of states, [n].
+
+    Args:
+        rank: ranks from 1, [n].
+        last: ranks of the last click above, 0 for none, [n].
+
+    Example:
+        >>> number_of([1, 2, 2, 3], [0, 0, 1, 2]).tolist()
+        [1, 2, 3, 6]
+    """
+    k, j = np.asarray(rank, dtype=np.int64), np.asarray(last, dtype=np.int64)
+    numbers: Integers = k * (k - 1) // 2 + j + 1
+    return numbers
+
+
+def states_of(number: ArrayLike) -> tuple[Integers, Integers]:
+    """Return the ranks and the ranks of the last click above of numbered states, each [n].
+
+    Example:
+        >>> rank, last = states_of([1, 2, 3, 6])
+        >>> rank.tolist(), last.tolist()
+        ([1, 2, 2, 3], [0, 0, 1, 2])
+    """
+    n = np.asarray(number, dtype=np.int64)
+    rank = np.ceil((np.sqrt(8.0 * n + 1) - 1) / 2).astype(np.int64)
+    last: Integers = n - rank * (rank - 1) // 2 - 1
+    return rank, last
+
+
+def state_places(ranks: int) -> Places:
+    """Return the states of so many ranks as a table of places.
+
+    Example:
+        >>> state_places(3).name(6), state_places(3).columns
+        ('position 3, last_click 2', ('position', 'last_click'))
+    """
+    rank, last = states_of(np.arange(1, n_states(ranks) + 1))
+    return Places(COLUMNS, tuple(zip(rank.tolist(), last.tolist(), strict=True)))
+
+
+def require_few(ranks: int) -> None:
+    """Raise an InputError where ranks make too many states."""
+    if ranks > MOST_RANKS:
+        raise InputError(
+            f"results were shown at {ranks} positions, which make {n_states(ranks):,} browsing states: expected at "
+            f"most {MOST_RANKS} positions; leave out what stood lower with --max-position {MOST_RANKS}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +168,45 @@ class BrowsingPropensities:
             raise InputError("the anchor of a browsing model is a state without a click above: this is another")
 
     def __str__(self) -> str:
-        return summarise_browsing(self)
+        states = self.states
+        predicted = states.predict_encoded(typical_context(states))
+        where = f"Propensity relative to position {self.anchor} with no click above it"
+        where += "" if states.encoder is None else " in a typical context"
+        signs = []
+        if not predicted.supported.all():
+            signs.append("* no clicks link the state: its number leans on its rank and the distance to the last click")
+        if predicted.cannot_tell.any():
+            signs.append(f"? {CANNOT_TELL}: the interval spans a factor of 10 or more")
+        if states.draws is not None:
+            signs.append(f"Intervals: {states.draws_kind}; clickharvest propensities MODEL lists them")
+        parts = [
+            wrap("Examination propensities of browsing states: position and last click above"),
+            spell_fitted(self.info),
+            *map(wrap, spell_effects(self.info)),
+            wrap(where + ", by the position of the last click above:"),
+            self._table(predicted),
+            wrap(". ".join(signs) + ".") if signs else "",
+        ]
+        return "\n\n".join(part for part in parts if part)
+
+    def _table(self, predicted: Prediction) -> str:
+        """Return ranks down, last clicks across."""
+
+        def cell(number: int) -> str:
+            value = predicted.propensity[0, number - 1]
+            if predicted.cannot_tell[0, number - 1] or not np.isfinite(value):
+                return "?"
+            text = f"{value:.2f}" if value < 100 else f"{value:.0f}"
+            return text if predicted.supported[0, number - 1] else f"{text}*"
+
+        ranks, clicks = min(self.ranks, SHOWN_RANKS), min(self.ranks - 1, SHOWN_CLICKS)
+        header = ["position", "none", *(f"at {j}" for j in range(1, clicks + 1))]
+        rows = []
+        for rank in range(1, ranks + 1):
+            cells = [cell(number) for number in number_of(rank, np.arange(min(rank, clicks + 1))).tolist()]
+            rows.append([str(rank), *cells, *[""] * (clicks + 1 - len(cells))])
+        left = n_states(self.ranks) - sum(min(rank, clicks + 1) for rank in range(1, ranks + 1))
+        return "\n".join([aligned(header, rows), *([f"… {count(left, 'more state')}"] if left else [])])
 
     @property
     def ranks(self) -> int:
@@ -150,19 +262,20 @@ class BrowsingPropensities:
         curve = make_curve(states.curve.name, numbers, states.curve.anchor, states.curve.n_features)
         support = states.support and replace(states.support, queries=tuple(states.support.queries[i] for i in like))
         draws = states.draws
+        if draws is not None:
+            plain = (unflatten_params(draw.astype(np.float64), states.params) for draw in draws)
+            wider = [flatten_params(gather(own, states.curve, curve, like)) for own in plain]
+            draws = np.stack(wider).astype(np.float32)
         return replace(
             states,
             curve=curve,
-            params=_gathered(states.params, states.curve, curve, like),
+            params=gather(states.params, states.curve, curve, like),
             shown=numbers,
             places=state_places(ranks),
-            draws=None if draws is None else np.stack(
-                [flatten_params(_gathered(unflatten_params(draw.astype(np.float64), states.params), states.curve, curve,
-                 like)) for draw in draws]
-            ).astype(np.float32),
+            draws=draws,
             support=support,
             deeper=tuple(int(n) for n in np.array(numbers)[k > self.ranks]),
-        )  # fmt: skip
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return what the model says of itself, as JSON holds it."""
@@ -207,7 +320,35 @@ class BrowsingPropensities:
         return cls(states, read.info, read.provenance)
 
 
-def _gathered(params: Params, curve: Curve, wider: Curve, like: NDArray[np.int64]) -> Params:
-    """Return the parameters of a wider curve whose states have those of others, `like` [states]."""
+def gather(params: Params, curve: Curve, other: Curve, like: Integers) -> Params:
+    """Return the parameters of another curve whose places have those of states, `like` [places]."""
     columns = {name: curve.anchored(values, np)[..., like] for name, values in params.items()}
-    return {name: np.delete(values, wider.anchor_index, axis=-1) for name, values in columns.items()}
+    return {name: np.delete(values, other.anchor_index, axis=-1) for name, values in columns.items()}
+
+
+def spell_effects(info: Mapping[str, Any]) -> list[str]:
+    """Return the sentence on how a click above changes looking below, if the model tells.
+
+    Example:
+        >>> near, far = {"ratio": 1.5, "lower": 1.2, "upper": 1.8}, {"ratio": 0.4, "lower": 0.3, "upper": 0.5}
+        >>> spell_effects({"click_above": {"next": near, "further": far}})[0]
+        'Right below a click, a result is looked at 1.50 times as often as at the same position with no click above \
+(1.20 to 1.80); further below, 0.40 times (0.30 to 0.50).'
+    """
+    found = info.get("click_above")
+    if not isinstance(found, Mapping):
+        return []
+    near, far = (_ratio(found.get(name)) for name in ("next", "further"))
+    if near is None:
+        return ["No result below a click was clicked, too: the numbers of such states lean on those without a click."]
+    told = f"Right below a click, a result is looked at {near[0]} times as often as at the same position with no click "
+    return [f"{told}above{near[1]}{'' if far is None else f'; further below, {far[0]} times{far[1]}'}."]
+
+
+def _ratio(found: Any) -> tuple[str, str] | None:
+    """Return a ratio and its interval in words; None where there is none."""
+    if not isinstance(found, Mapping) or not isinstance(found.get("ratio"), int | float):
+        return None
+    ends = [found.get(name) for name in ("lower", "upper")]
+    told = f" ({ends[0]:.2f} to {ends[1]:.2f})" if all(isinstance(end, int | float) for end in ends) else ""
+    return f"{found['ratio']:.2f}", told

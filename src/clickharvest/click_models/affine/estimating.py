@@ -1,4 +1,4 @@
-"""The likelihood of affine clicks, relevance being a mixture that depends on where a unit was shown.
+"""Slopes a_k and offsets b_k by likelihood, relevance being a mixture that depends on where a unit was shown.
 
 A unit of relevance r in [0, 1] is clicked at position k with probability q_k(r) = (1 − r) q_k(0) + r q_k(1), a straight
 line whatever its ends are. Its counts have the likelihood
@@ -12,7 +12,8 @@ parameters (as Efron's g-modelling, Biometrika 2016), so that error bars by quer
 
 The ends of r are not identified, but what is needed is: a_k = (q_k(1) − q_k(0)) / (q_1(1) − q_1(0)) and
 b_k = q_k(0) − a_k q_1(0). A little penalty, on B and on logits far from where the search starts, picks one of the
-equivalent descriptions, so that no end runs off to where click probabilities are 0.
+equivalent descriptions, so that no end runs off to where click probabilities are 0. The search starts from the
+propensities of an examination model, without offsets.
 
 A unit with many displays tells its relevance so well that a coarse grid would miss it. The grid of a unit is as fine as
 its own likelihood needs; there are few such units.
@@ -20,6 +21,8 @@ its own likelihood needs; there are few such units.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,9 +30,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from clickharvest.click_models.affine.fitted import LARGEST, AffineModel, Array
+from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.estimation.devices import on_one_thread
+from clickharvest.estimation.estimators import PBM
+from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.optimise import Status
-from clickharvest.estimation.unit_counts import Array, UnitCounts
-from clickharvest.progress import Update
+from clickharvest.estimation.sample import supported_positions
+from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
+from clickharvest.harvesting.interventions import QUERY, Interventions
+from clickharvest.harvesting.numbering import numbered
+from clickharvest.model.fingerprint import data_fingerprint
+from clickharvest.model.provenance import record_provenance
+from clickharvest.progress import Progress, Update, silent
+from clickharvest.words import count
 
 DEGREE = 5
 """Polynomials of the distribution of relevance."""
@@ -51,6 +65,189 @@ ENOUGH = 20_000
 """Units of which the curvature is taken, where there are more."""
 LEAST_LEFT = 0.01
 """Share of what is known that the other queries tell, at least, where one tells nearly all."""
+FLAT = 1e-6
+"""A feature of exposures whose standard deviation, given the others, is below this says nothing of its own."""
+VARIES = 2.0
+"""Standard errors by which units must differ beyond chance: otherwise there is no relevance to learn a slope from."""
+LEAST_SPREAD = 1e-3
+"""Standard deviation of the click rate at the anchor between units, below which it is the same."""
+
+
+@on_one_thread
+def fit_affine(
+    interventions: Interventions, *, anchor: int = 1, intervals: bool = True, progress: Progress = silent
+) -> AffineModel:
+    """Fit slopes and offsets to interventions without a context.
+
+    Args:
+        interventions: with the units that have no click, as `harvest` leaves them by default.
+        anchor: the position whose clicks are the unit.
+        intervals: whether to make error bars, clustered by query.
+        progress: shows what is being done.
+
+    Raises:
+        InputError: they have places instead of positions, or clusters other than queries.
+        NotIdentifiedError: no position is linked to the anchor, or relevance does not vary enough to tell.
+    """
+    if interventions.places is not None:
+        raise InputError(
+            f"the model affine knows positions of a list, found places by "
+            f"{', '.join(interventions.places.columns)}: fit --model examination, or leave --place out"
+        )
+    if interventions.cluster_kind != QUERY:
+        raise InputError(
+            f"clicks are clustered by {interventions.cluster_kind}: error bars of the model affine are by query; "
+            "leave --cluster out"
+        )
+    warn_of_clicked_pages(interventions, "the model affine", stacklevel=5)
+    counts = count_units(interventions, supported_positions(interventions, anchor))
+    alike = (
+        f"relevance does not vary enough: the {count(len(counts), 'unit')} shown at two positions or more differ in "
+        "clicks no more than by chance, so that nothing tells trust from examination; fit --model examination, or "
+        "harvest more queries"
+    )
+    if len(counts) < 2 or counts.variation() < VARIES:
+        raise NotIdentifiedError(alike)
+    mixture = Mixture(counts, anchor)
+    with progress("Fitting") as update:
+        examination = PBM(anchor=anchor, intervals=None).fit(interventions).predict()
+        found = mixture.fit(examination.propensity[0, np.isin(examination.positions, counts.positions)], update)
+    if not found.status.good:
+        warnings.warn(f"Affine: the fit {found.status}", ConvergenceWarning, stacklevel=5)
+    spread = mixture.relevance_spread(found.theta)
+    if spread < LEAST_SPREAD:
+        raise NotIdentifiedError(alike)
+    a, b = mixture.affine(found.theta)
+    covariance, rests_on = None, None
+    if intervals and counts.n_queries < FEWEST:
+        there = count(counts.n_queries, "query", "queries")
+        warnings.warn(
+            f"error bars are by query, and there is {there}: there are none to give with fewer than {FEWEST}",
+            HarvestWarning,
+            stacklevel=5,
+        )
+    elif intervals:
+        with progress("Error bars") as update:
+            covariance, rests_on = mixture.covariance(found.theta, update)
+    rates = counts.rates()
+    model = AffineModel(
+        anchor=anchor,
+        positions=counts.positions,
+        slope=np.clip(a, -LARGEST, LARGEST),
+        offset=np.clip(b, -LARGEST, LARGEST),
+        covariance=None if covariance is None else np.clip(covariance, -LARGEST, LARGEST),
+        shown=tuple(int(k) for k in np.unique(interventions.position)),
+        info={
+            "estimator": "Affine",
+            "status": str(found.status),
+            "log_likelihood": found.log_likelihood,
+            "units": len(counts),
+            "clicks": int(counts.clicks.sum()),
+            "queries": counts.n_queries,
+            "effective_queries": rests_on,
+            "anchor_rate": float(rates[counts.positions.index(anchor)]),
+            "relevance_spread": spread,
+            "data": data_fingerprint(interventions),
+        },
+        provenance=record_provenance("Affine", {"anchor": anchor, "intervals": intervals}),
+    )
+    if np.count_nonzero(model.predict().supported) < 2:
+        raise NotIdentifiedError(
+            f"what was shown at position {anchor} does not differ enough in relevance: slopes relative to it "
+            "span a factor of ten or more; try another --anchor, or fit --model examination"
+        )
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class UnitCounts:
+    """Clicks and displays of U units at K positions.
+
+    Attributes:
+        positions: the positions, ascending, [K].
+        clicks: clicks C_{u,k}, [U, K].
+        shown: displays n_{u,k}, [U, K].
+        query: number of each unit's query, from 0, [U].
+        n_queries: number of queries.
+    """
+
+    positions: tuple[int, ...]
+    clicks: Array
+    shown: Array
+    query: NDArray[np.int64]
+    n_queries: int
+
+    def __len__(self) -> int:
+        return len(self.clicks)
+
+    def rates(self) -> Array:
+        """Return clicks per display at each position, [K]."""
+        return np.asarray(self.clicks.sum(axis=0) / np.maximum(self.shown.sum(axis=0), 1))
+
+    def features(self) -> Array:
+        """Return what a unit's displays tell of its relevance before it is clicked: 1, and five features, [U, ≤ 6].
+
+        With m_u and s_u the mean and the standard deviation of log k over a unit's displays: polynomials of m_u up to
+        the third degree, s_u, and the logarithm of the number of displays, all standardised. Those that the ones
+        before them determine are left out. Rankers put relevant documents on top, so that m_u tells most.
+        """
+        total = self.shown.sum(axis=1)
+        log_k = np.log(self.positions)
+        mean = self.shown @ log_k / total
+        spread = np.sqrt(np.maximum(self.shown @ log_k**2 / total - mean**2, 0.0))
+        m, s, n = (_standardised(column) for column in (mean, spread, np.log(total)))
+        kept = [np.ones(len(m))]
+        for column in (m, m**2, m**3, s, n):
+            basis = np.column_stack(kept)
+            rest = column - basis @ np.linalg.lstsq(basis, column, rcond=None)[0]
+            if rest.std() > FLAT:
+                kept.append(rest / rest.std())
+        return np.column_stack(kept)
+
+    def variation(self) -> float:
+        """Return how clearly units differ in relevance, in standard errors clustered by query.
+
+        With q_k the click rate of a position and v_u = Σ_k (C_{u,k} − n_{u,k} q_k), the sum over units of
+        v_u² − Σ_k n_{u,k} q_k (1 − q_k) has the mean 0 where all units are alike, and a positive one where they differ.
+        """
+        q = self.rates()
+        surprise = (self.clicks - self.shown * q).sum(axis=1)
+        beyond = (surprise**2 - self.shown @ (q * (1 - q))) / np.maximum(self.shown.sum(axis=1), 1)
+        by_query = np.bincount(self.query, beyond, self.n_queries)
+        error = float(np.sqrt((by_query**2).sum()))
+        return float(beyond.sum()) / error if error else 0.0
+
+
+def count_units(interventions: Interventions, positions: Sequence[int]) -> UnitCounts:
+    """Return the counts at some positions of the units that were shown at two of them or more.
+
+    Example:
+        >>> interventions = Interventions(
+        ...     unit=np.array([0, 0, 1, 1]), query=np.array(["q"] * 4), position=np.array([1, 2, 2, 3]),
+        ...     exposure=np.ones(4), clicks=np.array([1, 0, 0, 0]), impressions=np.array([4, 2, 1, 1]))
+        >>> counts = count_units(interventions, (1, 2))
+        >>> counts.clicks.tolist(), counts.shown.tolist()
+        ([[1.0, 0.0]], [[4.0, 2.0]])
+    """
+    rows = interventions.take(np.isin(interventions.position, positions) & (interventions.impressions > 0))
+    n_units, unit = numbered(rows.unit)
+    column = np.searchsorted(positions, rows.position)
+    shape = (n_units, len(positions))
+    clicks, shown = (
+        np.bincount(unit * len(positions) + column, values, shape[0] * shape[1]).reshape(shape)
+        for values in (rows.clicks, rows.impressions)
+    )
+    several = np.count_nonzero(shown, axis=1) >= 2
+    first = np.zeros(n_units, np.intp)
+    first[unit[::-1]] = np.arange(len(unit))[::-1]
+    n_queries, query = numbered(rows.query[first[several]])
+    return UnitCounts(tuple(map(int, positions)), clicks[several], shown[several], query, n_queries)
+
+
+def _standardised(column: Array) -> Array:
+    spread = column.std()
+    scaled = (column - column.mean()) / spread if spread > FLAT else np.zeros_like(column)
+    return np.clip(scaled, -4.0, 4.0)  # a query shown a thousand times as often as others must not tilt the rest
 
 
 class Fitted(NamedTuple):
@@ -101,22 +298,22 @@ class Mixture:
         self.groups: list[_Group] = []
         self.centre = np.zeros(self.n_params)
 
-    def start(self, a: Array, b: Array) -> Array:
-        """Return parameters near given slopes and offsets, [2 K + n]: r spans what single units show of relevance."""
+    def start(self, a: Array) -> Array:
+        """Return parameters near given slopes, without offsets, [2 K + n]: r spans what single units show of it."""
         tells = self.shown * a**2
-        rate = ((self.clicks - self.shown * b) * a).sum(axis=1) / np.maximum(tells.sum(axis=1), np.finfo(float).tiny)
+        rate = (self.clicks * a).sum(axis=1) / np.maximum(tells.sum(axis=1), np.finfo(float).tiny)
         best = np.argsort(-tells.sum(axis=1))[: max(200, len(rate) // 4)]
         low, high = np.quantile(rate[best], [0.01, 0.99])
         low, high = low - 0.1 * (high - low), high + 0.1 * (high - low) + 0.01
         theta = np.zeros(self.n_params)
         usual = np.clip(self.times @ self.clicks / np.maximum(self.times @ self.shown, 1.0), 1e-3, 0.98)
-        theta[: self.n_positions] = logit(np.clip(a * low + b, usual / 10, usual))
-        theta[self.n_positions : 2 * self.n_positions] = logit(np.clip(a * high + b, usual, 1 - (1 - usual) / 10))
+        theta[: self.n_positions] = logit(np.clip(a * low, usual / 10, usual))
+        theta[self.n_positions : 2 * self.n_positions] = logit(np.clip(a * high, usual, 1 - (1 - usual) / 10))
         return theta
 
-    def fit(self, theta: Array, update: Update) -> Fitted:
-        """Return the optimum near some parameters; grids follow what is found."""
-        self.centre = theta
+    def fit(self, examination: Array, update: Update) -> Fitted:
+        """Return the optimum near the propensities of positions where nobody trusts any, [K]; grids follow it."""
+        self.centre = theta = self.start(examination)
         for _ in range(2):
             self._refine(theta)
             found = self._climb(theta, update)

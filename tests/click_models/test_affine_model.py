@@ -11,8 +11,9 @@ import pytest
 from scipy.stats import t as student
 
 from clickharvest import load_model
+from clickharvest.click_models import AffineModel
 from clickharvest.errors import InputError
-from clickharvest.model import AffineModel, load_propensities
+from clickharvest.model import load_propensities
 from clickharvest.model.storage import write_file
 
 COVARIANCE = np.diag([0.0, 0.01, 0.5, 0.0, 0.001, 0.001])

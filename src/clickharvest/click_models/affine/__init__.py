@@ -2,10 +2,10 @@
 
     E[click | unit u, position k] = a_k c_u + b_k
 
-with the unit's click rate c_u at the anchor: see `model.affine` for what that says, `estimation.affine` for how it is
-found. A log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
+with the unit's click rate c_u at the anchor: see `fitted` for what that says, `estimating` for how it is found. A log
+is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
 
-Contexts of a few categories have slopes and offsets of their own; others fall into classes (`model.affine_levels`).
+Contexts of a few categories have slopes and offsets of their own; others fall into classes (`levels`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clickharvest.click_models.affine.fitted import AffineModel
+from clickharvest.click_models.affine.levels import (
+    MOST_LEVELS,
+    AffineLevels,
+    fit_levels,
+    level_values,
+    levels_of,
+    spell_level,
+)
 from clickharvest.click_models.base import ClickModel
-from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.words import count, spell_positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-    from numpy.typing import ArrayLike, NDArray
 
     from clickharvest.diagnosis.findings import Finding
-    from clickharvest.estimation.affine import AffineClicks
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.affine import AffineModel
-    from clickharvest.model.affine_levels import AffineLevels, Classes, Lines
     from clickharvest.weights.weighing import Clip
 
-    AnyAffine = AffineModel | AffineLevels
+AnyAffine = AffineModel | AffineLevels
 
 COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_supported")
 """The columns that weighing adds to those of a log."""
 JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_clickharvest_supported")
 """The columns of slope, offset, their standard deviation and whether they are supported, while a log is corrected."""
-CLICKS_OF_CLASS, N_CLASSES = 10_000, (2, 5)
-"""Clicks that a class of contexts has at least where there are several, and the least and largest number of classes."""
 MOST_NAMED = 6
 """Contexts that a sentence names."""
 MOST_CELLS = 10_000
@@ -95,7 +99,30 @@ class CorrectionReport:
 
 @dataclass(frozen=True)
 class Affine(ClickModel):
-    """Affine clicks; fields are those of `AffineClicks`."""
+    """Affine clicks, E[C | u, k] = a_k c_u + b_k: examination, and trust in what stands high.
+
+    The interventions must hold the units without a click, as `harvest` leaves them by default.
+
+    Attributes:
+        intervals: `"clustered"`, by query, which `"auto"` is, or None.
+        anchor: the position whose clicks are the unit.
+        seed: seed of the check; the fit has no randomness.
+        progress: shows what is being done, see `clickharvest.progress`; nothing by default.
+
+    Example:
+        Trust, and no relevance, brings a tenth of the displays at position 1 a click: c_2 = (c_1 − .1) / 2.
+
+        >>> from clickharvest.harvesting import Interventions
+        >>> random, relevance = np.random.default_rng(0), np.linspace(0.1, 0.8, 300)
+        >>> shown = np.full((300, 2), 400)
+        >>> clicks = random.binomial(shown, np.column_stack([0.1 + relevance, relevance / 2]))
+        >>> unit = np.repeat(np.arange(300), 2)
+        >>> model = Affine().fit(Interventions(
+        ...     unit=unit, query=unit // 3, position=np.tile([1, 2], 300), exposure=np.full(600, 400.0),
+        ...     clicks=clicks.ravel(), impressions=shown.ravel()))
+        >>> model.slope.round(1).tolist(), model.offset.round(2).tolist()
+        ([1.0, 0.5], [0.0, -0.05])
+    """
 
     name: ClassVar[str] = "affine"
     about: ClassVar[str] = "a result that stands high is trusted, and clicked more readily once it is seen"
@@ -107,15 +134,20 @@ class Affine(ClickModel):
 
     def fit(self, interventions: Interventions) -> AnyAffine:
         """Return slopes and offsets, of every level of the context where there is one."""
-        from clickharvest.estimation.affine import AffineClicks
+        from clickharvest.click_models.affine.estimating import fit_affine
+        from clickharvest.click_models.examination import Examination
 
         if self.intervals not in (None, "auto", "clustered"):
             raise InputError(f"--intervals {self.intervals}: those of the model affine are clustered; leave it out")
-        with_bars = self.intervals is not None
-        estimator = AffineClicks(anchor=self.anchor, intervals=with_bars, progress=self.progress)
-        if interventions.contexts:
-            return _fit_levels(estimator, interventions)
-        return estimator.fit(interventions).affine_
+
+        def fit(rows: Interventions) -> AffineModel:
+            return fit_affine(rows, anchor=self.anchor, intervals=self.intervals is not None, progress=self.progress)
+
+        if not interventions.contexts:
+            return fit(interventions)
+        # A power law has one number for how steep it is, and that is all that is asked.
+        steep = Examination(curve="power", intervals=None, anchor=self.anchor, progress=self.progress)
+        return fit_levels(interventions, fit, steep.fit)
 
     def check(self, interventions: Interventions, fitted: AnyAffine | None = None) -> Sequence[Finding]:
         """Return whether trust shows among documents of one query too.
@@ -128,7 +160,7 @@ class Affine(ClickModel):
         from clickharvest.estimation.trust_bias import trust_bias
 
         rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
-        rows, known = (_by_level(rows), None) if classes is None else (rows, classes.propensities)
+        rows, known = (by_level(rows), None) if classes is None else (rows, classes.propensities)
         with self.progress("Checking the model"):
             found = trust_bias(rows, anchor=self.anchor, seed=self.seed, model=known)
         name = "trust within queries"
@@ -148,12 +180,8 @@ class Affine(ClickModel):
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
         """Return the model of a file."""
-        from clickharvest.model.affine import affine_from_file
-        from clickharvest.model.affine_levels import levels_from_file
-
-        if "levels" in header:
-            return levels_from_file(header, tensors)
-        return affine_from_file(header, tensors)
+        kind = AffineLevels if "levels" in header else AffineModel
+        return kind.from_file(header, tensors)
 
     @classmethod
     def weigh(
@@ -169,93 +197,12 @@ class Affine(ClickModel):
         return correct_to_parquet(log, fitted, path)
 
 
-def click_lines(model: AnyAffine, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
-    """Return what clicks of rows are corrected with: `slope`, `offset`, and whether they are `supported`, [n] each.
-
-    Args:
-        model: an affine model, with or without context.
-        position: position of each row, [n].
-        contexts: its context columns, [n] each.
-
-    Example:
-        >>> from clickharvest.model import AffineModel
-        >>> model = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.array([0.0, -0.05]), None, (1, 2))
-        >>> click_lines(model, [2, 3]).slope.tolist(), click_lines(model, [2, 3]).supported.tolist()
-        ([0.5, 1.0], [True, False])
-    """
-    from clickharvest.model.affine_levels import lines_of
-
-    return lines_of(model, position, contexts or {})
-
-
-def _by_level(interventions: Interventions) -> Interventions:
+def by_level(interventions: Interventions) -> Interventions:
     """Return interventions with one context column, of levels; as they are where these are many, or none."""
-    from clickharvest.model.affine_levels import MOST_LEVELS
-
     if not interventions.contexts:
         return interventions
-    levels, level = _levels(interventions)
+    levels, level = levels_of(interventions.contexts)
     return interventions if len(levels) > MOST_LEVELS else replace(interventions, contexts={"level": level.astype(str)})
-
-
-def _levels(interventions: Interventions) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
-    """Return the combinations of values that contexts have, ascending, and which of them each row has."""
-    from clickharvest.model.affine_levels import level_values
-
-    rows = list(zip(*(level_values(column) for column in interventions.contexts.values()), strict=True))
-    levels = sorted(set(rows))
-    number = {level: i for i, level in enumerate(levels)}
-    return levels, np.array([number[row] for row in rows], dtype=np.int64)
-
-
-def _fit_levels(estimator: AffineClicks, interventions: Interventions) -> AffineLevels:
-    """Return the model of every level of the context; levels whose clicks do not tell have a reason instead."""
-    from clickharvest.model.affine_levels import MOST_LEVELS, AffineLevels
-    from clickharvest.model.fingerprint import data_fingerprint
-
-    columns = tuple(interventions.contexts)
-    if interventions.unit_kind != "context":
-        raise InputError("the model affine takes contexts of whole units: harvest with --unit context, or leave it out")
-    levels, level = _levels(interventions)
-    classes = None
-    if len(levels) > MOST_LEVELS:
-        classes = _classes(estimator, interventions)
-        level, n = classes.of(interventions.contexts), len(classes.cuts) + 1
-        ends = {0: ", read least far", n - 1: ", read farthest"}
-        levels = [(f"class {i + 1} of {n}{ends.get(i, '')}",) for i in range(n)]
-    models: list[AffineModel | None] = []
-    reasons: list[str] = []
-    for i in range(len(levels)):
-        own = replace(interventions.take(level == i), contexts={})
-        try:
-            if not len(own):
-                raise NotIdentifiedError("no unit has such a context")
-            models.append(estimator.fit(own).affine_)
-            reasons.append("")
-        except NotIdentifiedError as error:
-            models.append(None)
-            reasons.append(str(error))
-    fitted = [model for model in models if model is not None]
-    if not fitted:
-        raise NotIdentifiedError(f"no level of {', '.join(columns)} tells slopes; of the first, {reasons[0]}")
-    sums = {name: sum(int(model.info[name]) for model in fitted) for name in ("units", "clicks")}
-    queries = len(np.unique(interventions.query[np.isin(level, [i for i, one in enumerate(models) if one])]))
-    info = {"estimator": fitted[0].info["estimator"], **sums, "queries": queries}
-    info["data"] = data_fingerprint(interventions)
-    return AffineLevels(columns, tuple(levels), tuple(models), tuple(reasons), info, fitted[0].provenance, classes)
-
-
-def _classes(estimator: AffineClicks, interventions: Interventions) -> Classes:
-    """Return classes of contexts with as many units each, by what an examination model says of them."""
-    from clickharvest.click_models.examination import Examination
-    from clickharvest.model.affine_levels import Classes, steepness
-
-    # A power law has one number for how steep it is, and that is all that is asked.
-    model = Examination(curve="power", intervals=None, anchor=estimator.anchor, progress=estimator.progress)
-    found = model.fit(interventions.clicked())
-    n = int(np.clip(interventions.clicks.sum() // CLICKS_OF_CLASS, *N_CLASSES))
-    steep = steepness(found, interventions.contexts)
-    return Classes(found, np.quantile(steep, np.arange(1, n) / n))
 
 
 def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> CorrectionReport:
@@ -298,7 +245,6 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
 
     Where they are not supported, slopes are 1 and offsets 0.
     """
-    from clickharvest.model.affine_levels import lines_of
     from clickharvest.weights.scoring import count_cells
 
     if log.places is not None:
@@ -311,7 +257,7 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
     cells = count_cells(log, model.context, shown=log.columns["impressions"])
     contexts = cells.contexts
     position, clicks, rows, shown = (cells.counts(name) for name in ("position", "clicks", "rows", "shown"))
-    lines = lines_of(model, position, contexts)
+    lines = model.lines(position, contexts)
     fine = lines.supported
     report = CorrectionReport(
         rows=int(rows.sum()),
@@ -327,17 +273,8 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
 
 def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return the contexts in which nothing is supported, in words."""
-    from clickharvest.model.affine_levels import level_values
-
     if not contexts or len(fine) > MOST_CELLS:
         return ()
-    rows = list(zip(*(level_values(values) for values in contexts.values()), strict=True))
+    rows = level_values(contexts)
     known = {row for row, own in zip(rows, fine, strict=True) if own}
-    lost = sorted(set(rows) - known)
-    return tuple(
-        ", ".join(
-            f"{clean_text(name, 24)} = {clean_text(value, 40) or 'empty'}"
-            for name, value in zip(contexts, row, strict=True)
-        )
-        for row in lost[:MOST_NAMED]
-    )
+    return tuple(spell_level(list(contexts), row) for row in sorted(set(rows) - known)[:MOST_NAMED])

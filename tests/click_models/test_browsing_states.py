@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clickharvest.click_models.browsing.fitted import (
+    MOST_RANKS,
+    n_states,
+    number_of,
+    require_few,
+    state_places,
+    states_of,
+)
 from clickharvest.errors import InputError
-from clickharvest.positions.states import MOST_RANKS, n_states, number_of, require_few, state_places, states_of
 
 
 def test_numbers_and_states_are_one_to_one_and_in_order() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from clickharvest import PBM, AffineClicks, harvest, read_log
-from clickharvest.click_models import CLICK_MODELS
+from clickharvest import PBM, harvest, read_log
+from clickharvest.click_models import Affine, AffineLevels, AffineModel
+from clickharvest.click_models.affine.estimating import Mixture, count_units
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.estimation.click_moments import estimate_moments
-from clickharvest.estimation.relevance_mixture import Mixture
-from clickharvest.estimation.unit_counts import UnitCounts, count_units
 from clickharvest.harvesting import Interventions
 from clickharvest.simulate import AffineTruth, simulate_trust_log
 
@@ -25,6 +24,12 @@ def of_counts(clicks: np.ndarray, shown: np.ndarray, queries: int) -> Interventi
     )  # fmt: skip
 
 
+def fitted(interventions: Interventions, **options: Any) -> AffineModel:
+    model = Affine(**options).fit(interventions)
+    assert isinstance(model, AffineModel)
+    return model
+
+
 @pytest.fixture(scope="module")
 def trusting() -> tuple[Interventions, AffineTruth]:
     log, truth = simulate_trust_log(pages=20_000, queries=150, positions=4, docs=8)
@@ -33,7 +38,7 @@ def trusting() -> tuple[Interventions, AffineTruth]:
 
 def test_slopes_and_offsets_are_found(trusting: tuple[Interventions, AffineTruth]) -> None:
     interventions, truth = trusting
-    model = AffineClicks().fit(interventions).affine_
+    model = fitted(interventions)
     found = model.predict()
     assert found.supported.all()
     assert (found.slope_lower <= truth.slope).all()
@@ -59,7 +64,7 @@ def test_without_trust_slopes_are_propensities_and_offsets_are_not_needed() -> N
     log, truth = simulate_trust_log(pages=20_000, queries=150, positions=4, docs=8, trust=0.0, seed=1)
     assert np.abs(truth.offset).max() == 0
     interventions = harvest(read_log(log))
-    model = AffineClicks().fit(interventions).affine_
+    model = fitted(interventions)
     test = model.offset_test()
     assert test is not None
     assert test[1] > 0.05
@@ -73,7 +78,7 @@ def test_without_trust_slopes_are_propensities_and_offsets_are_not_needed() -> N
 
 
 def test_another_anchor_describes_the_same_lines(trusting: tuple[Interventions, AffineTruth]) -> None:
-    one, two = (AffineClicks(anchor=k, intervals=False).fit(trusting[0]).affine_ for k in (1, 2))
+    one, two = (fitted(trusting[0], anchor=k, intervals=None) for k in (1, 2))
     assert np.allclose(two.slope, one.slope / one.slope[1], rtol=0.02)
     assert np.allclose(two.offset, one.offset - two.slope * one.offset[1], atol=0.02)
 
@@ -83,7 +88,7 @@ def test_neither_order_nor_names_matter(trusting: tuple[Interventions, AffineTru
     names = {unit: i for i, unit in enumerate(np.random.default_rng(0).permutation(np.unique(rows.unit)).tolist())}
     renamed = replace(rows, unit=np.array([names[unit] for unit in rows.unit.tolist()]))
     shuffled = renamed.take(np.argsort(renamed.unit, kind="stable"))
-    first, second = (AffineClicks(intervals=False).fit(one).affine_ for one in (rows, shuffled))
+    first, second = (fitted(one, intervals=None) for one in (rows, shuffled))
     assert np.allclose(first.slope, second.slope, rtol=1e-6)
     assert np.allclose(first.offset, second.offset, atol=1e-6)
 
@@ -91,7 +96,7 @@ def test_neither_order_nor_names_matter(trusting: tuple[Interventions, AffineTru
 def test_the_score_is_the_derivative_of_the_likelihood(trusting: tuple[Interventions, AffineTruth]) -> None:
     counts = count_units(trusting[0].take(slice(0, 400)), (1, 2, 3, 4))
     mixture = Mixture(counts, 1)
-    theta = mixture.start(*estimate_moments(counts, 1, np.ones(4)))
+    theta = mixture.start(np.ones(4))
     mixture._refine(theta)
     theta = theta + 0.1 * np.random.default_rng(0).normal(size=len(theta))
     mixture.centre = theta  # the penalty's own derivative is 0 there
@@ -111,25 +116,6 @@ def test_units_without_a_click_count() -> None:
     assert counts.query.tolist() == [0, 1, 0, 1]
 
 
-def test_moments_are_exact_where_counts_are() -> None:
-    rate = np.repeat(np.linspace(0.1, 0.8, 50), 2)
-    truth = np.column_stack([rate, 0.6 * rate - 0.03, 0.4 * rate + 0.02])
-    counts = UnitCounts((1, 2, 3), truth * 1e6, np.full(truth.shape, 1e6), np.arange(100), 100)
-    a, b = estimate_moments(counts, 1, np.array([1, 0.5, 0.5]))
-    assert np.allclose(a, [1, 0.6, 0.4], rtol=0.03)
-    assert np.allclose(b, [0, -0.03, 0.02], atol=0.01)
-
-
-def test_moments_of_units_that_were_clicked_once_are_none() -> None:
-    """Nothing was clicked twice at 3: its slope is the examination of a model without trust."""
-    clicks = np.column_stack([np.tile([5.0, 50, 95], 10), np.tile([3.0, 30, 57], 10), np.tile([0.0, 1, 1], 10)])
-    counts = UnitCounts((1, 2, 3), clicks, np.full(clicks.shape, 100.0), np.arange(30), 30)
-    examination = np.array([1, 0.5, 0.02])
-    a, b = estimate_moments(counts, 1, examination)
-    assert a[1] == pytest.approx(0.6, rel=0.05)
-    assert (a[2], b[2]) == (examination[2], 0)
-
-
 def test_slopes_of_positions_with_few_clicks_are_not_drawn_to_one() -> None:
     """Thirty positions, 560 clicks, and no trust: slopes are 1 / k. They were 1.7 times too large."""
     errors, covered = [], []
@@ -138,7 +124,7 @@ def test_slopes_of_positions_with_few_clicks_are_not_drawn_to_one() -> None:
         shown = np.where(np.argsort(random.random(shape)) < 3, 1 + random.poisson(20, shape), 0)
         relevance = random.beta(1, 8, (600, 1))
         truth = 1 / np.arange(1, 31)
-        found = AffineClicks().fit(of_counts(random.binomial(shown, relevance * truth), shown, 150)).affine_.predict()
+        found = fitted(of_counts(random.binomial(shown, relevance * truth), shown, 150)).predict()
         told = found.supported & (np.array(found.positions) > 1)
         truth = truth[np.array(found.positions) - 1][told]
         errors += np.log(found.slope[told] / truth).tolist()
@@ -154,7 +140,7 @@ def test_a_single_click_is_no_proof_of_trust() -> None:
         random, shown = np.random.default_rng(seed), np.tile([40, 40, 40, 20], (300, 1))
         clicks = random.binomial(shown, random.beta(1, 3, (300, 1)) * [1, 0.5, 0.3, 0])
         clicks[np.argmax(clicks[:, 0]), 3] = 1
-        test = AffineClicks().fit(of_counts(clicks, shown, 100)).affine_.offset_test()
+        test = fitted(of_counts(clicks, shown, 100)).offset_test()
         assert test is not None
         assert test[1] > 0.2
 
@@ -164,7 +150,7 @@ def test_alike_units_are_refused() -> None:
     shown = np.full((400, 3), 50)
     clicks = random.binomial(shown, [0.5, 0.3, 0.2])
     with pytest.raises(NotIdentifiedError, match="relevance does not vary enough: the 400 units") as refused:
-        AffineClicks().fit(of_counts(clicks, shown, 80))
+        Affine().fit(of_counts(clicks, shown, 80))
     assert refused.value.exit_code == 3
     assert "\n" not in str(refused.value)
 
@@ -174,7 +160,7 @@ def test_one_query_is_refused() -> None:
     shown = np.full((40, 2), 500)
     clicks = random.binomial(shown, random.uniform(0.1, 0.9, (40, 1)) * [1.0, 0.5])
     with pytest.raises(NotIdentifiedError, match="does not vary enough"):
-        AffineClicks().fit(of_counts(clicks, shown, 1))
+        Affine().fit(of_counts(clicks, shown, 1))
 
 
 def test_a_position_where_all_are_alike_cannot_be_the_anchor() -> None:
@@ -184,8 +170,8 @@ def test_a_position_where_all_are_alike_cannot_be_the_anchor() -> None:
     shown = np.full((300, 3), 200)
     clicks = random.binomial(shown, np.concatenate([np.full((300, 1), 0.5), 0.8 * relevance, 0.4 * relevance], axis=1))
     with pytest.raises(NotIdentifiedError, match="shown at position 1 does not differ enough in relevance"):
-        AffineClicks(anchor=1).fit(of_counts(clicks, shown, 100))
-    model = AffineClicks(anchor=2).fit(of_counts(clicks, shown, 100)).affine_
+        Affine(anchor=1).fit(of_counts(clicks, shown, 100))
+    model = fitted(of_counts(clicks, shown, 100), anchor=2)
     assert model.slope[2] == pytest.approx(0.5, rel=0.05)
     assert model.predict().supported.tolist() == [False, True, True]
 
@@ -193,11 +179,11 @@ def test_a_position_where_all_are_alike_cannot_be_the_anchor() -> None:
 def test_what_it_does_not_know_is_refused(trusting: tuple[Interventions, AffineTruth]) -> None:
     rows = trusting[0]
     with_context = replace(rows, contexts={"device": np.full(len(rows), "phone")})
-    with pytest.raises(InputError, match=r"context column device: call CLICK_MODELS\['affine'\]\(\).fit"):
-        AffineClicks().fit(with_context)
-    assert CLICK_MODELS["affine"]().fit(with_context).levels == (("phone",),)  # what the message names
+    levels = Affine().fit(with_context)
+    assert isinstance(levels, AffineLevels)
+    assert levels.levels == (("phone",),)
     by_user = replace(rows, cluster=np.zeros(len(rows), int), cluster_kind="user")
     with pytest.raises(InputError, match="clustered by user"):
-        AffineClicks().fit(by_user)
+        Affine().fit(by_user)
     with pytest.warns(HarvestWarning, match="pages without a click"):
-        AffineClicks(intervals=False).fit(replace(rows, only_clicked_pages=True))
+        Affine(intervals=None).fit(replace(rows, only_clicked_pages=True))

@@ -10,23 +10,20 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 
-from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.estimation.browsing import (
-    Browsing,
+from clickharvest.click_models.browsing import Browsing, browsing_log
+from clickharvest.click_models.browsing.estimating import (
     HeldOutGain,
-    compare_with_ranks,
     compare_within_ranks,
-    is_it_worth_it,
     pool_states,
     state_sample,
 )
+from clickharvest.click_models.browsing.fitted import number_of, states_of
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import PBM
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.logs.browsing import browsing_log
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import Constant, Linear
-from clickharvest.positions.states import number_of, states_of
 
 RANKS = 4
 GAMMA = {(1, 0): 1.0, (2, 0): 0.5, (2, 1): 0.8, (3, 0): 0.4, (3, 1): 0.2, (3, 2): 0.9, (4, 0): 0.3, (4, 1): 0.1}
@@ -69,7 +66,7 @@ def interventions() -> Interventions:
 
 
 def test_a_truth_without_a_law_is_found(interventions: Interventions) -> None:
-    model = Browsing().fit(interventions).propensities_
+    model = Browsing().fit(interventions)
     predicted = model.predict()
     rank, last = states_of(predicted.positions)
     truth = np.array([GAMMA[int(k), int(j)] for k, j in zip(rank, last, strict=True)])
@@ -109,7 +106,7 @@ def test_states_are_not_chosen_by_their_clicks() -> None:
     """Of 210 states 70 happen to have clicks; laws read off these alone make numbers 1.7 times too high."""
     errors, covered = [], []
     for seed in range(3):
-        predicted = Browsing().fit(harvested(sparse_log(seed))).propensities_.predict()
+        predicted = Browsing().fit(harvested(sparse_log(seed))).predict()
         told = np.flatnonzero(predicted.supported[0])[1:]
         truth = begun_anew(*states_of(np.array(predicted.positions)[told]))
         errors += np.log(predicted.propensity[0, told] / truth).tolist()
@@ -121,8 +118,7 @@ def test_states_are_not_chosen_by_their_clicks() -> None:
 def test_the_anchor_is_a_position_like_any_other() -> None:
     interventions = harvested(sparse_log(0))
     first, other = (
-        np.log(Browsing(anchor=k, intervals=None).fit(interventions).propensities_.predict().propensity[0])
-        for k in (1, 2)
+        np.log(Browsing(anchor=k, intervals=None).fit(interventions).predict().propensity[0]) for k in (1, 2)
     )
     none = number_of(np.arange(1, 21), 0) - 1
     assert_allclose((first - first[1])[none], (other - other[1])[none], atol=0.01)
@@ -141,7 +137,7 @@ def test_without_clicks_above_it_is_the_position_based_model() -> None:
     page = np.arange(log.num_rows).reshape(-1, RANKS)
     page[np.flatnonzero(clicks == 0)[0]] = log.num_rows
     alone = log.set_column(0, "page", pa.array(page.ravel()))
-    ours = Browsing().fit(harvested(alone)).propensities_
+    ours = Browsing().fit(harvested(alone))
     theirs = PBM().fit(harvest(read_log(alone), clicked_only=True)).propensities_.predict()
     none = number_of(np.arange(1, RANKS + 1), 0) - 1
     predicted = ours.predict()
@@ -155,7 +151,7 @@ def test_without_clicks_above_it_is_the_position_based_model() -> None:
 
 
 def test_context_changes_looking_below_a_click() -> None:
-    model = Browsing().fit(harvested(simulated(40_000, seed=2, context=True), context=["device"])).propensities_
+    model = Browsing().fit(harvested(simulated(40_000, seed=2, context=True), context=["device"]))
     predicted = model.predict({"device": ["desk", "phone"]}).propensity
     _, last = states_of(model.states.curve.positions)
     ratio = predicted[1] / predicted[0]
@@ -194,28 +190,25 @@ def test_users_who_begin_anew_are_likely_whatever_their_curve() -> None:
 
 
 def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:
-    gain = compare_with_ranks(interventions)
+    gain = compare_within_ranks(interventions)
     assert gain.lower > 0
-    assert is_it_worth_it(gain).status == "ok"
+    assert gain.finding.status == "ok"
     flat = {(k, j): 1 / k for k, j in GAMMA}
-    none = compare_with_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
+    none = compare_within_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
     assert none.lower < 0.001
     assert abs(none.gain) < 0.005
-    assert (
-        "positions alone explain clicks better" in is_it_worth_it(HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9)).sentence
-    )
-    assert is_it_worth_it(HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)).status == "note"
+    worse, unclear = HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9), HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)
+    assert "positions alone explain clicks better" in worse.finding.sentence
+    assert unclear.finding.status == "note"
 
 
-def test_queries_that_are_read_to_different_depths_do_not_browse(interventions: Interventions) -> None:
+def test_queries_that_are_read_to_different_depths_do_not_browse() -> None:
     """Who clicked above is of a query that is read far down; at one rank, of one query, that tells nothing."""
     flat = {(k, j): 1 / k for k, j in GAMMA}
     unlike = harvested(simulated(20_000, seed=7, gamma=flat, shallow=2.0))
-    assert compare_with_ranks(unlike).lower > 0
     within = compare_within_ranks(unlike)
     assert within.lower < 0 < within.upper + 1e-3
     assert abs(within.gain) < 1e-3
-    assert compare_within_ranks(interventions).lower > 0
 
 
 def test_what_is_shared_out_within_a_rank_is_an_exposures_share_where_nobody_browses() -> None:
@@ -237,11 +230,10 @@ def test_what_is_shared_out_within_a_rank_is_an_exposures_share_where_nobody_bro
 def test_one_query_has_no_error_bars_and_nothing_to_hold_out() -> None:
     one = harvested(simulated(2_000, seed=5, queries=1))
     with pytest.warns(match="there are none to give with fewer than 3"):
-        model = Browsing().fit(one).propensities_
+        model = Browsing().fit(one)
     assert np.isnan(model.predict().lower).all()
-    for compare in (compare_with_ranks, compare_within_ranks):
-        with pytest.raises(InputError, match="clicks of 1 query: expected 3 or more to hold some"):
-            compare(one)
+    with pytest.raises(InputError, match="clicks of 1 query: expected 3 or more to hold some"):
+        compare_within_ranks(one)
 
 
 def test_pages_with_a_click_on_everything_or_on_nothing() -> None:
@@ -249,10 +241,10 @@ def test_pages_with_a_click_on_everything_or_on_nothing() -> None:
     log = simulated(3_000, seed=6)
     all_of_it = np.repeat(np.arange(3_000) % 2, RANKS)
     model = Browsing().fit(harvested(log.set_column(log.column_names.index("click"), "click", pa.array(all_of_it))))
-    predicted = model.propensities_.predict()
+    predicted = model.predict()
     met = number_of(np.arange(2, RANKS + 1), np.arange(1, RANKS)) - 1
     assert_allclose(predicted.propensity[0, met], 2, rtol=0.1)
-    assert set(model.propensities_.states.leaning) == set(range(2, 11)) - set(met + 1)
+    assert set(model.states.leaning) == set(range(2, 11)) - set(met + 1)
 
 
 def test_a_state_that_one_query_links_has_an_interval_that_knows_it() -> None:
@@ -260,8 +252,8 @@ def test_a_state_that_one_query_links_has_an_interval_that_knows_it() -> None:
     whole = harvested(simulated(12_000, seed=7))
     state = int(number_of(4, 1))
     kept = whole.take((whole.position != state) | (whole.query == 0))
-    predicted = Browsing().fit(kept).propensities_.predict()
-    everyone = Browsing().fit(whole).propensities_.predict()
+    predicted = Browsing().fit(kept).predict()
+    everyone = Browsing().fit(whole).predict()
     width, usual = (np.log(p.upper[0, state - 1] / p.lower[0, state - 1]) for p in (predicted, everyone))
     assert width > 1.5 * usual
 
@@ -274,9 +266,9 @@ def test_nothing_linked_is_said_so() -> None:
 
 def test_nonsense_is_refused(interventions: Interventions) -> None:
     with pytest.raises(InputError, match="no intervals 'bootstrap' of a browsing model"):
-        Browsing(intervals="bootstrap").fit(interventions)  # type: ignore[arg-type]
+        Browsing(intervals="bootstrap").fit(interventions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = Browsing(intervals=None).fit(interventions).propensities_
+        model = Browsing(intervals=None).fit(interventions)
     with pytest.raises(InputError, match="a last click is at or below its result"):
         model.propensity_of([2], [2])

@@ -1,0 +1,205 @@
+"""Browsing: whether a result is examined depends on its position and on the last click above it on the page.
+
+    Pr(click | unit u, position k, last click above at j, context x) = γ_{kj}(x) r_u
+
+is the user browsing model of Dupret and Piwowarski (2008). What is known are the propensities γ_{kj}(x) relative to
+position 1 with nothing clicked above (`fitted`, which numbers the states (k, j)); they are found by click shares over
+states (`estimating`). A state is fixed before its result is looked at, so that a unit's clicks may be compared between
+its states as between its positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from clickharvest.click_models.base import PageModel
+from clickharvest.click_models.browsing.fitted import BrowsingPropensities, n_states, require_few, state_places
+from clickharvest.errors import InputError, NotIdentifiedError
+
+if TYPE_CHECKING:
+    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.weights.summary import WeightReport
+    from clickharvest.weights.weighing import Clip
+
+STATE = "_clickharvest_state"
+"""The column of the number of a row's state."""
+
+
+@dataclass(frozen=True)
+class Browsing(PageModel):
+    """The user browsing model, estimated by click shares.
+
+    Attributes:
+        intervals: `"clustered"` (`query_effects`), which `"auto"` is, or None.
+        anchor: the position that others are relative to, with no click above it.
+        seed: kept with the model; the fit has no randomness.
+        progress: shows what is being done, see `clickharvest.progress`; nothing by default.
+
+    Example:
+        >>> from clickharvest import read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> model, log = Browsing(), read_log(simulate_ab_log(pages=3_000)[0])
+        >>> model.fit(model.harvest(log)).propensity_of(rank=[1, 2, 2], last_click=[0, 0, 1]).shape
+        (3,)
+    """
+
+    name: ClassVar[str] = "browsing"
+    about: ClassVar[str] = "as examination, which the last click above changes"
+
+    def harvest(self, log: ClickLog, **how: Any) -> Interventions:
+        """Return the interventions of a log by browsing state; `how` are the arguments of `harvesting.harvest`.
+
+        Raises:
+            InputError: the log does not tell pages, or exposures are by design.
+            NotIdentifiedError: pages without a click are missing.
+        """
+        if how.get("design") is not None:
+            raise InputError(
+                "browsing states come about by clicks, not by design: leave out what tells where documents could have "
+                "been shown (--rankings, --swap, --placements, --placement, --team-draft)"
+            )
+        if (lowest := how.get("max_position")) is not None:
+            how["max_position"] = n_states(lowest)
+        if log.only_clicked_pages:
+            raise NotIdentifiedError(
+                "pages without a click are missing from the log, so that where nothing above is clicked, something "
+                "below must be: that looks as if users read on; give a log of all pages, or fit --model examination"
+            )
+        return super().harvest(browsing_log(log), **how)
+
+    def fit(self, interventions: Interventions) -> BrowsingPropensities:
+        """Return the propensities of browsing states."""
+        from clickharvest.click_models.browsing.estimating import fit_states
+
+        return fit_states(interventions, **{name: getattr(self, name) for name in self.options()})
+
+    def check(self, interventions: Interventions, fitted: Any = None) -> Sequence[Finding]:
+        """Return whether clicks above explain held-out clicks on a result at one position."""
+        from clickharvest.click_models.browsing.estimating import compare_within_ranks
+
+        try:
+            gain = compare_within_ranks(interventions, anchor=self.anchor, seed=self.seed, progress=self.progress)
+        except InputError:  # too few queries to hold any out
+            return ()
+        return (gain.finding,)
+
+    @classmethod
+    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> BrowsingPropensities:
+        """Return the propensities of a file."""
+        return BrowsingPropensities.from_file(header, tensors)
+
+    @classmethod
+    def weigh(
+        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+    ) -> WeightReport:
+        """Write a log with the propensity of every row's own state, and weights, see `weights.weigh_to_parquet`."""
+        from clickharvest.weights.weighing import weigh_to_parquet
+
+        states = browsing_log(log, named=True)
+        assert states.places is not None
+        wide = fitted.reaching(int(states.places.labels[-1][0]))
+        return weigh_to_parquet(states, wide, path, clip=clip, normalise=normalise, policy_aware=policy_aware)
+
+
+def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
+    """Return the log with the number of every row's browsing state for its position.
+
+    Args:
+        log: the log.
+        named: whether the log shall tell what the numbers stand for (`places`), which takes a look at the rows.
+
+    Raises:
+        InputError: the log does not tell pages, or they have no order: counts instead of single impressions, no page
+            column, places instead of positions, pages of several queries or of one row each, several results at one
+            position, too low positions.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from clickharvest.logs.reading import read_log
+        >>> shown = {"query": ["q"] * 3, "doc": list("abc"), "position": [1, 2, 3], "click": [0, 1, 0]}
+        >>> log = browsing_log(read_log(pa.table(shown | {"page": [7, 7, 7]})))
+        >>> log.engine.fetch(log.table.order_by("doc"), task="")["position"].to_pylist()
+        [1, 2, 6]
+    """
+    import ibis
+
+    from clickharvest.logs.ibis_inside import read_off
+
+    _require_pages(log)
+    columns = log.columns
+    rank = columns["position"].cast("int64")
+    clicked = (columns["clicks"] == 1).ifelse(rank, ibis.null("int64"))
+    above = ibis.window(group_by=columns["page"], order_by=rank, preceding=(None, 1))
+    last = clicked.max().over(above).coalesce(0)
+    source = log.source.mutate(**{STATE: ((rank * (rank - 1)) // 2 + last + 1).cast("int64")})
+    # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
+    moved = read_off(columns, log.source, source)
+    states = replace(log, source=source, columns=moved | {"position": source[STATE]})
+    if not named:
+        return states
+    found = log.engine.fetch(log.table.agg(ranks=log.table.position.max()), task="Looking at positions")
+    ranks = int(found["ranks"][0].as_py())
+    require_few(ranks)
+    return replace(states, roles=log.roles | {"position": STATE}, places=state_places(ranks))
+
+
+def _require_pages(log: ClickLog) -> None:
+    """Raise an InputError where rows do not tell what stood above them, and whether it was clicked."""
+    if log.places is not None:
+        raise InputError(
+            f"a browsing model is of a list, where one result is above another: leave out --place "
+            f"{','.join(log.places.columns)}, and name the column of ranks with --position"
+        )
+    if log.tallies:
+        raise InputError(
+            "a browsing model needs the clicks above every result, and a tally has counted them away: fit the logs "
+            "that it was made of"
+        )
+    if "click" not in log.roles:
+        raise InputError(
+            f"a browsing model needs one row per impression with a page column, found counts "
+            f"({log.roles['clicks']!r}, {log.roles['impressions']!r}): which results were clicked together is lost in "
+            "them; give the log before it was counted"
+        )
+    if not log.has("page"):
+        raise InputError(
+            "a browsing model needs the page that each row stood on, to see the clicks above it: name the column with "
+            "--page COLUMN"
+        )
+    page = log.roles["page"]
+    t = log.table
+    pages = t.group_by("page").agg(
+        rows=t.count(), places=t.position.nunique(), queries=t.query.nunique(), lowest=t.position.max()
+    )
+    found = log.engine.fetch(
+        pages.agg(
+            pages=pages.count(),
+            several=(pages.queries > 1).sum().fill_null(0),
+            shared=(pages.rows > pages.places).sum().fill_null(0),
+            longest=pages.rows.max(),
+            lowest=pages.lowest.max(),
+        ),
+        task="Looking at pages",
+    ).to_pylist()[0]
+    if found["several"]:
+        raise InputError(
+            f"column {page!r}: {found['several']:,} of {found['pages']:,} pages show results of several queries, as a "
+            "session does: clicks of other pages would count as clicks above; name a column that tells result pages "
+            "apart with --page COLUMN"
+        )
+    if found["shared"]:
+        raise InputError(
+            f"column {page!r}: {found['shared']:,} of {found['pages']:,} pages show several results at one position, "
+            "so that nothing tells what is above: where it is a session, name the column of result pages with --page; "
+            "where blocks have positions of their own, keep one with --block COLUMN=VALUE"
+        )
+    if found["longest"] == 1 < found["lowest"]:
+        raise InputError(
+            f"column {page!r}: each of {found['pages']:,} pages shows one result alone, as a column that numbers rows "
+            "does: clicks above would be missed; name the column that tells result pages apart with --page COLUMN"
+        )
