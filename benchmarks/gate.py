@@ -37,7 +37,6 @@ WORSE, SHOWN = 0.03, 2
 
 PARTS = {
     "queries that differ": ("query_effects", "_variances", lambda told, overdispersion: (0.0, 0.0)),
-    "users who share units": ("query_effects", "beyond_independence", lambda fit, whole, alone: whole - alone),
     "what the penalty hides": ("smooth_shares", "excess", lambda curvature, square: np.zeros_like(curvature)),
     "what the curve misses": ("fitting", "misfit", lambda *_: None),
     "other curves": ("fitting", "rivalry", lambda judged, x: (np.zeros((len(judged[0].fit.curve.positions),) * 2), {})),

@@ -6,8 +6,9 @@
 
 All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
 the one with the least seconds of CPU counts. Only the fit is timed, from interventions to propensities; imports and
-reading the data are not. A run at full size writes its table into `benchmarks/README.md`. Exits with 1 where a bar is
-missed. Needs NumPy and SciPy, no engine.
+reading the data are not. Two contenders also fit 10 and 100 copies of the log with queries of their own and slightly
+different numbers, once each. A run at full size writes its tables into `benchmarks/README.md`. Exits with 1 where a bar
+is missed. Needs NumPy and SciPy, no engine.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
 """
@@ -23,17 +24,19 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accuracy import (
     DEEPER,
+    MODELS,
     QUERIES,
     README,
     case_path,
     fingerprint,
-    fit_model,
     load_case,
     machine,
     say,
@@ -45,6 +48,7 @@ from accuracy import (
 from clickharvest.commands.threads import LIMITS
 
 if TYPE_CHECKING:
+    from clickharvest.estimation.estimators import CPBM
     from clickharvest.harvesting.interventions import Interventions
 
 SETTING, SEED, ROUNDS = "s10", 0, 2
@@ -53,8 +57,14 @@ PENALTY = 10.0
 
 RECIPE = "the paper's recipe"
 LINEAR, AUTO, BOOTSTRAP = "ClickShare linear", "ClickShare auto, all of its selection", "1,000 bootstraps of linear"
-BARS = {LINEAR: 0.05, AUTO: 0.15, BOOTSTRAP: 0.15}
+INTERVALS, START = "ClickShare auto with intervals", "the same from yesterday's model"
+BARS = {LINEAR: 0.05, AUTO: 0.12, BOOTSTRAP: 0.10}
 """Largest ratio to the recipe's seconds of CPU: what else runs on the machine moves these least."""
+
+COPIES, LARGE = (1, 10, 100), (LINEAR, INTERVALS)
+"""How many copies of the log the contenders of `LARGE` fit."""
+JITTER = 1e-6
+"""Standard deviation of what is added to the numbers of a copy, so that no two rows have the same context."""
 
 Report = dict[str, Any]
 
@@ -69,7 +79,7 @@ def main() -> None:
         if options.json:
             write_whole(options.json, json.dumps(report, indent=1) + "\n")
     bars = judge(report)
-    text = "\n".join([*table(report), "", *(f"- {bar}" for bar in bars), "", note(report)])
+    text = "\n".join([*table(report), "", *(f"- {bar}" for bar in bars), "", *growth(report), "", note(report)])
     print(text)
     if report["queries"] == QUERIES:
         write_between_markers(README, "speed", text)
@@ -101,7 +111,11 @@ def compare(options: argparse.Namespace) -> Report:
                 took = in_fresh_process(measure, contender, folder)
                 runs[contender].append(took)
                 say(f"round {turn + 1} of {options.rounds}, {contender}: {took['seconds']:.2f} s")
-    return {"queries": options.queries, "machine": machine(), "code": fingerprint(), "runs": runs}
+        large = {contender: [] for contender in LARGE}
+        for contender, copies in product(LARGE, COPIES):
+            large[contender].append(took := in_fresh_process(measure, contender, folder, copies))
+            say(f"{contender}, {took['rows']:,} rows: {took['seconds']:.2f} s")
+    return {"queries": options.queries, "machine": machine(), "code": fingerprint(), "runs": runs, "large": large}
 
 
 def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -110,53 +124,89 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-def measure(contender: str, folder: str) -> Report:
+def measure(contender: str, folder: str, copies: int = 1) -> Report:
     """Time one fit, the first of its process."""
     import clickharvest.estimation.estimators  # noqa: F401  imports are not what is timed
 
-    case = load_case(case_path(folder, SETTING, SEED))
+    interventions = repeated(load_case(case_path(folder, SETTING, SEED)).interventions, copies)
+    model = CONTENDERS[contender](interventions)
     begin, cpu_begin = time.perf_counter(), time.process_time()
-    CONTENDERS[contender](case.interventions)
+    model.fit(interventions)
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
     return {
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
-        "clicks": int(case.interventions.clicks.sum()),
+        "rows": len(interventions),
+        "clicks": int(interventions.clicks.sum()),
     }
 
 
-def fit_recipe(interventions: Interventions) -> None:
+def repeated(interventions: Interventions, copies: int) -> Interventions:
+    """Return a log of so many copies, each with queries and documents of its own and slightly different numbers."""
+    import numpy as np
+
+    if copies == 1:
+        return interventions
+    rows, random = len(interventions), np.random.default_rng(SEED)
+    whole = interventions.take(np.tile(np.arange(rows), copies))
+    copy = np.repeat(np.arange(copies), rows)
+    unit = whole.unit + copy * (interventions.unit.max() + 1)
+    query = np.unique(interventions.query, return_inverse=True)[1]
+    noise = random.normal(0, JITTER, (len(whole.contexts), unit.max() + 1))
+    return replace(
+        whole,
+        unit=unit,
+        query=np.tile(query, copies) + copy * (query.max() + 1),
+        contexts={name: column + add[unit] for (name, column), add in zip(whole.contexts.items(), noise, strict=True)},
+    )
+
+
+def recipe(_: Interventions) -> CPBM:
     """AllPairs, two-layer sigmoid networks of 12, Adam at .03, 1,000 epochs on the full batch."""
-    fit_model(DEEPER, interventions, SEED)
+    return estimator(**MODELS[DEEPER], intervals=None)
 
 
-def fit_linear(interventions: Interventions) -> None:
+def linear(_: Interventions) -> CPBM:
     """One ClickShare fit of `linear` with a fixed penalty."""
-    from clickharvest.estimation.estimators import CPBM
-
-    CPBM(curve="linear", penalty=PENALTY, intervals=None).fit(interventions)
+    return estimator(curve="linear", penalty=PENALTY, intervals=None)
 
 
-def fit_auto(interventions: Interventions) -> None:
+def auto(_: Interventions) -> CPBM:
     """Every curve and penalty of `auto`, cross-validated, and the fit of the chosen one."""
-    from clickharvest.estimation.estimators import CPBM
-
-    CPBM(intervals=None).fit(interventions)
+    return estimator(intervals=None)
 
 
-def fit_bootstrap(interventions: Interventions) -> None:
+def bootstrap(_: Interventions) -> CPBM:
     """The fit of `linear` with a fixed penalty, and 1,000 bootstrap replicates of it."""
+    return estimator(curve="linear", penalty=PENALTY, intervals="bootstrap", replicates=1_000)
+
+
+def with_intervals(_: Interventions) -> CPBM:
+    """What `clickharvest fit` does."""
+    return estimator()
+
+
+def going_on(interventions: Interventions) -> CPBM:
+    """What `clickharvest fit --start` does, from a model of the units with an even number."""
+    yesterday = interventions.take(interventions.unit % 2 == 0)
+    return estimator(start=estimator(intervals=None).fit(yesterday).propensities_)
+
+
+def estimator(**options: Any) -> CPBM:
+    """Return a CPBM."""
     from clickharvest.estimation.estimators import CPBM
 
-    CPBM(curve="linear", penalty=PENALTY, intervals="bootstrap", replicates=1_000).fit(interventions)
+    return CPBM(**options, seed=SEED)
 
 
-CONTENDERS: dict[str, Callable[[Interventions], None]] = {
-    RECIPE: fit_recipe,
-    LINEAR: fit_linear,
-    AUTO: fit_auto,
-    BOOTSTRAP: fit_bootstrap,
+CONTENDERS: dict[str, Callable[[Interventions], CPBM]] = {
+    RECIPE: recipe,
+    LINEAR: linear,
+    AUTO: auto,
+    BOOTSTRAP: bootstrap,
+    INTERVALS: with_intervals,
+    START: going_on,
 }
 
 
@@ -187,6 +237,20 @@ def table(report: Report) -> list[str]:
             f"{took['seconds']:.2f} | {ratio:.3f} | {took['cpu_seconds']:.1f} | {of_cpu:.3f} | {took['peak_mb']:,.0f}"
         )
         lines.append(f"| {contender} | {cells} |")
+    return lines
+
+
+def growth(report: Report) -> list[str]:
+    """Return the lines of a Markdown table of the copies of the log."""
+    lines = [
+        "| contender | rows | CPU seconds | of the size before | bytes a row, Python included |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for contender, runs in report["large"].items():
+        for before, took in zip([None, *runs], runs, strict=False):
+            ratio = f"{took['cpu_seconds'] / before['cpu_seconds']:.1f} x" if before else ""
+            each = took["peak_mb"] * 1e6 / took["rows"]
+            lines.append(f"| {contender} | {took['rows']:,} | {took['cpu_seconds']:.1f} | {ratio} | {each:,.0f} |")
     return lines
 
 

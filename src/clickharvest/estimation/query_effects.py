@@ -27,8 +27,8 @@ All three come from residuals r = C − N π, whose variance is v = N π (1 − 
   itself, t its size in standard errors, and what that leaves counts as σ²; without that, 8 queries cover 98.4 instead
   of 97.5 % (seen by simulation).
 
-Users, pages and all else that shares units with others is left to their own scores, see `shared_units`. All is summed
-query by query, so that memory stays bounded.
+Users, pages and sessions share units with others: there φ is 1, since how a unit's cells differ tells of users and not
+of clicks. All is summed query by query, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ from scipy.sparse import csr_array, diags_array
 from clickharvest.estimation.cells import Cells, Shares
 from clickharvest.estimation.linear_shares import LinearShares
 from clickharvest.estimation.pooling import Pooled
-from clickharvest.estimation.shared_units import beyond_independence
 from clickharvest.estimation.smooth_shares import Smooth, SmoothShares
 
 Array = NDArray[np.float64]
@@ -119,8 +118,6 @@ def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
     variance, steepness = _variances(told, overdispersion)
     independent = overdispersion * fit.information
     apart = variance * effects[0] + steepness * effects[1]
-    if shares.shared:
-        apart = beyond_independence(fit, independent + apart, independent)
     score = independent + apart
     single = [contrasts for contrasts in told if contrasts.position is not None]
     own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))

@@ -120,7 +120,7 @@ class Forecast:
             return total
 
         fixed, once, twice = (form(rows, vectors.T @ part @ vectors) for part in (self.precision, singles, pairs))
-        # Of users, see `shared_units`, what pairs of clicks add may come out below 0.
+        # What pairs of clicks add is an estimate, and may come out below 0.
         variance = fixed + s * once + s**2 * np.maximum(twice, 0.0) + form(self.gradients, self.missed) / s
         sd: Array = np.sqrt(np.maximum(variance, 0.0))
         return sd

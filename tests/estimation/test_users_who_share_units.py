@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clickharvest.estimation import cells as kernel
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import make_sample
-from clickharvest.estimation.shared_units import FEW, beyond_independence, own_scores
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Linear
 
@@ -59,41 +57,6 @@ def zipf(users: int, pages: int) -> np.ndarray:
 def fitted(interventions: Interventions) -> Pooled:
     sample = make_sample(interventions, POSITIONS)
     return pool(Constant(POSITIONS, 1, 0), sample)
-
-
-def test_scores_of_users_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = fitted(a_b_test(0, zipf(12, 2_000)))
-    shares = fit.shares
-    design = shares.design(np.arange(len(shares.unit))).toarray()
-    scores, known = np.zeros((2, shares.n_clusters, shares.size))
-    for unit in range(len(shares.clicks_per_unit)):
-        cells = np.flatnonzero(shares.unit == unit)
-        centred = design[cells] - fit.at.share[cells] @ design[cells]
-        user = shares.cluster[cells[0]]
-        scores[user] += shares.clicks[cells] @ centred
-        known[user] += (shares.clicks_of_unit[cells] * fit.at.share[cells]) @ centred**2
-    share = known / known.sum(axis=0)
-    assert known.sum(axis=0) == pytest.approx(np.diag(fit.information))
-    scores /= np.sqrt(1 - share)
-    meat, clusters = own_scores(fit)
-    assert meat == pytest.approx(scores.T @ scores)
-    assert clusters == pytest.approx(1 / (share**2).sum(axis=0))
-    assert clusters.max() < 12
-    monkeypatch.setattr(kernel, "NUMBERS", 1)
-    assert own_scores(fit)[0] == pytest.approx(meat)
-
-
-def test_few_users_count_by_their_effects_and_many_by_their_scores() -> None:
-    for pages, few in ((np.full(int(FEW), 400), True), (np.full(3_000, 4), False)):
-        fit = fitted(a_b_test(1, pages))
-        expected = 2.0 * fit.information
-        found = beyond_independence(fit, expected, fit.information)
-        other = beyond_independence(fit, 2 * expected, fit.information)
-        if few:
-            assert found == pytest.approx(fit.information)
-            assert other == pytest.approx(3 * fit.information)
-        else:
-            assert other == pytest.approx(found, abs=0.02 * np.abs(fit.information).max())
 
 
 @pytest.mark.parametrize("users", [4, 40, 400])
