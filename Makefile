@@ -65,7 +65,7 @@ fuzz: $(INSTALLED)
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick
 
-# start, fits, harvest, prepare, accuracy, speed, coverage, levels, simulate, weigh, judgments, plan, places, browsing, affine, model_choice, svm_rank, boosting, rankers, peers, mutants, fuzz
+# start, fits, harvest, prepare, accuracy, speed, coverage, simulate, weigh, judgments, plan, places, browsing, affine, model_choice, svm_rank, boosting, rankers, peers, mutants, fuzz
 benchmark-%: $(INSTALLED)
 	$(BIN)/python benchmarks/$*.py
 

@@ -64,7 +64,7 @@ BARS = {LINEAR: 0.05, AUTO: 0.12, BOOTSTRAP: 0.10}
 COPIES, LARGE = (1, 10, 100), (LINEAR, INTERVALS)
 """How many copies of the log the contenders of `LARGE` fit."""
 JITTER = 1e-6
-"""Standard deviation of what is added to the numbers of a copy, so that no two rows have the same context."""
+"""Standard deviation of what is added to the numbers of a query, so that copies have contexts of their own."""
 
 Report = dict[str, Any]
 
@@ -151,14 +151,14 @@ def repeated(interventions: Interventions, copies: int) -> Interventions:
     rows, random = len(interventions), np.random.default_rng(SEED)
     whole = interventions.take(np.tile(np.arange(rows), copies))
     copy = np.repeat(np.arange(copies), rows)
-    unit = whole.unit + copy * (interventions.unit.max() + 1)
-    query = np.unique(interventions.query, return_inverse=True)[1]
-    noise = random.normal(0, JITTER, (len(whole.contexts), unit.max() + 1))
+    own = np.unique(interventions.query, return_inverse=True)[1]
+    query = np.tile(own, copies) + copy * (own.max() + 1)
+    noise = random.normal(0, JITTER, (len(whole.contexts), query.max() + 1))
     return replace(
         whole,
-        unit=unit,
-        query=np.tile(query, copies) + copy * (query.max() + 1),
-        contexts={name: column + add[unit] for (name, column), add in zip(whole.contexts.items(), noise, strict=True)},
+        unit=whole.unit + copy * (interventions.unit.max() + 1),
+        query=query,
+        contexts={name: column + add[query] for (name, column), add in zip(whole.contexts.items(), noise, strict=True)},
     )
 
 

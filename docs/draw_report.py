@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 
 from clickharvest import CPBM, harvest, read_log
-from clickharvest.report import gather_evidence, write_report
+from clickharvest.report import summarise_log, write_report
 from clickharvest.simulate import simulate_ab_log
 
 PICTURE = Path(__file__).parent / "report.png"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-WIDTH, HEIGHT = 1000, 1250
-"""The page's width, and where its first curve ends."""
+WIDTH, HEIGHT = 1000, 960
+"""The width of the page, and where its first section ends."""
 
 
 def find_browser() -> str | None:
@@ -35,7 +35,7 @@ def draw_report(picture: Path, browser: str) -> None:
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        write_report(page, model, gather_evidence(log, model))
+        write_report(page, model, summarise_log(log, model, name="clicks.parquet"))
         size = (f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder}/profile")
         command = [browser, *flags, *size, f"--screenshot={picture}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)

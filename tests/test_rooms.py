@@ -21,7 +21,7 @@ WITHOUT_ENGINES = f"""
 import sys
 sys.modules.update(dict.fromkeys({ENGINES!r}))
 import numpy as np
-from clickharvest import CPBM, PBM, Interventions, check_model, load_propensities
+from clickharvest import CPBM, PBM, Interventions, check_fit, load_propensities
 random = np.random.default_rng(0)
 unit, position = np.repeat(np.arange(400), 2), np.tile([1, 2], 400)
 device = np.repeat(random.choice(["mobile", "desktop"], 400), 2)
@@ -35,7 +35,7 @@ for model in (PBM(replicates=20), CPBM(curve="linear", penalty=1.0, replicates=2
     contexts = None if isinstance(model, PBM) else {{"device": ["mobile", "desktop"]}}
     assert np.array_equal(loaded.predict(contexts).propensity, saved.predict(contexts).propensity)
     assert str(loaded)
-assert check_model(interventions)
+assert check_fit(interventions, PBM().fit(interventions).propensities_).budget.untested
 print("fitted, saved, loaded, checked")
 """
 

@@ -1,4 +1,5 @@
 from . import baselines as baselines
+from . import checks as checks
 from . import click_models as click_models
 from . import diagnosis as diagnosis
 from . import errors as errors
@@ -14,13 +15,14 @@ from . import rank as rank
 from . import report as report
 from . import simulate as simulate
 from . import weights as weights
+from .checks import Budget as Budget
+from .checks import Finding as Finding
+from .checks import check_fit as check_fit
 from .click_models import load_model as load_model
 from .diagnosis import Diagnosis as Diagnosis
-from .diagnosis import Finding as Finding
 from .diagnosis import diagnose as diagnose
 from .estimation import CPBM as CPBM
 from .estimation import PBM as PBM
-from .estimation import check_model as check_model
 from .harvesting import Interventions as Interventions
 from .harvesting import Rankings as Rankings
 from .harvesting import Swap as Swap

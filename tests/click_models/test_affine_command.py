@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from clickharvest.checks import Finding
 from clickharvest.click_models import AffineModel, load_model
 from clickharvest.click_models.affine import Affine
-from clickharvest.diagnosis.findings import Finding
 from clickharvest.harvesting import Interventions
 from clickharvest.simulate import simulate_trust_log
 from command_line import run
@@ -33,8 +33,8 @@ def test_from_log_to_corrected_clicks(folder: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "Affine clicks" in shown
     assert "Offsets are needed (p < 0.001)" in shown
-    checks = load_model(folder / "model.safetensors").info["checks"]
-    assert [(check["name"], check["status"]) for check in checks] == [("trust within queries", "ok")]
+    checks = load_model(folder / "model.safetensors").info["findings"]
+    assert [(check["kind"], check["severity"]) for check in checks] == [("trust within queries", "ok")]
     assert f"Command: clickharvest fit {folder / 'log.parquet'} --model affine" in shown
     assert run("show", folder / "model.safetensors", "--json") == 0
     assert json.loads(capsys.readouterr().out)["model"] == "affine"
@@ -172,8 +172,8 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
             clicks=clicks.ravel(), impressions=shown.ravel(),
         )  # fmt: skip
         found += Affine().check(rows)
-    assert {check.name for check in found} == {"trust within queries"}
-    not_taken = [check for check in found if check.status == "warning"]
+    assert {check.kind for check in found} == {"trust within queries"}
+    not_taken = [check for check in found if check.severity == "warning"]
     assert len(not_taken) >= 4
     assert all("Prefer fit --model examination" in check.sentence for check in not_taken)
 
@@ -185,7 +185,7 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
 def test_the_contrary_of_trust_is_not_called_no_sign(
     value: float, p_value: float, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Finding("trust bias", "note", "", value, p_value)
-    monkeypatch.setattr("clickharvest.estimation.trust_bias.trust_bias", lambda *_, **__: found)
+    found = Finding("relevance", "ok", "", "", np.array([[0.0, value]]), np.ones((1, 2)), p_value)
+    monkeypatch.setattr("clickharvest.checks.relevance.Relevance.run", lambda *_: found)
     (check,) = Affine().check(simulated_interventions(5, seed=0, steepness={"x": 1.0}))
-    assert (check.status, told in check.sentence) == ("warning", True)
+    assert (check.severity, told in check.sentence) == ("warning", True)

@@ -132,15 +132,15 @@ def test_contexts_that_are_read_to_different_depths_are_not_taken_for_trust(
 ) -> None:
     """Less steep contexts are clicked more far down, as if their results were better and trusted."""
     logs = [read_unlike(seed, contexts, np.array(steepness)) for seed in range(4)]
-    assert all(Affine().check(replace(log, contexts={}))[0].status == "ok" for log in logs)
+    assert all(Affine().check(replace(log, contexts={}))[0].severity == "ok" for log in logs)
     found = [Affine().check(log)[0] for log in logs]
-    assert sum(check.status == "ok" for check in found) <= 1
-    assert all(check.p_value is not None and check.p_value > 0.001 for check in found)
+    assert sum(check.severity == "ok" for check in found) <= 1
+    assert all(check.p is not None and check.p > 0.001 for check in found)
 
 
 def test_trust_shows_within_queries_whatever_devices_do() -> None:
     found = [Affine().check(read_unlike(s, DEVICES, np.array([1.2, 0.6]), trust=0.9))[0] for s in range(3)]
-    assert sum(check.status == "ok" for check in found) >= 2
+    assert sum(check.severity == "ok" for check in found) >= 2
 
 
 def test_contexts_of_classes_are_told_by_the_model_that_makes_them() -> None:
@@ -152,7 +152,7 @@ def test_contexts_of_classes_are_told_by_the_model_that_makes_them() -> None:
     fitted = AffineLevels(("hour",), (("class 1",), ("class 2",)), (same, same), ("", ""), classes=classes)
     (found,) = Affine().check(log, fitted)
     (straight,) = Affine().check(log)
-    assert (straight.status, found.status) == ("ok", "warning")
+    assert (straight.severity, found.severity) == ("ok", "warning")
 
 
 def test_levels_of_which_none_tells_are_refused(folder: Path) -> None:

@@ -49,7 +49,7 @@ def test_show_tells_states_and_what_a_click_above_does(model: Path, capsys: pyte
         (2, 0),
         (2, 1),
     ]
-    assert described["info"]["checks"][0]["name"] == "browsing"
+    assert described["findings"][0]["kind"] == "browsing"
 
 
 def test_rankers_are_trained_on_weights_by_state(

@@ -192,14 +192,14 @@ def test_users_who_begin_anew_are_likely_whatever_their_curve() -> None:
 def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:
     gain = compare_within_ranks(interventions)
     assert gain.lower > 0
-    assert gain.finding.status == "ok"
+    assert gain.finding.severity == "ok"
     flat = {(k, j): 1 / k for k, j in GAMMA}
     none = compare_within_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
     assert none.lower < 0.001
     assert abs(none.gain) < 0.005
     worse, unclear = HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9), HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)
     assert "positions alone explain clicks better" in worse.finding.sentence
-    assert unclear.finding.status == "note"
+    assert unclear.finding.severity == "note"
 
 
 def test_queries_that_are_read_to_different_depths_do_not_browse() -> None:

@@ -34,10 +34,10 @@ def test_check_tells_whether_buying_depends_on_the_position(folder: Path, capsys
     for name in ("falls", "same"):
         assert run("check", folder / f"{name}.parquet", "--outcome", "purchase", "--json") == 0
         findings = json.loads(capsys.readouterr().out)["findings"]
-        found[name] = {own["name"]: own for own in findings}
-    assert found["falls"]["outcome and position"]["p_value"] < 0.001
-    assert found["same"]["outcome and position"]["p_value"] > 0.01
-    assert 0.2 < found["same"]["outcomes"]["value"] < 0.5
+        found[name] = {own["kind"]: own for own in findings}
+    assert found["falls"]["outcome"]["p"] < 0.001
+    assert found["same"]["outcome"]["p"] > 0.01
+    assert "clicks led to purchase" in found["same"]["outcomes"]["sentence"]
 
 
 def test_nothing_linked_after_the_click_is_exit_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_weigh_takes_both_models_and_warns_of_what_is_said_wrongly(
     assert run("weigh", folder / "same.parquet", *common, "--after-click", "same", "-o", out) == 0
     assert not capsys.readouterr().err
     assert run("weigh", folder / "falls.parquet", *common, "--after-click", "same", "-o", out) == 0
-    assert "Warning: --after-click same: For the same result, purchase" in capsys.readouterr().err
+    assert "Warning: --after-click same: After a click on the same result, purchase" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

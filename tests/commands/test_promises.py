@@ -333,7 +333,7 @@ def test_numbers_inside_words_have_bounds(run: Command, words: str, told: str) -
     ("change", "told"),
     [
         ({"clicks": "many"}, "clicks"), ({"clicks": 10**400}, "clicks"), ({"selection": ["linear"]}, "selection"),
-        ({"selection": [{"curve": "linear", "score": "good"}]}, "selection"), ({"checks": [3]}, "checks"),
+        ({"selection": [{"curve": "linear", "score": "good"}]}, "selection"), ({"findings": [3]}, "findings"),
         ({"estimator": [1]}, "estimator"), ({"pooled": [1]}, "pooled"), ({"log_likelihood": {}}, "log_likelihood"),
     ],
 )  # fmt: skip
@@ -372,7 +372,7 @@ def test_a_fit_is_saved_before_it_is_checked(run: Command, sound: Path, monkeypa
     def fail(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("clickharvest.estimation.model_checks.check_model", fail)
+    monkeypatch.setattr("clickharvest.checks.check_fit", fail)
     code, _, err = run(f"fit {sound / 'log.parquet'} --intervals none -o model.safetensors")
     assert code == 2
     assert err.startswith("Error: there is not enough memory")

@@ -10,7 +10,6 @@ import pytest
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.estimation import CPBM, PBM
 from clickharvest.estimation.robust_pairs import Judged, choose
-from clickharvest.report.verdict import judge
 from clickharvest.simulate import simulate_protocol
 from samples import simulated_interventions
 
@@ -94,14 +93,12 @@ class TestEstimator:
             model = CPBM(objective="allpairs").fit(interventions)
         assert model.propensities_.draws_kind is None
         assert not model.predict({"device": list(STEEP)}).supported[:, 1:].any()
-        assert "Fit again with clustered intervals" in str(judge(model.propensities_))
 
     def test_a_bootstrap_that_is_asked_for_is_not_supported(self) -> None:
         interventions = simulated_interventions(400, seed=1, steepness=STEEP)
         model = CPBM(objective="allpairs", intervals="bootstrap", replicates=20).fit(interventions)
         prediction = model.predict({"device": list(STEEP)})
         assert model.propensities_.draws_kind == "bootstrap"
-        assert "Fit again with clustered intervals" in str(judge(model.propensities_))
         assert np.isfinite(prediction.propensity).all()
         assert prediction.supported.tolist() == [[True, False, False, False]] * 2
         assert np.isnan(prediction.lower[:, 1:]).all()

@@ -12,8 +12,6 @@ from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.sample import Reach, find_reach, make_sample, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Power
-from clickharvest.model.typical import typical_context
-from clickharvest.report import sensitivity
 
 POSITIONS = 60
 
@@ -106,21 +104,6 @@ def test_auto_judges_all_curves_by_the_same_clicks() -> None:
     best = {one["curve"]["name"]: one["score"] for one in model.info["selection"] if one["folds"] is None}
     assert best["linear"] == pytest.approx(best["power"], abs=0.01)
     assert len(model.info["clustered"]["effective_queries"]) == len(model.curve.positions)
-
-
-@pytest.mark.parametrize("estimator", [PBM(), CPBM(curve="power"), CPBM(curve="linear"), CPBM(folds=3)])
-def test_what_the_sensitivity_refits_is_what_was_fitted(estimator: PBM | CPBM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the prior or penalty as it is, the curve is the model's own."""
-    log = sparse_log(5)
-    model = estimator.fit(log).propensities_
-    if estimator.get_params().get("curve") == "auto":
-        assert model.curve.spec == {"name": "power", "apart": 1}
-    monkeypatch.setattr(sensitivity, "FACTORS", (1.0,))
-    (move,) = sensitivity.penalty_moves(model, log)
-    own = (
-        model.predict_encoded(typical_context(model)).propensity[0] if model.encoder else model.predict().propensity[0]
-    )
-    np.testing.assert_allclose(np.log(move.propensity), np.log(own), atol=0.01)
 
 
 def test_a_position_that_no_clicked_unit_saw_changes_nothing() -> None:

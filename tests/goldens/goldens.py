@@ -26,7 +26,7 @@ from clickharvest.simulate.layouts import simulate_places
 from command_line import run
 
 FOLDER = Path(__file__).parent
-WORDS = ("sentence", "advice", "why", "note", "also", "file", "log", "bytes", "unsupported_places")
+WORDS = ("sentence", "advice", "why", "note", "also", "file", "log", "bytes", "unsupported_places", "findings")
 """Keys of what people read, or of files."""
 SCORED = ("propensity", "lower", "upper")
 PLANNED = ("position", "margin", "queries", "times", "times_range")
@@ -138,7 +138,7 @@ def _fitted(said: dict[str, Any]) -> dict[str, Any]:
     counts = ("log_likelihood", "units", "clicks", "queries")
     kept = {name: said[name] for name in names if name in said}
     kept["info"] = {name: said["info"][name] for name in counts if name in said["info"]}
-    return kept | {"curve": said.get("curve", {}).get("name"), "verdict": said.get("verdict")}
+    return kept | {"curve": said.get("curve", {}).get("name"), "budget": said.get("budget")}
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,6 @@ import pytest
 from clickharvest import CPBM, PBM, Rankings, harvest, read_interventions, read_log
 from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
 from clickharvest.diagnosis import diagnose
-from clickharvest.diagnosis.pages import page_findings
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.logs.click_log import lack_unclicked
@@ -38,11 +37,11 @@ def clicked_pages(table: pa.Table) -> pa.Table:
 
 def names(source: Any, **options: Any) -> list[str]:
     wanted = ("clicked rows", "shared positions", "clicked pages", "one click a page", "single clicks")
-    return [found.name for found in diagnose(read_log(source, **options)).findings if found.name in wanted]
+    return [found.name for found in doubts(read_log(source, **options)) if found.name in wanted]
 
 
 def of_pages(table: pa.Table, **options: Any) -> list[str]:
-    return [found.name for found in page_findings(read_log(table, engine=ENGINE, **options))]
+    return [found.name for found in doubts(read_log(table, engine=ENGINE, **options))]
 
 
 def replaced(table: pa.Table, **columns: Any) -> pa.Table:
@@ -89,15 +88,6 @@ def test_missing_pages_are_found() -> None:
     (doubt,) = doubts(read_log(table))
     assert "ClickShare, the default, bears that" in doubt.sentence
     assert "fatal for click rates and AllPairs" in doubt.sentence
-
-
-def test_missing_pages_are_suspected_by_the_clock() -> None:
-    table = clicked_pages(simulated())
-    timed = replaced(table, time=table["page"].to_pylist())
-    (suspicion,) = [f for f in diagnose(read_log(timed, page="")).findings if f.name == "clicked pages"]
-    assert "suspected" in suspicion.sentence
-    days = replaced(table, time=[int(page) // 1_000 for page in range(len(table))])
-    assert names(days, page="") == []
 
 
 ESTIMATORS: dict[str, Callable[[Any], Any]] = {
@@ -185,23 +175,6 @@ def test_shared_positions_are_counted_and_shown() -> None:
         harvest(log)
 
 
-def test_shared_positions_are_suspected_by_the_clock() -> None:
-    table = simulated()
-    screens = replaced(table, position=[(k - 1) % 5 + 1 for k in table["position"].to_pylist()])
-    timed = replaced(screens, time=table["page"].to_pylist())
-    (suspicion,) = [f for f in diagnose(read_log(timed, page="")).findings if f.name == "shared positions"]
-    assert suspicion.sentence.startswith("100.0 % of ")
-    assert "suspected" in suspicion.sentence
-    assert names(replaced(table, time=table["page"].to_pylist()), page="") == []
-
-
-def test_coarse_times_raise_no_suspicion() -> None:
-    """A day joins many pages of a query: several documents at one position then mean nothing."""
-    table = simulated()
-    pages = {page: i for i, page in enumerate(dict.fromkeys(table["page"].to_pylist()))}
-    assert names(replaced(table, time=[pages[page] // 500 for page in table["page"].to_pylist()]), page="") == []
-
-
 @pytest.mark.parametrize(
     ("pages", "clicked", "clicks", "missing"),
     [(0, 0, 0, False), (10, 10, 10, False), (100, 100, 110, True), (100, 90, 100, False), (1000, 1000, 6000, False)],
@@ -259,15 +232,8 @@ def test_rows_that_are_missing_are_found_and_short_lists_are_not() -> None:
     clicks, order = shown_pages(table)
     table, random = table.take(order), np.random.default_rng(0)
     thinned = table.filter(clicks.ravel().astype(bool) | (random.random(clicks.size) < 0.4))
-    assert of_pages(thinned) == ["missing rows", "unequal pages"]
-    depth = random.random((len(clicks), 1)) ** -1.2  # at least k with probability k^-1/1.2
-    seen = np.arange(1, 11) <= depth
-    assert of_pages(table.filter(seen.ravel())) == ["unequal pages"]
+    assert of_pages(thinned) == ["missing rows"]
     query = table["query"].to_numpy()
     _, number = np.unique(query, return_inverse=True)
     short = table["position"].to_numpy() <= 3 + number % 8  # every query has as many results as there are
     assert of_pages(table.filter(short)) == []
-    devices = np.array(table["device"].to_pylist()) == "mobile"
-    by_device = table.filter(~devices | (table["position"].to_numpy() <= 4))
-    assert of_pages(by_device) == ["unequal pages"]
-    assert of_pages(by_device, context=["device"]) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from clickharvest.diagnosis import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation import CPBM, PBM
 from clickharvest.harvesting.collecting import harvest
@@ -22,7 +20,6 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
 from clickharvest.model.support import rests_on_few
 from clickharvest.planning import (
-    advice,
     choose_swaps,
     outline_from_rankings,
     plan_from_design,
@@ -32,7 +29,6 @@ from clickharvest.planning import (
 from clickharvest.planning.evidence import counts, unseen
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.swaps import _variance, candidates
-from clickharvest.positions.places import Places
 from command_line import run
 from samples import simulated_interventions
 
@@ -312,37 +308,6 @@ def test_a_log_without_end_has_no_days(tmp_path: Path, capsys: pytest.CaptureFix
     assert "2,147,483,647 days apart: expected 1,000,000 at most" in capsys.readouterr().err
 
 
-def test_checks_advice_agrees_with_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    two_positions(1_600).write(tmp_path / "i.parquet")
-    assert run("check", tmp_path / "i.parquet", "--json") == 0
-    needed = 4 * (1.96 / np.log(1.1)) ** 2 / 1_600
-    assert f"about {needed:.1f} times this traffic" in json.loads(capsys.readouterr().out)["advice"]
-    assert run("check", tmp_path / "i.parquet") == 0
-    assert "times this traffic" in " ".join(capsys.readouterr().out.split()[-25:])
-
-
-@pytest.mark.parametrize(("units", "k", "steepness"), [(150, 10, 0.5), (1_800, 30, 1.0), (1_800, 30, 2.0)])
-def test_advice_is_the_information_of_clicks(units: int, k: int, steepness: float) -> None:
-    """Deep positions have few clicks, so that displays there tell little; units have clicks of several positions."""
-    random = np.random.default_rng(k)
-    p = np.arange(1, k + 1) ** -steepness
-    unit, position = np.nonzero(random.permuted(np.tile(np.arange(k) < 3, (units, 1)), axis=1))
-    shown = random.integers(20, 200, len(unit))
-    clicks = random.poisson(0.3 * shown * p[position])
-    log = Interventions(
-        unit=unit, query=unit // 4, position=position + 1, exposure=shown.astype(float), clicks=clicks,
-        impressions=shown,
-    )  # fmt: skip
-    share, of_unit = np.zeros((units, k)), np.bincount(unit, weights=clicks)[:, None]
-    share[unit, position] = shown * p[position]
-    share /= share.sum(axis=1, keepdims=True)
-    information = np.diag((of_unit * share).sum(axis=0)) - (of_unit * share).T @ share
-    needed = np.diag(np.linalg.inv(information[1:, 1:])).max() * (1.96 / np.log(1.1)) ** 2
-    told = re.search(r"about ([\d.,]+) times", advice(diagnose(log)) or "")
-    assert told is not None
-    assert float(told[1].replace(",", "")) == pytest.approx(needed, rel=0.15)
-
-
 def few_queries(queries: int) -> dict[str, list[Any]]:
     """Very many clicks of three queries, and a few of others."""
     rows = [(q, 10**12 if q < 2 else 10**11 if q == 2 else 10) for q in range(queries)]
@@ -367,7 +332,7 @@ def test_clicks_of_few_queries_are_not_enough() -> None:
         "but queries are too few. Position 2 rests on 2 queries, and others may be read in another way: more queries "
         "would tell, more clicks of these would not."
     )
-    for sentence in (found.sentence, advice(diagnose(log)) or "", found.to_dict()["advice"]):
+    for sentence in (found.sentence, found.to_dict()["advice"]):
         assert sentence.endswith(told)
         assert "enough for ±10 % at every position" in sentence
     assert str(found).endswith("× this log, of more queries")
@@ -389,12 +354,6 @@ def test_a_width_that_the_log_does_not_have_is_not_said_to_be_there() -> None:
     columns["clicks"][:2] = [9 * 10**11, 4 * 10**11]
     found = plan_from_log(harvest(read_log(pa.table(columns))), width=0.001)
     assert found.sentence.startswith("For ±0.1 % at every position it takes 1")
-
-
-def test_advice_on_places_names_no_command_that_refuses_them() -> None:
-    slots = replace(two_positions(1_600), places=Places.of(("slot",), [("top",), ("side",)]))
-    assert (advice(diagnose(slots)) or "").endswith("(slot top: ±10 % now), as far as queries read alike.")
-    assert "clickharvest plan" in (advice(diagnose(two_positions(1_600))) or "")
 
 
 def test_a_design_that_moves_nothing_says_what_to_name(capsys: pytest.CaptureFixture[str]) -> None:

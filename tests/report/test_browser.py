@@ -18,17 +18,17 @@ import pyarrow as pa
 import pytest
 
 from chromium import Browser, Page, find_chromium
-from clickharvest.baselines import pivot_one
-from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.checks import Budget, Checked, Finding
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support, value_names
+from clickharvest.model.typical import typical_context
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.positions.places import Places
-from clickharvest.report.evidence import Evidence, clipping_table
+from clickharvest.report.log_summary import Clipping, LogSummary
 from clickharvest.report.page import write_report
 from clickharvest.simulate import simulate_ab_log
 
@@ -75,8 +75,8 @@ def random_model(name: str, anchor: int = 1, seed: int = 0, table: Any = None, *
     return Propensities(curve, params, encoder, (1, 2, 3, 4, 7), draws=draws, draws_kind="bootstrap")
 
 
-def show(browser: Browser, folder: Path, model: Propensities, evidence: Evidence | None = None, **view: Any) -> Page:
-    write_report(folder / "report.html", model, evidence)
+def show(browser: Browser, folder: Path, model: Propensities, summary: LogSummary | None = None, **view: Any) -> Page:
+    write_report(folder / "report.html", model, summary)
     return browser.open((folder / "report.html").as_uri(), **view)
 
 
@@ -313,7 +313,7 @@ def test_what_is_not_supported_has_no_number_in_the_page(browser: Browser, tmp_p
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, Evidence]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, LogSummary]:
     """A log whose queries, column names and levels are hostile, with positions 5 and 6 cut off."""
     table, _ = simulate_ab_log(pages=1_500, queries=40, docs=8, positions=6, seed=4)
     names = list(HOSTILE.values())
@@ -333,28 +333,25 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Propensities, Evi
     curve = make_curve("linear", (1, 2, 3, 4), 1, len(encoder.feature_names))
     params = {"b": -np.log([2.0, 3.0, 4.0]), "W": 0.1 * np.random.default_rng(0).normal(size=(curve.n_features, 3))}
     model = Propensities(curve, params, encoder, (1, 2, 3, 4, 5, 6))
-    pbm = pivot_one(interventions)
-    evidence = Evidence(
+    names = list(HOSTILE.values())
+    findings = tuple(Finding(name, "warning", f"{name} is wrong.", f"mend {name}") for name in names)
+    reach = ((0.5, 0.4, 0.9), (0.4, 0.3, 0.5))
+    terms = dict.fromkeys(names, reach[0])
+    budget = Budget((2, 3, 4), *reach, terms, reach[0], {names[0]: names[1]})
+    summary = LogSummary(
         name=HOSTILE["script"],
-        diagnosis=diagnose(log),
-        exposure_kind="realised",
-        same_data=None,
-        checks=(),
+        checked=Checked(findings, budget),
+        same_data=False,
+        compared=HOSTILE["image"],
         x=encoder.transform(interventions.contexts),
-        spread=np.tile(pbm.predict().propensity, (3, 1)),
-        pbm=pbm,
-        rates=None,
-        clicks=10,
-        left_out=2,
-        clipping=clipping_table(np.array([1.0, 0.1]), np.array([8, 2])),
-        chosen=clipping_table(np.array([1.0, 0.1]), np.array([8, 2]), (0.1,))[0],
+        clipping=Clipping(0.1, 9.0, 0.1, 10, 2),
         plan=plan_from_log(replace(interventions, contexts={" ".join(names[:6]): interventions.contexts[names[0]]})),
     )
-    return model, evidence
+    return model, summary
 
 
 def test_hostile_names_are_shown_as_text(
-    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, LogSummary]
 ) -> None:
     page = show(browser, tmp_path, *hostile)
     page.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
@@ -370,6 +367,9 @@ def test_hostile_names_are_shown_as_text(
     text = page.run("document.body.textContent")
     options = page.run("[...document.querySelectorAll('#controls option')].map(o => o.title)")
     titles = page.run("[...document.querySelectorAll('#controls bdi')].map(b => b.title)")
+    problems = page.run("document.querySelector('#budget .advice').textContent")
+    for name in list(HOSTILE.values())[:3]:
+        assert name in problems
     for name in HOSTILE.values():
         assert name in options
     told = page.run("document.querySelector('#traffic .told').textContent")
@@ -378,20 +378,18 @@ def test_hostile_names_are_shown_as_text(
         assert name in told
         assert name in titles
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
-    page.size(390, 800)
+    page.size(360, 800)
     page.settle()
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.close()
 
 
 def test_downloads_stand_by_themselves(
-    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, LogSummary]
 ) -> None:
     page = show(browser, tmp_path, *hostile)
     figures = page.run("[...document.querySelectorAll('figure')].map(f => f.id.slice(4))")
-    assert sorted(figures) == sorted(
-        ["curves", "segments", "importance", "overlap", "graph", "effective", "traffic", "comparison", "clipping"]
-    )
+    assert sorted(figures) == sorted(["budget", "curves", "segments", "importance", "traffic"])
     for figure in figures:
         picture = page.run(f"clickharvest.svg({figure!r})")
         root = ElementTree.fromstring(picture)
@@ -408,26 +406,31 @@ def test_downloads_stand_by_themselves(
     page.close()
 
 
-def test_a_save_button_gives_the_file(browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]) -> None:
+def test_a_save_button_gives_the_file(
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, LogSummary]
+) -> None:
     page = show(browser, tmp_path, *hostile)
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path), eventsEnabled=True)
-    page.run("document.querySelector('#fig-overlap [data-save=csv]').click()")
-    saved = tmp_path / "clickharvest-overlap.csv"
+    page.run("document.querySelector('#fig-budget [data-save=csv]').click()")
+    saved = tmp_path / "clickharvest-budget.csv"
     for _ in range(500):
         page.settle()
         if saved.exists():
             break
     rows = list(csv.DictReader(io.StringIO(saved.read_text(encoding="utf-8-sig"))))
-    pairs = hostile[1].diagnosis.pairs
-    assert [float(row["effective_clicks"]) for row in rows] == pytest.approx([pair.effective_clicks for pair in pairs])
+    p = hostile[0].predict_encoded(typical_context(hostile[0])).propensity[0, :4]
+    assert [float(row["propensity"]) for row in rows[:4]] == pytest.approx(p)
+    assert [float(row["budget_to"]) for row in rows[:4]] == pytest.approx(p * [1, 1.5, 1.4, 1.9])
+    assert [float(row["budget_from"]) for row in rows[:4]] == pytest.approx(p * [1, 0.6, 0.7, 0.5])
+    assert [row["propensity"] for row in rows[4:]] == ["", ""]
     page.close()
 
 
 def test_unlinked_positions_are_marked(
-    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, Evidence]
+    browser: Browser, tmp_path: Path, hostile: tuple[Propensities, LogSummary]
 ) -> None:
     page = show(browser, tmp_path, *hostile)
-    for figure in ("curves", "overlap", "graph", "effective", "traffic"):
+    for figure in ("budget", "curves", "traffic"):
         marked = page.run(f"[...document.querySelectorAll('#fig-{figure} .bad')].map(t => t.textContent)")
         assert set(marked) == {"5 ✗", "6 ✗"}, figure
     page.close()
@@ -469,9 +472,9 @@ def test_places_are_drawn_as_a_grid_or_as_points(columns: tuple[str, ...], brows
     draws = b + 0.1 * np.array([[-1.0], [0.0], [1.0]])
     model = Propensities(curve, {"b": b}, None, (1, 2, 3, 4, 5, 6), draws, "bootstrap", places=places)
     page = show(browser, tmp_path, model)
-    rows = read_csv(page, "curves")
+    rows = read_csv(page, "budget")
     assert [row["position"] for row in rows] == [places.name(k) for k in range(1, 7)]
-    lines = page.run("document.querySelectorAll('#fig-curves path.line').length")
+    lines = page.run("document.querySelectorAll('#fig-budget path.line').length")
     if len(columns) == 2:
         assert [float(row["propensity"]) for row in read_csv(page, "places")[:2]] == pytest.approx([1.2, 1.0])
         assert page.run("document.querySelectorAll('#fig-places rect').length") == 6
@@ -479,7 +482,8 @@ def test_places_are_drawn_as_a_grid_or_as_points(columns: tuple[str, ...], brows
         assert lines == 2  # a line for every row
     else:
         assert lines == 2 * 5  # of every slot its interval and its point
-    assert "position" not in page.run("document.getElementById('curves').innerText")
+    told = page.run("document.getElementById('budget').innerText")
+    assert "position" not in told.split("This command")[0]
     assert page.complaints() == []
     page.close()
 
@@ -495,5 +499,45 @@ def test_what_is_odd_is_told_beside_the_interval_in_the_contexts_that_have_it(br
         rows = {row["position"]: row["note"] for row in read_csv(page, "curves") if row["curve"] == "your context"}
         assert rows["2"] == expected
         assert rows["4"] == "rests on 2 queries"
+    assert page.complaints() == []
+    page.close()
+
+
+def test_the_budget_is_drawn_outside_the_interval(browser: Browser, tmp_path: Path) -> None:
+    """Two bands, the outer one lighter and wherever the budget reaches farther than chance."""
+    b = np.log([0.5, 0.3])
+    draws = b + 0.05 * np.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]])
+    curve = make_curve("constant", (1, 2, 3), anchor=1, n_features=0)
+    budget = Budget((2, 3), (0.3, 0.3), (0.3, 0.3), {"noise": (0.3, 0.3)}, (0.3, 0.3), {})
+    model = Propensities(curve, {"b": b}, None, (1, 2, 3), draws, "bootstrap", info=Checked((), budget).info())
+    page = show(browser, tmp_path, model)
+    areas = "[...document.querySelectorAll('#fig-budget path')].filter(p => p.getAttribute('fill-opacity'))"
+    outer, inner = page.run(
+        f"{areas}.map(p => [Number(p.getAttribute('fill-opacity')), p.getBBox().height, p.getBBox().width])"
+    )
+    assert outer[0] < inner[0]
+    assert outer[1] > inner[1]
+    assert outer[2] == inner[2]
+    legend = page.run("[...document.querySelectorAll('#fig-budget .legend')].map(t => t.textContent.slice(1, -1))")
+    assert legend == ["curve", "95 % interval", "budget"]
+    assert page.run("document.querySelectorAll('#budget .bars li').length") == 2
+    assert page.complaints() == []
+    page.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_first_section_fits_a_phone_and_paper(
+    dark: bool, browser: Browser, tmp_path: Path, hostile: tuple[Propensities, LogSummary]
+) -> None:
+    page = show(browser, tmp_path, *hostile, width=360, height=800, dark=dark)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    opacity = "getComputedStyle(document.querySelector('#budget .bar')).backgroundColor"
+    assert page.run(opacity) != page.run("getComputedStyle(document.querySelector('#budget')).backgroundColor")
+    assert not page.run("document.getElementById('checks').open")
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    assert page.run("document.getElementById('checks').open")  # nobody opens a fold on paper
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.run("getComputedStyle(document.body).backgroundColor") in ("rgba(0, 0, 0, 0)", "rgb(255, 255, 255)")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.complaints() == []
     page.close()

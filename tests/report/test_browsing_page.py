@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clickharvest.checks import Finding
 from clickharvest.click_models import BrowsingPropensities, StatePropensities
 from clickharvest.click_models.browsing.fitted import state_places
-from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
 from clickharvest.model import make_curve
 from clickharvest.report import write_browsing_report
@@ -29,8 +29,9 @@ def model() -> BrowsingPropensities:
 
 
 def test_the_page_has_every_state_and_escapes_what_is_not_ours(model: BrowsingPropensities, tmp_path: Path) -> None:
-    finding = Finding("clicks above", "warning", "<script>alert(1)</script>")
-    size = write_browsing_report(tmp_path / "r.html", model, [finding], title="<b>", name="m", weigh="weigh & more")
+    finding = Finding("browsing", "warning", "<script>alert(1)</script>")
+    model = replace(model, info=dict(model.info) | {"findings": [finding.to_dict()]})
+    size = write_browsing_report(tmp_path / "r.html", model, title="<b>", name="m", weigh="weigh & more")
     page = (tmp_path / "r.html").read_text()
     assert size == len(page.encode())
     for text in (

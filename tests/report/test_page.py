@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.baselines import pivot_one
-from clickharvest.errors import InputError
+from clickharvest.checks import CHECKS, TOLERANCE, Budget, Checked, Finding, check_fit
 from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.collecting import harvest
-from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
@@ -32,7 +29,7 @@ from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.planning.scaling import plan_from_log
-from clickharvest.report.evidence import CLIPS, Evidence, clipping_table, gather_evidence
+from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report
 from clickharvest.report.traffic import traffic_data
@@ -42,8 +39,10 @@ from command_line import run
 
 NAMES = ["page", "search term", "ranker", "device", "sku", "rank", "clicked"]
 ROLES = ("--query", "search term", "--doc", "sku", "--position", "rank", "--click", "clicked")
-WITHOUT_LOG = ["verdict", "answer", "curves", "segments", "checks", "log-tells", "sensitivity", "use", "settings"]
-SECTIONS = [*WITHOUT_LOG[:6], "traffic", *WITHOUT_LOG[6:]]
+SECTIONS = ["budget", "curves", "segments", "traffic", "use", "settings"]
+
+
+FORGED = Budget((2,), (np.inf,), (1.0,), {"a": (np.inf,)}, (1.0,), {"b": "c"}, 0.0, "").to_dict()
 
 
 class Page(HTMLParser):
@@ -77,52 +76,30 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Evidence]]:
-    """A log with column names of its own, a model of it, and the report of both, made as a user would.
-
-    Also what the report read from the log.
-    """
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A log with names of its own, a model of it without checks, and the report of both, made as a user would."""
     folder = tmp_path_factory.mktemp("report")
-    seen: list[Evidence] = []
-
-    def gather(*arguments: Any, **options: Any) -> Evidence:
-        seen.append(gather_evidence(*arguments, **options))
-        return seen[-1]
-
     pq.write_table(simulate_ab_log(pages=6_000, seed=2)[0].rename_columns(NAMES), folder / "my log.parquet")
-    options = ("--context", "device", "--curve", "power", "--penalty", 1)
+    options = ("--context", "device", "--curve", "power", "--penalty", 1, "--no-checks")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run("fit", "my log.parquet", *ROLES, *options, "-o", "model.safetensors") == 0
-        with pytest.MonkeyPatch.context() as watch:
-            watch.setattr("clickharvest.report.evidence.gather_evidence", gather)
-            assert run("report", "model.safetensors", "--log", "my log.parquet", *ROLES, "-o", "report.html") == 0
-        yield folder, seen[0]
+        assert run("report", "model.safetensors", "--log", "my log.parquet", *ROLES, "-o", "report.html") == 0
+        yield folder
 
 
-@pytest.fixture(scope="module")
-def folder(made: tuple[Path, Evidence]) -> Path:
-    return made[0]
-
-
-@pytest.fixture(scope="module")
-def evidence(made: tuple[Path, Evidence]) -> Evidence:
-    return made[1]
-
-
-@pytest.fixture
-def quick_pbm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PivotOne in place of the PBM that the report compares with, for tests of something else: it needs no compiler."""
-
-    class Quick:
-        def __init__(self, anchor: int, **_: object) -> None:
-            self.anchor = anchor
-
-        def fit(self, interventions: Interventions) -> Quick:
-            self.propensities_ = pivot_one(interventions, anchor=self.anchor)
-            return self
-
-    monkeypatch.setattr("clickharvest.report.evidence.PBM", Quick)
+def checked_model(folder: Path, budget: Budget | None = None) -> tuple[Propensities, Checked]:
+    """The model as fit keeps it, with a budget and one problem."""
+    model = load_propensities(folder / "model.safetensors")
+    k = model.curve.positions[1:]
+    small = (0.18,) * len(k)
+    budget = budget or Budget(k, small, small, {"noise": small, "time": (0.12,) * len(k)}, small, {"crowd": "user"})
+    findings = (
+        Finding("time", "warning", "Results change.", "swap results"),
+        Finding("crowd", "untested", "Not tested."),
+    )
+    checked = Checked(findings, budget)
+    return replace(model, info=dict(model.info) | checked.info()), checked
 
 
 def simple_model(name: str, d: int, k: int, draws: int = 0, **shape: int) -> Propensities:
@@ -136,76 +113,75 @@ def simple_model(name: str, d: int, k: int, draws: int = 0, **shape: int) -> Pro
     return Propensities(curve, params, encoder, curve.positions, draws=spread, draws_kind=kind)
 
 
-def test_sections_stand_in_their_order(folder: Path) -> None:
-    page = Page((folder / "report.html").read_text())
+def test_the_page_leads_with_how_far_off_the_curve_can_be(folder: Path) -> None:
+    html = (folder / "report.html").read_text()
+    page = Page(html)
     assert page.ids == SECTIONS
-    answer = re.findall(r'<section id="answer".*?</section>', (folder / "report.html").read_text(), re.DOTALL)[0]
-    assert answer.count("<p>") == 2
-    assert page.text.index("With care".lower()) < page.text.index("How likely a result") < page.text.index("How examin")
-    for told in ("What to do:", "It depends on device", "linked to position 1", "Transitivity", "Effective clicks"):
-        assert told.lower() in page.text.lower(), told
+    options = dict(zip(("query", "doc", "position", "click"), ROLES[1::2], strict=True))
+    log = read_log(folder / "my log.parquet", **options, context=["device"])
+    budget = check_fit(log, load_propensities(folder / "model.safetensors")).budget
+    assert f'class="{budget.word.replace(" ", "-")}"' in html
+    number = str(budget).partition(": ")[2]
+    told = [budget.word, f"{number[0].upper()}{number[1:]}", "Sources of error", "noise", "Not tested", "What to do"]
+    at = [page.text.index(part) for part in told]
+    assert at == sorted(at)
+    assert at[-1] < page.text.index("How examination falls")
+    for name, needs in budget.untested.items():
+        assert re.search(rf"{name}: assumed that .*?{needs}", page.text), name
+    assert "It depends on device" in page.text
 
 
-def test_numbers_of_the_page_are_those_of_the_log(folder: Path, evidence: Evidence) -> None:
+def test_all_checks_stand_behind_a_fold_one_line_each(folder: Path) -> None:
+    html = (folder / "report.html").read_text()
+    (fold,) = re.findall(r'<details id="checks">.*?</details>', html, re.DOTALL)
+    assert len(re.findall('<li class="(?:ok|note|untested|warning|decisive)">', fold)) == len(CHECKS)
+    for kind in CHECKS:
+        assert f"<b>{kind}</b>" in fold
+    assert f"All {len(CHECKS)} checks: " in fold
+
+
+def test_the_plan_on_the_page_is_that_of_the_log(folder: Path) -> None:
+    options = dict(zip(("query", "doc", "position", "click"), ROLES[1::2], strict=True))
+    interventions = harvest(read_log(folder / "my log.parquet", **options, context=["device"]))
+    plan = plan_from_log(interventions, width=TOLERANCE)
     page = Page((folder / "report.html").read_text())
-    assert page.data["diagnosis"]["pairs"] == [
-        {
-            "position": pair.position,
-            "other": pair.other,
-            "units": pair.units,
-            "clicks": pair.clicks,
-            "other_clicks": pair.other_clicks,
-            "effective_clicks": pytest.approx(pair.effective_clicks),
-            "information": pytest.approx(pair.information),
-        }
-        for pair in evidence.diagnosis.pairs
-    ]
-    cpbm, pbm, rates = page.data["comparison"]
-    assert evidence.pbm is not None
-    expected = evidence.pbm.predict()
-    for name in ("lower", "upper"):
-        np.testing.assert_allclose([point[name] for point in pbm["points"]], getattr(expected, name)[0])
-    shown = evidence.diagnosis.shown
-    ctr = np.array([row.clicks / row.impressions for row in shown])
-    np.testing.assert_allclose([point["p"] for point in rates["points"]], ctr / ctr[0])
-    table = pq.read_table(folder / "my log.parquet")
-    assert f"{table.num_rows:,} impressions" in page.text
-    model = load_propensities(folder / "model.safetensors")
-    ends = model.predict({"device": ["desktop", "mobile"]}).propensity
-    np.testing.assert_allclose([point["upper"] for point in cpbm["points"]], ends[0])
-    np.testing.assert_allclose([point["lower"] for point in cpbm["points"]], ends[1])
+    assert page.data["traffic"] == traffic_data(plan)
+    assert plan.sentence in page.text
 
 
-def test_spread_and_plan_are_those_of_the_interventions(folder: Path, evidence: Evidence) -> None:
-    roles = dict(zip(("query", "doc", "position", "click"), ROLES[1::2], strict=True))
-    interventions = harvest(read_log(folder / "my log.parquet", **roles, context=["device"]))
-    page = Page((folder / "report.html").read_text())
-    assert page.data["traffic"] == traffic_data(plan_from_log(interventions))
-    assert plan_from_log(interventions).sentence in page.text
-    p = load_propensities(folder / "model.safetensors").predict(interventions.contexts).propensity
-    mean = np.average(p, axis=0, weights=interventions.impressions)
-    np.testing.assert_allclose(evidence.spread[1], mean)
+def test_json_has_the_budget_and_the_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, checked = checked_model(folder)
+    model.save(folder / "checked.safetensors")
+    assert run("report", "checked.safetensors", "-o", "checked.html", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["budget"] == checked.budget.to_dict()
+    assert told["findings"] == [finding.to_dict() for finding in checked.findings]
+    assert (told["file"], told["log"]) == ("checked.html", None)
+    assert told["bytes"] == (folder / "checked.html").stat().st_size
+    text = Page((folder / "checked.html").read_text()).text
+    assert "At most 22 % off at any position." in text  # p / .82 is the farther end
+    assert "Results change. Swap results." in text
+    assert "crowd: assumed that those who click most read like others; a user column would test it (--user)." in text
 
 
-def test_clicks_and_weights_are_those_of_the_whole_log(folder: Path, evidence: Evidence) -> None:
-    table = pq.read_table(folder / "my log.parquet").to_pandas()
-    clicked = table[table.clicked == 1]
-    p = load_propensities(folder / "model.safetensors").predict({"device": ["desktop", "mobile"]}).propensity
-    own = p[(clicked.device == "mobile").astype(int), clicked["rank"] - 1]
-    assert evidence.clicks == len(own)
-    assert evidence.left_out == 0
-    for row in evidence.clipping:
-        weight = 1 / np.maximum(own, row.clip)
-        assert row.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
-        assert row.clipped == pytest.approx((own < row.clip).mean())
-        assert row.largest == pytest.approx(weight.max())
-    assert evidence.chosen is not None
-    assert evidence.chosen.clip == pytest.approx(1 / np.sqrt(len(own)))
+def test_the_terminal_has_the_budget_and_what_is_wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked_model(folder)[0].save(folder / "checked.safetensors")
+    assert run("report", "checked.safetensors", "-o", "checked.html") == 0
+    brief = capsys.readouterr().out
+    assert brief.startswith("usable: at most 22 % off at any position\nnoise 18 %, time 12 %\n")
+    assert "! Results change. Swap results." in brief
+    assert "Not tested." not in brief
+    assert run("report", "checked.safetensors", "-o", "checked.html", "--verbose") == 0
+    assert "Not tested." in capsys.readouterr().out
 
 
-def test_without_clicks_there_is_no_table_of_clipping() -> None:
-    assert clipping_table(np.array([0.5]), np.array([0])) == ()
-    assert len(clipping_table(np.array([0.5]), np.array([1]))) == len(CLIPS)
+def test_options_of_the_budget_reach_the_page(folder: Path) -> None:
+    asked = ("--tolerance", "75%", "--positions", "2-3", "--fold", "6")
+    assert run("report", "model.safetensors", "--log", "my log.parquet", *ROLES, *asked, "-o", "asked.html") == 0
+    page = Page((folder / "asked.html").read_text())
+    assert "the dashed line is the tolerance, 75 %" in page.text
+    assert [d["k"] for d in page.data["budget"] if d["most"] is not None] == [1, 2, 3]
+    assert "--tolerance 75% --positions 2-3 --fold 6 -o asked.html" in page.text
 
 
 def bare(path: Path) -> bytes:
@@ -240,47 +216,58 @@ def test_the_page_tells_the_models_origin_not_its_own(folder: Path) -> None:
     assert version("numpy") not in text
 
 
-def test_equal_input_gives_equal_bytes(folder: Path, evidence: Evidence) -> None:
-    model = load_propensities(folder / "model.safetensors")
+def test_equal_input_gives_equal_bytes(folder: Path) -> None:
+    model, _ = checked_model(folder)
     for name in ("a.html", "b.html"):
-        write_report(folder / name, model, evidence)
+        write_report(folder / name, model)
     assert (folder / "a.html").read_bytes() == (folder / "b.html").read_bytes()
 
 
-@pytest.mark.usefixtures("quick_pbm")
 def test_interventions_stand_in_for_the_log(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("harvest", "my log.parquet", *ROLES, "--context", "device", "-o", "interventions.parquet") == 0
     capsys.readouterr()
     out = ("-o", "interventions.html")
     assert run("report", "model.safetensors", "--log", "interventions.parquet", *out, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
-    page = Page((folder / "interventions.html").read_text())
-    assert printed["bytes"] == (folder / "interventions.html").stat().st_size
-    assert [series["name"].split(",")[0] for series in page.data["comparison"]] == ["CPBM", "PBM"]
-    assert "only interventions were given here" in page.text
-    assert "not the data the model was fitted on" not in page.text
+    assert {"time", "clicks above", "rows"} <= printed["budget"]["untested"].keys()
+    assert "not the data that the model was fitted on" not in Page((folder / "interventions.html").read_text()).text
 
 
-@pytest.mark.usefixtures("quick_pbm")
 def test_another_log_is_called_another(folder: Path) -> None:
-    table = simulate_ab_log(pages=2_000, seed=9)[0]
+    other = read_log(simulate_ab_log(pages=2_000, seed=9)[0], context=["device"])
     model = load_propensities(folder / "model.safetensors")
-    other = gather_evidence(read_log(table, context=["device"]), model)
-    write_report(folder / "other.html", model, other)
-    text = Page((folder / "other.html").read_text()).text
-    assert "The log given here is not the data that the model was fitted on" in text
-    assert other.same_data is False
+    write_report(folder / "other.html", model, summarise_log(other, model))
+    assert "is not the data that the model was fitted on" in Page((folder / "other.html").read_text()).text
 
 
-def test_without_a_log_the_page_says_how_to_fill_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_not_checked_says_how_to_check_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("report", "model.safetensors", "-o", "alone.html", "--title", "Q3 & Q4") == 0
-    assert "add --log" in capsys.readouterr().out
-    page = Page((folder / "alone.html").read_text())
-    assert page.ids == WITHOUT_LOG
-    assert page.text.count("clickharvest report model.safetensors --log clicks.parquet -o report.html") == 3
-    assert page.data["diagnosis"] is None
+    printed = capsys.readouterr().out
+    assert "Nothing was checked" in printed
+    assert "clickharvest report model.safetensors --log LOG" in printed
+    html = (folder / "alone.html").read_text()
+    page = Page(html)
+    assert page.ids == [name for name in SECTIONS if name != "traffic"]
+    assert page.text.count("clickharvest report model.safetensors --log LOG -o report.html") == 1
+    assert 'class="not-checked"' in html
     assert "Q3 & Q4" in page.text
-    assert "Transitivity".lower() in page.text  # the checks that fit kept in the model
+    assert "What to do" not in page.text
+    capsys.readouterr()
+    assert run("report", "model.safetensors", "-o", "alone.html", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["budget"], told["findings"]) == (None, [])
+
+
+def test_what_comes_of_a_click_has_its_own_checks_and_no_budget(folder: Path) -> None:
+    finding = Finding("outcome and position", "note", "Purchases fall with position.")
+    info = {"outcome": "purchase", "findings": [finding.to_dict()]}
+    model = Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.log([0.5])}, None, (1, 2), info=info)
+    write_report(folder / "bought.html", model)
+    text = Page((folder / "bought.html").read_text()).text
+    assert "checks are made for models of examination alone" in text
+    assert "1 check: 1 note" in text
+    assert "Purchases fall with position." in text
+    assert "Sources of error" not in text
 
 
 def test_a_pbm_has_one_curve(folder: Path) -> None:
@@ -289,6 +276,7 @@ def test_a_pbm_has_one_curve(folder: Path) -> None:
     page = Page((folder / "pbm.html").read_text())
     assert "All queries get this one curve" in page.text
     assert "No estimate at position 3" in page.text
+    assert page.ids == ["budget", "use", "settings"]
     assert 'id="controls"' not in (folder / "pbm.html").read_text()
 
 
@@ -312,12 +300,6 @@ def test_bad_options_are_one_line_and_leave_no_file(
     assert message in error
     assert error.count("\n") == 1
     assert not (folder / "none.html").exists()
-
-
-def test_a_log_read_without_the_models_columns_is_refused(folder: Path) -> None:
-    log = read_log(simulate_ab_log(pages=200)[0])
-    with pytest.raises(InputError, match="depends on the context columns device"):
-        gather_evidence(log, load_propensities(folder / "model.safetensors"))
 
 
 def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(folder: Path) -> None:
@@ -346,8 +328,11 @@ def test_every_string_is_escaped(folder: Path) -> None:
     hostile = "\"'><img src=x onerror=alert(1)></script><b>"
     encoder = ContextEncoder.fit({hostile: [f"{hostile}1", f"{hostile}2"]})
     curve = make_curve("power", (1, 2), 1, 3)
-    info = dict.fromkeys(("estimator", "objective", "status", "data", "seed"), hostile)
-    info["checks"] = [{"name": hostile, "status": "warning", "sentence": hostile}]
+    info: dict[str, Any] = dict.fromkeys(("estimator", "objective", "status", "data", "seed"), hostile)
+    findings = (Finding(hostile, "warning", hostile, hostile), Finding("log", "decisive", hostile))
+    info |= Checked(
+        findings, Budget((2,), (0.1,), (0.1,), {hostile: (0.1,)}, (0.1,), {hostile: hostile}, 0.3, hostile)
+    ).info()
     info["selection"] = [{"curve": {"name": hostile}, "penalty": 1, "score": hostile, "chosen": True}]
     model = Propensities(curve, {"a": np.ones(1), "w": np.ones((3, 1))}, encoder, (1, 2), info=info)
     size = write_report(folder / "h.html", model, name=hostile, title=hostile, commands={"report": hostile})
@@ -390,17 +375,18 @@ def test_draws_without_room_are_left_out(tmp_path: Path) -> None:
     packed = pack_model(model)
     assert packed["draws"] is None
     write_report(tmp_path / "wide.html", model)
-    assert "have no room in a page" in Page((tmp_path / "wide.html").read_text()).text
+    assert "would make the page too large" in Page((tmp_path / "wide.html").read_text()).text
     assert len(base64.b64decode(packed["params"])) == 8 * 120 * 301
 
 
 @pytest.mark.parametrize(
     "info",
     [
-        {"checks": "no"},
-        {"checks": [{"name": "a", "status": "odd", "sentence": "b"}]},
-        {"checks": [{"name": "a", "status": "ok", "sentence": "b", "p_value": "c"}]},
-        {"checks": [{"surprise": 1}], "selection": [1, {"curve": None}]},
+        {"budget": "no", "findings": "no"},
+        {"budget": {"positions": [2]}},
+        {"budget": FORGED, "findings": [1, {"kind": "a", "severity": "odd", "sentence": "b", "effect": "c"}]},
+        {"budget": FORGED | {"up": [], "down": [None], "positions": [2, 2, 9]}},
+        {"findings": [{"surprise": 1}], "selection": [1, {"curve": None}]},
         {"selection": {"curve": 1}, "penalty": "much", "units": "many", "objective": "clickshare"},
     ],
 )
@@ -416,22 +402,6 @@ def test_every_curve_has_a_page(name: str) -> None:
     script = files("clickharvest.report").joinpath("assets", "program.js").read_text(encoding="utf-8")
     for step in packed["program"]:
         assert re.search(rf'case "{step["op"]}":|^  {step["op"]}[(:]', script, re.MULTILINE), step["op"]
-
-
-@pytest.mark.usefixtures("quick_pbm")
-def test_pyarrow_contexts_with_nulls_are_counted(tmp_path: Path) -> None:
-    table, _ = simulate_ab_log(pages=1_500, seed=1)
-    device = [None if name == "mobile" else name for name in table["device"].to_pylist()]
-    log = read_log(table.set_column(table.column_names.index("device"), "device", pa.array(device)), context=["device"])
-    encoder = ContextEncoder.fit({"device": device})
-    curve = make_curve("power", tuple(range(1, 11)), 1, 3)
-    model = Propensities(curve, {"a": np.ones(1), "w": np.array([[0.0], [0.0], [0.5]])}, encoder, curve.positions)
-    found = gather_evidence(log, model)
-    assert found.clicks == sum(table["click"].to_pylist())
-    assert found.same_data is None
-    write_report(tmp_path / "nulls.html", model, found)
-    labels = [choice["label"] for choice in Page((tmp_path / "nulls.html").read_text()).data["columns"][0]["choices"]]
-    assert labels == ["desktop", "other", "missing"]
 
 
 def test_the_renderer_misses_no_value() -> None:

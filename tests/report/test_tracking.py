@@ -1,19 +1,21 @@
-"""MLflow keeps what a fit was: parameters, figures, the model file and its report."""
+"""MLflow keeps what a fit was: parameters, figures, the budget, the model file and its report."""
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from clickharvest.checks import Budget, Checked
 from clickharvest.errors import InputError
 from clickharvest.estimation.estimators import PBM
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.reading import read_log
 from clickharvest.model.propensities import Propensities
-from clickharvest.report.tracking import log_to_mlflow, run_metrics
+from clickharvest.report.tracking import log_to_mlflow, run_metrics, run_tags
 from clickharvest.simulate import simulate_ab_log
 
 
@@ -34,6 +36,8 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_run_holds_parameters_figures_model_and_report(model: Propensities, tmp_path: Path, mlflow: Any) -> None:
     path = tmp_path / "model.safetensors"
+    budget = Budget((2,), (0.2,), (0.1,), {"noise": (0.2,)}, (0.2,), {})
+    model = replace(model, info=dict(model.info) | Checked((), budget).info())
     model.save(path)
     client = mlflow.MlflowClient()
     run_id = log_to_mlflow(model, path)
@@ -43,13 +47,19 @@ def test_a_run_holds_parameters_figures_model_and_report(model: Propensities, tm
     assert run.data.params["objective"] == "clickshare"
     assert run.data.metrics["clicks"] == model.info["clicks"]
     assert run.data.metrics["log_likelihood"] == pytest.approx(model.info["log_likelihood"])
+    assert run.data.metrics["budget_off"] == run.data.metrics["budget_noise"] == 0.2
+    assert run.data.tags["budget"] == "usable"
     assert {file.path for file in client.list_artifacts(run_id)} == {"model.safetensors", "report.html"}
 
 
-def test_the_p_values_of_checks_are_metrics(model: Propensities) -> None:
-    checks = [{"name": "Trust bias: none", "p_value": 0.25}, {"name": "sizes", "p_value": None}]
-    checked = Propensities(model.curve, model.params, None, model.shown, info={"clicks": np.int64(3), "checks": checks})
-    assert run_metrics(checked) == {"clicks": 3.0, "p_Trust_bias__none": 0.25}
+def test_the_budget_is_metrics_and_a_tag(model: Propensities) -> None:
+    budget = Budget((2, 3), (0.2, 0.5), (0.1, 0.1), {"clicks above": (0.1, 0.4), "noise": (0.2, np.inf)}, (1, 1), {})
+    checked = replace(model, info={"clicks": np.int64(3)} | Checked((), budget).info())
+    assert run_metrics(checked) == {"clicks": 3.0, "budget_off": 0.5, "budget_clicks_above": 0.4}
+    assert run_tags(checked) == {"budget": "with care"}
+    unchecked = replace(model, info={"clicks": 3})
+    assert run_metrics(unchecked) == {"clicks": 3.0}
+    assert run_tags(unchecked) == {}
 
 
 def test_without_mlflow_one_line_says_what_to_install(

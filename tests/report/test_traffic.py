@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from clickharvest.baselines import pivot_one
+from clickharvest.checks import TOLERANCE
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.content import make_content
-from clickharvest.report.evidence import gather_evidence
+from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.traffic import MOST_COLUMNS, MOST_SEGMENTS, plan_traffic, traffic_data
 from clickharvest.simulate import simulate_ab_log
 
@@ -54,15 +55,16 @@ def test_the_page_tells_days_where_the_log_has_times() -> None:
     day = [date(2026, 3, 1) + timedelta(days=i % 10) for i in range(len(table))]
     log = read_log(table.append_column("day", pa.array(day)), time="day")
     model = pivot_one(harvest(log))
-    evidence = gather_evidence(log, model)
-    assert evidence.plan is not None
-    assert evidence.plan.days == 10
-    view, data = make_content(model, evidence, commands={})
-    assert view["traffic"]["sentence"] == plan_from_log(harvest(log), days=10).sentence
+    summary = summarise_log(log, model)
+    assert summary.plan is not None
+    assert summary.plan.days == 10
+    view, data = make_content(model, summary, commands={})
+    assert view["traffic"]["sentence"] == plan_from_log(harvest(log), days=10, width=TOLERANCE).sentence
+    assert view["traffic"]["width"] == "±30 %"
     assert "days" in view["traffic"]["sentence"]
     assert data["traffic"]["days"] == 10
     assert [point["k"] for point in data["traffic"]["segments"][0]["points"]] == [2, 3, 4]
-    view, data = make_content(model, replace(evidence, plan=None), commands={})
+    view, data = make_content(model, replace(summary, plan=None), commands={})
     assert view["traffic"] is None
     assert data["traffic"] is None
 

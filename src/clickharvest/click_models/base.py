@@ -16,7 +16,7 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.checks import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.weights.weighing import Clip

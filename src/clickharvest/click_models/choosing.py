@@ -3,7 +3,7 @@
 | model | is chosen where |
 |---|---|
 | browsing | clicks above explain held-out clicks on a result at one position, by more than a standard error |
-| reading | the same, and the test *clicks above* finds at 5 % that results below attractive ones are clicked less |
+| reading | the same, and results below those that attract clicks are clicked less, at 5 % |
 | affine | none of these, and offsets are needed: their test at 5 %, and the test among results of one query |
 | examination | otherwise |
 
@@ -107,11 +107,8 @@ def choose_click_model(
 
 def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
     """Return browsing, reading or examination, or None where they could not be told apart, and why."""
-    from clickharvest.click_models.affine.fitted import SIGN
     from clickharvest.click_models.browsing import Browsing
     from clickharvest.click_models.browsing.estimating import compare_within_ranks
-    from clickharvest.diagnosis.cascade import clicks_above
-    from clickharvest.diagnosis.findings import spell_p
 
     if log.places is not None:
         return None, "Clicks above were not looked for: places have no order."
@@ -123,15 +120,26 @@ def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
     why = gain.finding.sentence
     if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
         return EXAMINATION, why
-    for found in clicks_above(log):
-        if found.p_value is not None and found.value is not None and found.p_value < SIGN:
-            less = found.value < 1
-            told = f"A result is clicked {'less' if less else 'more'} often the more clicks results above it attract"
-            return ("reading" if less else "browsing"), f"{why} {told} ({spell_p(found.p_value)})."
+    if (sentence := _stopping(log, anchor, seed, progress, how)) is not None:
+        return "reading", f"{why} {sentence}"
     return "browsing", (
         f"{why} They may just be users who click much: that results above attract clicks changes nothing by itself. "
         "Weights are right either way; if a column tells such users apart, name it as context."
     )
+
+
+def _stopping(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> str | None:
+    """Return that clicks fall below results that attract clicks, or None where they do not."""
+    from clickharvest.checks import Evidence, read_displays
+    from clickharvest.checks.clicks_above import attraction_above
+    from clickharvest.click_models.examination import Examination
+
+    model = Examination(anchor=anchor, intervals=None, seed=seed, progress=progress)
+    fitted = model.fit(model.harvest(log, **how))
+    slope, error = attraction_above(Evidence(read_displays(log, how.get("unit", "context")), fitted, seed=seed))
+    if slope > -NORMAL * error:
+        return None
+    return "A result is clicked less often the more clicks results above it attract."
 
 
 def _affine(
@@ -167,7 +175,7 @@ def _affine(
         found = (
             f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"
         )
-        if within.status == "ok":
+        if within.severity == "ok":
             return "affine", found
         told = told or found
     return EXAMINATION, told

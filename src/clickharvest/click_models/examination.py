@@ -7,7 +7,7 @@ What is known are the propensities p_k(x) relative to an anchor: `PBM` where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,6 @@ from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from clickharvest.diagnosis.findings import Finding
     from clickharvest.estimation.estimators import CPBM, PBM
     from clickharvest.estimation.fitting import Intervals
     from clickharvest.harvesting.interventions import Interventions
@@ -82,13 +81,6 @@ class Examination(ClickModel):
         """Return the propensities."""
         with_context = bool(interventions.contexts) and self.curve != "constant"
         return self.estimator(with_context).fit(interventions).propensities_
-
-    def check(self, interventions: Interventions, fitted: Propensities | None = None) -> Sequence[Finding]:
-        """Return the checks of `check_model`."""
-        from clickharvest.estimation.model_checks import check_model
-
-        with self.progress("Checking the model"):
-            return check_model(interventions, anchor=self.anchor, seed=self.seed, model=fitted)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:

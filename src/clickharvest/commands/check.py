@@ -1,32 +1,47 @@
-"""The command `check`: whether a log reveals examination."""
+"""The command `check`: whether a log reveals examination, and how far off the curve would be."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from clickharvest.commands.check_options import CheckOptions
 from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.options import AnchorOption, JsonFlag, LogOptions, with_options
+from clickharvest.commands.options import MOST_CLICKS, AnchorOption, JsonFlag, LogOptions, with_options
 from clickharvest.commands.outcomes import OutcomeOption, outcome_findings, read_with_outcomes
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
+from clickharvest.errors import ClickharvestWarning
+
+if TYPE_CHECKING:
+    from clickharvest.checks import Checked, Finding
+    from clickharvest.diagnosis.diagnosing import Diagnosis
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
 
 
 @with_options
 def check(
     log: LogOptions,
     units: HarvestOptions,
+    checks: CheckOptions,
     outcome: OutcomeOption = None,
     anchor: AnchorOption = "1",
     as_json: JsonFlag = False,
 ) -> None:
-    """Tell whether a log reveals examination, and test the assumptions.
+    """Tell whether a log reveals examination, and how far off the curve would be.
 
-    Reads a click log, or a file of interventions. Exit code 3: some positions cannot be linked. The last line tells
-    about how much more traffic would give ±10 % at every position; clickharvest plan tells it by position and segment.
-    With --outcome it also tests whether what comes of a click depends on the position; exit code 3 if nothing tells.
+    Reads a click log, or a file of interventions, and fits the curve that fit would fit. Exit code 3: some positions
+    cannot be linked. With --outcome it also tests whether what comes of a click depends on the position; exit code 3 if
+    nothing tells.
 
     Examples:
 
@@ -34,24 +49,84 @@ def check(
 
       clickharvest check clicks.csv --query q --position rank --context device,country
     """
+    keep_to_one_thread()
     from clickharvest.commands.terminal import print_diagnosis
     from clickharvest.diagnosis.diagnosing import diagnose
     from clickharvest.harvesting.reading import is_interventions
-    from clickharvest.planning.advising import advice
 
+    checks.arguments()
+    data: ClickLog | Interventions
+    more: Sequence[Finding] = ()
     if outcome is not None:
-        clicks, after = read_with_outcomes(log, outcome)
-        diagnosis = diagnose(clicks, **units.arguments(log), anchor=anchor, traffic=units.shares)
-        diagnosis = replace(
-            diagnosis, findings=(*diagnosis.findings, *outcome_findings(after, units, diagnosis.anchor))
-        )
+        data, after = read_with_outcomes(log, outcome)
+        diagnosis = diagnose(data, **units.arguments(log), anchor=anchor, traffic=units.shares)
+        more = outcome_findings(after, units, diagnosis.anchor)
     elif is_interventions(log.source):
-        diagnosis = diagnose(units.read_interventions(log), anchor=anchor)
+        data = units.read_interventions(log)
+        diagnosis = diagnose(data, anchor=anchor)
     else:
-        diagnosis = diagnose(log.read(show_progress), **units.arguments(log), anchor=anchor, traffic=units.shares)
+        data = log.read(show_progress)
+        diagnosis = diagnose(data, **units.arguments(log), anchor=anchor, traffic=units.shares)
+    fitted = None
+    if diagnosis.identified:
+        how = {} if is_interventions(log.source) else units.arguments(log)
+        fitted = _fitted(data, diagnosis, checks, how, more)
     if as_json:
-        tell(json.dumps(diagnosis.to_dict() | {"advice": advice(diagnosis)}, indent=2))
+        found = {"findings": [finding.to_dict() for finding in more]} if fitted is None else fitted[2].info()
+        tests = [asdict(test) for test in diagnosis.findings]
+        told = diagnosis.to_dict() | {"tests": tests} | found
+        tell(json.dumps(told, indent=2))
+    elif fitted is None:
+        print_diagnosis(diagnosis)
     else:
-        print_diagnosis(diagnosis, advice(diagnosis))
-    if not diagnosis.identified or any(finding.status == "blocking" for finding in diagnosis.findings):
+        if checks.verbose:
+            print_diagnosis(diagnosis)
+        _print(data, *fitted, checks.verbose, log.source)
+    if not diagnosis.identified or any(finding.severity == "decisive" for finding in more):
         raise typer.Exit(3)
+
+
+def _fitted(
+    data: ClickLog | Interventions,
+    diagnosis: Diagnosis,
+    checks: CheckOptions,
+    how: dict[str, Any],
+    more: Sequence[Finding],
+) -> tuple[Interventions, Propensities, Checked]:
+    """Return what was compared, the curve that `fit` fits, and what checking it finds, the log's own tests first."""
+    from clickharvest.checks import Finding
+    from clickharvest.click_models.examination import Examination
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.harvesting.thinning import thin
+
+    model = Examination(anchor=diagnosis.anchor, progress=show_progress)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickharvestWarning)  # findings tell the same
+        if isinstance(data, Interventions):
+            interventions, unit = thin(data.clicked(), MOST_CLICKS), data.unit_kind
+        else:
+            interventions = model.harvest(data, **how, max_clicks=MOST_CLICKS)
+            unit = how["unit"]
+        found = model.fit(interventions)
+    tests = [Finding.of_test(test) for test in diagnosis.findings if test.status != "ok"]
+    return interventions, found, checks.check(data, found, unit=unit, further=[*more, *tests])
+
+
+def _print(
+    data: ClickLog | Interventions,
+    interventions: Interventions,
+    model: Propensities,
+    checked: Checked,
+    verbose: bool,
+    source: Any,
+) -> None:
+    """Print what `fit` prints, and every check with `verbose`."""
+    from clickharvest.commands.one_screen import every_finding, spell_fit
+    from clickharvest.harvesting.interventions import Interventions
+
+    log = None if isinstance(data, Interventions) else data
+    tell(spell_fit(model, checked.budget, checked.findings, log=log, interventions=interventions))
+    if verbose:
+        tell(f"\n{every_finding(checked.findings)}\n")
+    context = f" --context {','.join(map(shlex.quote, model.context))}" if model.context else ""
+    tell(f"next: clickharvest fit {shlex.quote(str(source))}{context} -o model.safetensors")

@@ -1,147 +1,269 @@
-"""The demo: simulated logs with known truth, taken through every command as a user would type it."""
+"""The command `demo`: a log with known truth, what `fit` says of it, and a ranker that the clicks make better."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clickharvest.commands.bounds import SEED, whole
-from clickharvest.errors import InputError
-from clickharvest.words import listed
+from clickharvest.commands.one_screen import curve_table, paragraph, problems, spell_compared, spell_read, wrapped
+from clickharvest.commands.output import tell
+from clickharvest.commands.progress import show_progress
+from clickharvest.commands.threads import keep_to_one_thread
+from clickharvest.errors import ClickharvestWarning, InputError
+from clickharvest.files import atomic_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.table import Table
-
+    from clickharvest.checks import Budget, Checked
+    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
+    from clickharvest.rank.rankers import TrainedRanker
+    from clickharvest.simulate.shop import Shop
 
-CONTEXT = ("complex", "query_len")
-NEW = "new ranker"
-POSITIONS = (1, 2, 3, 5, 8, 13, 21)
+PAGES = 50_000
+"""Pages of the log; more make the budget smaller, and the demo slower."""
+COST, CLIP = 1.0, 0.01
+"""Cost of errors and least propensity to divide by, the same for both rankers."""
+LOG, TRUTH, DOCUMENTS, MODEL, RANKER = (
+    "clicks.parquet",
+    "truth.parquet",
+    "documents.parquet",
+    "model.safetensors",
+    "ranker.json",
+)
+FILES = (LOG, TRUTH, DOCUMENTS, MODEL, RANKER)
+TOUR = Path("demo")
 
-NEXT = """\
-On a log of your own (other column names: clickharvest check --help):
 
-  clickharvest check clicks.parquet --context device
-  clickharvest fit clicks.parquet --context device -o model.safetensors
-  clickharvest report model.safetensors --log clicks.parquet -o report.html
-"""
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The log, what was compared, the fitted model and what its checks found."""
+
+    log: ClickLog
+    interventions: Interventions
+    model: Propensities
+    checked: Checked
 
 
 def demo(
     program: typer.Context,
     folder: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the demo's files.")
-    ] = Path("demo"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Keep the log, its truth, the model and the ranker there (--long: demo by default).",
+            show_default=False,
+        ),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Run every command on files, up to a report: a tour of minutes.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.", callback=whole(*SEED))] = 0,
 ) -> None:
-    """Take simulated logs with known truth through every command, to a report and a better ranker.
+    """Show on a simulated log what can be learned from clicks, beside the truth.
+
+    Estimates how examination falls with position, tells how far off that can be, and trains a ranker on the weighted
+    clicks. The truth is known, as the log is simulated.
+
+    Examples:
+
+      clickharvest demo
+
+      clickharvest demo --long -o demo
+    """
+    if folder is not None:
+        _check_folder(folder, others=long)
+    if long:
+        from clickharvest.commands.tour import tour
+
+        tour(program, TOUR if folder is None else folder, seed)
+        return
+    keep_to_one_thread()
+    from clickharvest.simulate.shop import simulate_shop
+
+    with show_progress("Simulating"):
+        shop = simulate_shop(pages=PAGES, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickharvestWarning)  # the findings tell the same
+        fit = _fit(shop)
+        weighted, raw = _train(shop, fit)
+    if folder is not None:
+        _write(folder, shop, fit, weighted)
+    lines = [
+        "A shop's search, simulated: three rankers in an A/B test, with known truth.",
+        paragraph("read", spell_read(fit.log)),
+        paragraph("compared", spell_compared(fit.interventions)),
+        "",
+        *_curve(shop, fit.model),
+        "",
+        *_budget(shop, fit),
+        "",
+        *_rankers(shop, weighted, raw),
+        "",
+        *_next(folder),
+    ]
+    tell("\n".join(lines))
+
+
+def _fit(shop: Shop) -> _Fit:
+    """Fit and check the log of a shop as `clickharvest fit` does."""
+    from clickharvest.checks import check_fit
+    from clickharvest.click_models.examination import Examination
+    from clickharvest.logs.reading import read_log
+
+    log = read_log(shop.log, context=["device"])
+    estimator = Examination(progress=show_progress)
+    interventions = estimator.harvest(log)
+    model = estimator.fit(interventions)
+    with show_progress("Checking"):
+        checked = check_fit(log, model)
+    model = replace(model, info=dict(model.info) | checked.info())
+    return _Fit(log, interventions, model, checked)
+
+
+def _train(shop: Shop, fit: _Fit) -> tuple[TrainedRanker, TrainedRanker]:
+    """Return a ranker trained on clicks weighted by the fitted model, and one trained on clicks at face value."""
+    from clickharvest.rank.data import at_face_value
+    from clickharvest.rank.learners import train_ranker
+    from clickharvest.rank.tables import read_clicks
+
+    clicks = read_clicks(fit.log, shop.documents, fit.model)
+    weighted, raw = (
+        train_ranker(data, names=clicks.features, C=COST, clip=CLIP)
+        for data in (clicks.data, at_face_value(clicks.data))
+    )
+    return replace(weighted, columns=clicks.columns), raw
+
+
+def _curve(shop: Shop, model: Propensities) -> Iterator[str]:
+    """Yield the table of the curve that `fit` prints, with the truth below each of its rows."""
+    _, header, *rows = curve_table(model)
+    yield "examination (how often users look), relative to position 1, 95 % interval"
+    yield header
+    starts = {int(position[0]): position.start() for position in re.finditer(r"\d+", header)}
+    for row in rows:
+        yield row
+        device = row.split()[0]
+        if device in shop.devices:
+            yield _true_row(starts, shop.examination[shop.devices.index(device)].tolist())
+
+
+def _true_row(starts: dict[int, int], curve: list[float]) -> str:
+    """Return a row of a table with the true curve, given where the column of each position starts.
 
     Example:
-
-      clickharvest demo -o demo
+        >>> _true_row({2: 9, 4: 16}, [1.0, 0.5, 0.3, 0.25])
+        '  truth  .50    .25'
     """
+    line = "  truth"
+    for position, start in starts.items():
+        share = curve[position - 1]
+        line = f"{line.ljust(start)}{share:.{2 if share >= 0.1 else 3}f}".replace(" 0.", " .")
+    return line
+
+
+def _budget(shop: Shop, fit: _Fit) -> Iterator[str]:
+    """Yield how far off the curve can be, how far off it is, and what is wrong with the log if anything."""
+    verdict, *more = fit.checked.budget.lines()
+    yield from _whole_shares(f"{verdict} (in truth {_percent(_true_error(shop, fit.model, fit.checked.budget))})")
+    yield from _whole_shares(f"causes of error that the log does not rule out: {'; '.join(more)}")
+    yield from problems(fit.checked.findings)
+
+
+def _whole_shares(text: str) -> list[str]:
+    """Return a text in lines of at most 80 columns that part no number from its percent sign."""
+    fixed = "\N{NO-BREAK SPACE}%"
+    return [line.replace(fixed, " %") for line in wrapped(text.replace(" %", fixed))]
+
+
+def _true_error(shop: Shop, model: Propensities, budget: Budget) -> float:
+    """Return how far off the curve is at the worst position and device, as a fraction."""
+    import numpy as np
+
+    found = model.predict({"device": list(shop.devices)})
+    worst = 0.0
+    for position in budget.positions:
+        ratio = shop.examination[:, position - 1] / found.propensity[:, found.positions.index(position)]
+        worst = max(worst, float(np.abs(np.log(ratio)).max()))
+    return float(np.expm1(worst))
+
+
+def _rankers(shop: Shop, weighted: TrainedRanker, raw: TrainedRanker) -> Iterator[str]:
+    """Yield how good rankers are by the truth: the best that was shown, and those trained on the clicks."""
+    shown = max(shop.first_relevance(weights) for weights in shop.shown)
+    own, naive, best = (shop.first_relevance(weights) for weights in (weighted.model, raw.model, shop.best))
+    yield f"How often users want the first result, in {len(shop.relevance):,} queries outside the log:"
+    yield f"  {_percent(shown)}  the best of the rankers in the test"
+    yield f"  {_percent(naive)}  a ranker trained on these clicks as they are"
+    yield f"  {_percent(own)}  a ranker trained on these clicks, weighted by 1 / examination"
+    yield _conclusion(own, naive, shown, best)
+
+
+def _conclusion(weighted: float, raw: float, shown: float, best: float) -> str:
+    """Return which ranker is the best by the truth.
+
+    Example:
+        >>> _conclusion(0.756, 0.72, 0.62, 0.761)
+        'Weighting the clicks makes the best ranker (these features allow 76 % at most).'
+        >>> _conclusion(0.72, 0.74, 0.62, 0.76)
+        'Weighting the clicks beats what was shown, but not the clicks as they are.'
+        >>> _conclusion(0.6, 0.59, 0.62, 0.76)
+        'Weighting the clicks makes no better ranker here than what was shown.'
+    """
+    if weighted <= shown:
+        return "Weighting the clicks makes no better ranker here than what was shown."
+    if weighted <= raw:
+        return "Weighting the clicks beats what was shown, but not the clicks as they are."
+    return f"Weighting the clicks makes the best ranker (these features allow {_percent(best)} at most)."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _next(folder: Path | None) -> Iterator[str]:
+    """Yield commands to try."""
+    if folder is None:
+        yield "next: clickharvest demo --long                           # every command"
+    else:
+        yield f"next: clickharvest report {shlex.quote(str(folder / MODEL))} -o report.html"
+    yield "      clickharvest check YOUR.parquet --context device   # a log of your own"
+
+
+def _write(folder: Path, shop: Shop, fit: _Fit, ranker: TrainedRanker) -> None:
+    """Write the log, its truth, the model and the ranker to a folder, all of them or none."""
     import pyarrow.parquet as pq
 
-    from clickharvest.baselines import click_rates
-    from clickharvest.commands.terminal import screen
-    from clickharvest.logs.reading import read_log
-    from clickharvest.model.loading import load_propensities
-    from clickharvest.rank.rankers import load_ranker
+    with atomic_folder(folder, lambda: _check_folder(folder, others=False)) as partial:
+        pq.write_table(shop.log, partial / LOG)
+        pq.write_table(shop.truth(), partial / TRUTH)
+        pq.write_table(shop.documents, partial / DOCUMENTS)
+        fit.model.save(partial / MODEL)
+        ranker.save(partial / RANKER)
 
+
+def _check_folder(folder: Path, *, others: bool) -> None:
+    """Refuse a folder that cannot be written, or that holds files of others which the demo would replace.
+
+    Args:
+        folder: the folder to write.
+        others: whether it may hold other files.
+    """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
-    folder.mkdir(parents=True, exist_ok=True)
-    console = screen()
-    arxiv, shop = folder / "arxiv", folder / "shop"
-    log, design = f"{arxiv}/log.parquet", f"--rankings {arxiv}/rankings.parquet --traffic f1=1,f2=1,f3=1"
-    columns = f"--context {','.join(CONTEXT)}"
-    pbm, cpbm = folder / "pbm.safetensors", folder / "cpbm.safetensors"
-
-    def step(title: str, *commands: str) -> None:
-        console.print(f"── {title}", style="bold cyan")
-        for command in commands:
-            console.print(f"{_typed(command)}\n", style="bold")
-            program.find_root().command(shlex.split(command), standalone_mode=False)
-            console.print()
-
-    step(
-        "1. A search engine's log, three rankers in an A/B test",
-        f"simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}",
-    )
-    step("2. Can this log tell?", f"check {log} {columns} {design}")
-    step("3. One curve for everybody: PBM", f"fit {log} {design} -o {pbm}")
-    step("4. A curve that depends on the query: CPBM", f"fit {log} {columns} {design} -o {cpbm}")
-    console.print("── 5. The truth, which only a simulation knows", style="bold cyan")
-    models = {"clicks": click_rates(read_log(log)), "PBM": load_propensities(pbm), "CPBM": load_propensities(cpbm)}
-    console.print(_curves(models, pq.read_table(arxiv / "truth.parquet")))
-    console.print("Examination relative to position 1, of complex and of simple queries; clicks are click rates.\n")
-    step("6. A page to look at and pass on", f"report {cpbm} --log {log} {design} -o {folder}/report.html")
-    step("7. Weights for training", f"weigh {log} {cpbm} --clip auto -o {folder}/weighted.parquet")
-    features = ",".join(f"x{j}" for j in range(1, 11))
-    shown = f"{shop}/log.parquet --clicks clicks --impressions impressions"
-    step(
-        "8. A better ranker, from a second log: two rankers at 90/10, with document features",
-        f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --traffic 90,10 --eta 2 --documents "
-        f"--seed {seed} -o {shop}",
-        f"fit {shown} --context {features} --rankings {shop}/rankings.parquet --traffic f1=9,f2=1 --curve power "
-        f"--penalty 1 --intervals none -o {shop}.safetensors",
-        f"rank {shown} {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
-        f"--C 1 -o {folder}/ranker.json",
-    )
-    console.print(f"{_outcome(load_ranker(folder / 'ranker.json').info['judged']['judged']['rankers'])}\n")
-    console.print("── What next?", style="bold cyan")
-    console.print(f"Open {folder}/report.html in a browser.\n\n{NEXT}", soft_wrap=True)
-
-
-def _outcome(judged: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a sentence on whether the new ranker is the best by true grades, which only a simulation knows.
-
-    Example:
-        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("naive clicks", 0.72), ("f1", 0.6))})
-        'By true grades (nDCG@10) the new ranker beats f1 by .100, but not naive clicks, ahead by .020.'
-        >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("f1", 0.6), ("f2", 0.6), ("f3", 0.5))})
-        'By true grades (nDCG@10) the new ranker beats f1 by .100, f2 by .100 and f3 by .200.'
-    """
-    own = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
-    gains = {name: own[NEW] - value for name, value in own.items() if name != NEW}
-    beaten = [f"{name} by {_digits(gap)}" for name, gap in gains.items() if gap > 0]
-    ahead = [f"{name}, ahead by {_digits(-gap)}" for name, gap in gains.items() if gap <= 0]
-    told = [f"the new ranker beats {listed(beaten)}" if beaten else "the new ranker beats none"]
-    told += [f"but not {' and '.join(ahead)}"] if ahead else []
-    return f"By true grades (nDCG@10) {', '.join(told)}."
-
-
-def _digits(value: float) -> str:
-    return f"{value:.3f}".removeprefix("0")
-
-
-def _typed(command: str) -> str:
-    """Return a command as one types it on lines of less than 80 columns."""
-    wrapper = TextWrapper(76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return " \\\n".join(wrapper.wrap(f"$ clickharvest {command}"))
-
-
-def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:
-    """Return a table of estimates and truth, averaged over the pages of each kind that reach a position."""
-    from rich.table import Table
-
-    columns = {name: truth[name].to_numpy(zero_copy_only=False) for name in truth.column_names}
-    positions = columns["position"].max()
-    by_page = {name: values.reshape(-1, positions) for name, values in columns.items()}
-    contexts = {name: by_page[name][:, 0] for name in CONTEXT}
-    reached = by_page["results"] >= by_page["position"]
-    curves = {"truth": by_page["examination"]} | {n: model.predict(contexts).propensity for n, model in models.items()}
-    table = Table(box=None, header_style="bold")
-    kinds = {"complex": contexts["complex"], "simple": ~contexts["complex"]}
-    for header in ("position", *(f"{kind}\n{name}" for kind in kinds for name in curves)):
-        table.add_column(header, justify="right", no_wrap=True)
-    for k in POSITIONS:
-        means = [curve[own & reached[:, k - 1], k - 1].mean() for own in kinds.values() for curve in curves.values()]
-        table.add_row(str(k), *(f"{mean:.3f}" for mean in means))
-    return table
+    if others:
+        return
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
+    if folder.exists() and (foreign := sorted(one.name for one in folder.iterdir() if one.name not in FILES)):
+        raise InputError(f"{folder} holds {foreign[0]}, which is not of this demo: name another folder with -o")

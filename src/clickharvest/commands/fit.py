@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ import typer
 
 from clickharvest.click_models.registry import AUTO, EXAMINATION
 from clickharvest.commands.bounds import SEED, between, whole
+from clickharvest.commands.check_options import CHECKS, CheckOptions
 from clickharvest.commands.choices import (
     choice,
     curve_names,
@@ -40,16 +41,16 @@ from clickharvest.commands.options import (
 from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
 from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.telling import described, verdict_of
+from clickharvest.commands.telling import described
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
+    from clickharvest.checks import Finding
     from clickharvest.click_models.base import ClickModel
     from clickharvest.click_models.choosing import ModelChoice
-    from clickharvest.diagnosis.findings import Finding
     from clickharvest.harvesting.designs import Design
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
@@ -247,10 +248,14 @@ def fit(
     log: LogOptions,
     units: HarvestOptions,
     model: FitOptions,
+    checks: CheckOptions,
     outcome: OutcomeOption = None,
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
     anchor: AnchorOption = "1",
+    no_checks: Annotated[
+        bool, typer.Option("--no-checks", help="Do not tell how far off the curve can be.", rich_help_panel=CHECKS)
+    ] = False,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -258,6 +263,8 @@ def fit(
 
     Reads a click log, or a file of interventions, and writes a model file. With --outcome the model is of what comes of
     a click, such as a purchase, by position: weigh takes it as --after-click.
+
+    The answer ends with how far off the curve can be, by position and by cause, and what was not tested.
 
     Examples:
 
@@ -268,21 +275,23 @@ def fit(
       clickharvest fit today.parquet --context device --start yesterday.safetensors -o model.safetensors
     """
     keep_to_one_thread()
+    from clickharvest.checks.checking import FINDINGS, budget_of
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
+    from clickharvest.model.propensities import Propensities
 
     if output is None:
         raise InputError("nowhere to write the model: name a file with -o model.safetensors")
     if output.suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
     refuse_overwriting(output, [*log.sources, units.rankings])  # yesterday's model may be replaced by today's
+    checks.arguments()  # a fit is not to be lost to an option that cannot be read
     told: dict[str, Any] = {}
-    designed: Callable[[], Sequence[Finding]] = tuple
+    data: ClickLog | Interventions | None = None
+    how: dict[str, Any] = {}
     if outcome is not None:
         interventions, told = _harvest_outcomes(log, units, model, outcome, cluster, max_clicks, anchor)
     else:
-        how: dict[str, Any] = {}
-        data: ClickLog | Interventions
         if is_interventions(log.source):
             data = units.read_interventions(log)
             require_clusters(data, cluster, log.source)
@@ -290,7 +299,6 @@ def fit(
         else:
             data = log.read(show_progress)
             how = {**units.arguments(log), "cluster": cluster, "max_clicks": max_clicks}
-            designed = partial(_of_design, data, how["design"], how["max_position"])
         if model.click_model == AUTO:
             choice = model.chosen(data, anchor, how)
             model, told = replace(model, click_model=choice.model), choice.info()
@@ -298,7 +306,32 @@ def fit(
     if interventions.thinned_from:
         told |= {"thinned_from": interventions.thinned_from, "max_clicks": max_clicks}
     chosen = replace(model.model(), anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
-    _fit(interventions, chosen, output, as_json, told, model.log_to, designed)
+    fitted = _fit(interventions, chosen, told)
+    fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
+    findings: Sequence[Finding] = ()
+    if isinstance(fitted, Propensities) and data is not None and not no_checks:
+        further = _of_design(data, how.get("design"), how.get("max_position"))
+        checked = checks.check(data, fitted, unit=units.unit_kind, further=further, seed=model.seed)
+        fitted = replace(fitted, info=dict(fitted.info) | checked.info())
+        findings = checked.findings
+        fitted.save(output)
+    elif not no_checks:
+        findings = _other_findings(chosen, interventions, fitted)
+        fitted = replace(fitted, info=dict(fitted.info) | {FINDINGS: [finding.to_dict() for finding in findings]})
+        fitted.save(output)
+    run = {} if model.log_to is None else {"mlflow_run": _track(fitted, output)}
+    if as_json:
+        tell(json.dumps({"file": str(output), **run} | described(fitted), indent=2))
+        return
+    read = None if data is None or is_interventions(log.source) else data
+    _print(fitted, findings, interventions, read, checks.verbose)
+    budget = budget_of(fitted)
+    if read is None or (budget is not None and budget.word == "cannot tell") or not isinstance(fitted, Propensities):
+        tell(f"saved: {output}")
+    else:
+        tell(f"next: clickharvest weigh {' '.join(shlex.quote(str(path)) for path in (*log.sources[:1], output))}")
+    for tracked in run.values():
+        tell(f"Logged to MLflow: run {tracked}")
 
 
 def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, Any]) -> Interventions:
@@ -315,14 +348,16 @@ def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, A
     return data if model.needs_unclicked else data.clicked()
 
 
-def _of_design(data: ClickLog, design: Design | None, max_position: int | None) -> list[Finding]:
-    """Return whether the log agrees with the design; a log of text is parsed for it once more, and once only."""
+def _of_design(data: Any, design: Design | None, max_position: int | None) -> list[Finding]:
+    """Return whether the log agrees with the design; where it does not, exposures are wrong by any factor."""
+    from clickharvest.checks import Finding
     from clickharvest.diagnosis.design_holds import design_findings
     from clickharvest.harvesting.placements import LoggedPlacements
 
     if design is None or isinstance(design, LoggedPlacements):
         return []
-    return design_findings(data.parsed(), design, max_position)
+    tests = map(Finding.of_test, design_findings(data.parsed(), design, max_position))
+    return [replace(test, severity="decisive") if test.severity == "warning" else test for test in tests]
 
 
 def _harvest_outcomes(
@@ -351,55 +386,40 @@ def _harvest_outcomes(
     return interventions, outcome_info(after)
 
 
-def _fit(
-    interventions: Interventions,
-    model: ClickModel,
-    output: Path,
-    as_json: bool,
-    told: dict[str, Any],
-    log_to: TrackerName | None,
-    designed: Callable[[], Sequence[Finding]],
-) -> None:
-    """Fit, save the model, and print what it found, of the design of the exposures too."""
-    from clickharvest.commands.terminal import finding_line, screen
-    from clickharvest.estimation.outcome_checks import check_outcome
-
+def _fit(interventions: Interventions, model: ClickModel, told: dict[str, Any]) -> Any:
+    """Return the fitted model, which keeps what is told of it and the command."""
     found: Any = model.fit(interventions)
     replicates, kind = getattr(model, "replicates", REPLICATES), getattr(found, "draws_kind", None)
     if replicates != REPLICATES and kind != IntervalName.bootstrap:
         told_instead = "there are no intervals" if kind is None else f"the intervals are {kind}"
         complain(f"Warning: --bootstrap {replicates} has no effect, {told_instead}: ask for --intervals bootstrap")
-    fitted = replace(
-        found,
-        info=dict(found.info) | told,
-        provenance=found.provenance and found.provenance.with_command(sys.argv[1:]),
-    )
-    fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
-    if "outcome" in told:
-        findings = check_outcome(interventions, anchor=fitted.curve.anchor, outcome=told["outcome"], model=found)
-    else:
-        findings = list(model.check(interventions, found))
-    findings = [*designed(), *findings]
-    if findings:
-        fitted = replace(fitted, info=dict(fitted.info) | {"checks": [asdict(finding) for finding in findings]})
-        fitted.save(output)
-    run = {} if log_to is None else {"mlflow_run": _track(fitted, output)}
-    if as_json:
-        tell(json.dumps({"file": str(output), **run} | described(fitted), indent=2))
-        return
-    console = screen()
-    console.print(str(fitted))
-    if findings:
-        console.print("\nDoes the model fit?")
-    for finding in findings:
-        console.print(finding_line(finding))
-    if "users" in told:
-        console.print(f"\nWhich model? {' '.join([told['users'], *told['why_this_model']])}")
-    if (verdict := verdict_of(fitted)) is not None:
-        console.print(f"\nVerdict: {verdict}")
-    console.print(f"\nSaved: {output}")
-    for tracked in run.values():
-        console.print(f"Logged to MLflow: run {tracked}")
+    provenance = found.provenance and found.provenance.with_command(sys.argv[1:])
+    return replace(found, info=dict(found.info) | told, provenance=provenance)
+
+
+def _other_findings(model: ClickModel, interventions: Interventions, fitted: Any) -> Sequence[Finding]:
+    """Return the tests of other click models, and of what comes of a click."""
+    from clickharvest.checks.outcome import outcome_and_position
+
+    if "outcome" in fitted.info:
+        return [outcome_and_position(interventions, anchor=fitted.curve.anchor, outcome=fitted.info["outcome"])]
+    return model.check(interventions, fitted)
+
+
+def _print(fitted: Any, findings: Sequence[Finding], interventions: Interventions, log: Any, verbose: bool) -> None:
+    """Print the fit on one screen; with `verbose`, how it came about and every check, too."""
+    from clickharvest.checks import budget_of
+    from clickharvest.commands.one_screen import every_finding, spell_fit, wrapped
+    from clickharvest.model.propensities import Propensities
+
+    if verbose or not isinstance(fitted, Propensities):
+        tell(f"{fitted}\n")
+    if isinstance(fitted, Propensities):
+        tell(spell_fit(fitted, budget_of(fitted), findings, log=log, interventions=interventions))
+    if findings and (verbose or not isinstance(fitted, Propensities)):
+        tell(f"\n{every_finding(findings)}\n")
+    if "users" in fitted.info:
+        tell("\n".join(wrapped(" ".join([fitted.info["users"], *fitted.info["why_this_model"]]))))
 
 
 def _track(fitted: Any, output: Path) -> str:

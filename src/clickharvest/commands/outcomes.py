@@ -9,16 +9,18 @@ import typer
 
 from clickharvest.commands.options import COLUMNS, MOST_CLICKS, QUERY, LogOptions
 from clickharvest.commands.progress import show_progress
-from clickharvest.diagnosis.findings import WEAK
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.words import clean_text, name_positions
 
 if TYPE_CHECKING:
+    from clickharvest.checks import Finding
     from clickharvest.commands.harvest_options import HarvestOptions
-    from clickharvest.diagnosis.findings import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.outcomes import AfterClick
+
+WEAK = 0.05
+"""p-value from which on a warning tells that the outcome depends on the position."""
 
 OutcomeOption = Annotated[
     str | None,
@@ -73,8 +75,8 @@ def harvest_outcomes(
 
 def outcome_findings(after: AfterClick, units: HarvestOptions, anchor: int) -> list[Finding]:
     """Return what `check` says of outcomes: how many there are, what links positions, and whether position matters."""
-    from clickharvest.diagnosis.findings import Finding
-    from clickharvest.estimation.outcome_checks import position_matters
+    from clickharvest.checks import Finding
+    from clickharvest.checks.outcome import outcome_and_position
     from clickharvest.estimation.sample import supported_positions
 
     column = clean_text(after.column)
@@ -83,13 +85,12 @@ def outcome_findings(after: AfterClick, units: HarvestOptions, anchor: int) -> l
     try:
         interventions = harvest_outcomes(after, units, anchor)
     except NotIdentifiedError as error:
-        return [Finding("outcomes", "blocking", f"{told}{more}, but {error}.", 0.0)]
+        return [Finding("outcomes", "decisive", f"{told}{more}, but {error}.")]
     linked = supported_positions(interventions, anchor)
-    share = after.outcomes / after.clicks
     sentence = f"{told}{more}; clicked results link {name_positions(linked)}."
     return [
-        Finding("outcomes", "note" if more else "ok", sentence, share),
-        position_matters(interventions, anchor=anchor, outcome=column),
+        Finding("outcomes", "note" if more else "ok", sentence),
+        outcome_and_position(interventions, anchor=anchor, outcome=column),
     ]
 
 
@@ -101,7 +102,7 @@ def warn_of_dependence(log: ClickLog, outcome: str, anchor: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HarvestWarning)  # what is left out has been told
         *_, found = outcome_findings(after_click(log, outcome), HarvestOptions(), anchor)
-    if found.p_value is None or found.p_value < WEAK:
+    if found.p is None or found.p < WEAK:
         warnings.warn(f"--after-click same: {found.sentence}", HarvestWarning, stacklevel=2)
 
 

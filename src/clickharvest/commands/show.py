@@ -7,7 +7,7 @@ import textwrap
 
 from clickharvest.commands.options import JsonFlag, ModelPath
 from clickharvest.commands.output import tell
-from clickharvest.commands.telling import described, users_of, verdict_of
+from clickharvest.commands.telling import described, users_of
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -17,15 +17,17 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
 
       clickharvest show model.safetensors
     """
+    from clickharvest.checks import budget_of
     from clickharvest.click_models.loading import load_model
+    from clickharvest.commands.one_screen import spell_budget
     from clickharvest.model.summary import WIDTH, origin
 
     loaded = load_model(model)
     if as_json:
         tell(json.dumps(described(loaded), indent=2))
         return
-    verdict = verdict_of(loaded)
     users = users_of(loaded)
     shown = "" if users is None else f"{textwrap.fill(users, WIDTH)}\n\n"
-    judged = "" if verdict is None else f"{textwrap.fill(f'Verdict: {verdict}', WIDTH)}\n\n"
-    tell(f"{loaded}\n\n{shown}{judged}{origin(loaded)}")
+    budget = budget_of(loaded)
+    told = "" if budget is None else "\n".join([*spell_budget(budget), "", ""])
+    tell(f"{loaded}\n\n{shown}{told}{origin(loaded)}")

@@ -6,15 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clickharvest.click_models.base import FittedModel
-    from clickharvest.report.verdict import Verdict
-
-
-def verdict_of(model: FittedModel) -> Verdict | None:
-    """Return whether a model can be relied on; None where there is no such judgement: it is made for examination."""
-    from clickharvest.model.propensities import Propensities
-    from clickharvest.report.verdict import judge
-
-    return judge(model) if isinstance(model, Propensities) else None
 
 
 def users_of(model: FittedModel) -> str | None:
@@ -24,6 +15,6 @@ def users_of(model: FittedModel) -> str | None:
 
 
 def described(model: FittedModel) -> dict[str, Any]:
-    """Return what a model says of itself with the verdict, if any, as JSON holds it."""
-    verdict = verdict_of(model)
-    return model.describe() | ({} if verdict is None else {"verdict": verdict.to_dict()})
+    """Return what a model says of itself, with its budget and findings if it was checked, as JSON holds it."""
+    told = model.describe()
+    return {name: model.info[name] for name in ("budget", "findings") if name in model.info} | told

@@ -13,14 +13,8 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from clickharvest.diagnosis.arm_displays import count_displays
-from clickharvest.diagnosis.arm_scores import arm_scores
-from clickharvest.diagnosis.arms import clicks_by_ranker
 from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
-from clickharvest.diagnosis.cascade import clicks_above
-from clickharvest.diagnosis.depth_by_ranker import depth_by_ranker
 from clickharvest.diagnosis.design_holds import design_findings
-from clickharvest.diagnosis.drift import drift
 from clickharvest.diagnosis.findings import Finding
 from clickharvest.diagnosis.overlap import (
     PairOverlap,
@@ -30,11 +24,8 @@ from clickharvest.diagnosis.overlap import (
     position_overlaps,
     segments,
 )
-from clickharvest.diagnosis.pages import page_findings
 from clickharvest.diagnosis.repetition import repetition
-from clickharvest.diagnosis.suspects import suspects
 from clickharvest.diagnosis.unmoved import unmoved_queries
-from clickharvest.diagnosis.usual_position import usual_position, usual_position_by_user
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design
@@ -177,12 +168,10 @@ def diagnose(
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = designed + page_findings(source) + suspects(source, table) + unmoved_queries(source, table)
+        findings = designed + unmoved_queries(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
             findings += ranker_independence(source) + sample_ratio(source, traffic)
-            findings += compare_rankers(source, unit) + usual_position_by_user(source, unit)
-        findings += drift(source) + ([] if places is not None else clicks_above(source))
     shown = _shown(rows, engine)
     positions = [row.position for row in shown]
     pairs = pair_overlaps(table, engine, anchor)
@@ -204,17 +193,6 @@ def diagnose(
         findings=tuple(first + findings),
         places=places,
     )
-
-
-def compare_rankers(log: ClickLog, unit: UnitKind = "context") -> list[Finding]:
-    """Return what rankers do to clicks beside the order of results; nothing of a log without a ranker column."""
-    if not log.has("ranker") or log.places is not None:
-        return []
-    log = log.with_plain_contexts()
-    displays = count_displays(log, unit_kind=unit)
-    scores = arm_scores(log, displays)
-    found = clicks_by_ranker(log, displays, scores) + usual_position(log, displays, scores)
-    return found + ([] if scores is None else depth_by_ranker(scores))
 
 
 def _shown(rows: ir.Table, engine: Engine) -> list[Shown]:

@@ -5,12 +5,10 @@ from .descent import descend as descend
 from .estimators import CPBM as CPBM
 from .estimators import PBM as PBM
 from .loss import Fit as Fit
-from .model_checks import check_model as check_model
 from .objectives import OBJECTIVES as OBJECTIVES
 from .objectives.allpairs import AllPairs as AllPairs
 from .objectives.base import Objective as Objective
 from .objectives.clickshare import ClickShare as ClickShare
-from .outcome_checks import check_outcome as check_outcome
 from .robust_pairs import RobustPairs as RobustPairs
 from .robust_pairs import fit_robust_pairs as fit_robust_pairs
 from .sample import Sample as Sample

@@ -82,7 +82,12 @@ def _is_candidate(value: Any) -> bool:
 
 
 def _is_finding(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in ("name", "status", "sentence"))
+    texts = ("kind", "severity", "sentence")
+    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in texts)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_list(of: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -111,6 +116,7 @@ KNOWN: dict[str, tuple[Fits, str]] = {
     "by_folds": (_is_flag, "true or false"),
     "shrunk": (_is_list(_is_number), "a list of numbers"),
     "selection": (_is_list(_is_candidate), "a list of curves with their scores"),
-    "checks": (_is_list(_is_finding), "a list of findings"),
+    "findings": (_is_list(_is_finding), "a list of findings"),
+    "budget": (_is_mapping, "a budget"),
 }
 """What readers of a model ask for, by key."""

@@ -1,4 +1,3 @@
-from .advising import advice as advice
 from .designing import DesignPlan as DesignPlan
 from .designing import plan_from_design as plan_from_design
 from .forecast import Forecast as Forecast

@@ -6,6 +6,7 @@ What a log does not tell (`outlook`) makes that a range, of widths and so of the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -20,9 +21,9 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import numbered
 from clickharvest.model.support import rests_on_few
-from clickharvest.planning.advising import tell_few
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
+from clickharvest.positions.places import Places, name_places
 from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
@@ -367,3 +368,24 @@ def _finite(value: float) -> float | None:
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     return _finite(value) if isinstance(value, float) else value
+
+
+def tell_few(queries: Sequence[tuple[int, float | None]], nouns: tuple[str, str], places: Places | None = None) -> str:
+    """Return a sentence on positions that rest on few effective queries, or what else clusters; nothing without such.
+
+    Example:
+        >>> tell_few([(2, 90.0), (3, 1.2), (4, 2.4)], ("user", "users"))
+        'Positions 3-4 rest on 1 to 2 users, and others may be read in another way: more users would tell, more \
+clicks of these would not.'
+        >>> tell_few([(2, 90.0), (3, None)], ("query", "queries"))
+        ''
+    """
+    few = {k: max(1, round(n)) for k, n in queries if n is not None and rests_on_few(n)}
+    if not few:
+        return ""
+    where, (least, most) = name_places(list(few), places), (min(few.values()), max(few.values()))
+    amount = count(most, *nouns) if least == most else f"{least} to {count(most, *nouns)}"
+    return (
+        f"{where[0].upper()}{where[1:]} {'rests' if len(few) == 1 else 'rest'} on {amount}, and others may be read in "
+        f"another way: more {nouns[1]} would tell, more clicks of these would not."
+    )

@@ -1,12 +1,12 @@
 """Charts and the report: what a model found, to look at and to pass on.
 
     propensities ──► plot_curves · plot_importance          Altair charts, for notebooks
-    diagnosis ─────► plot_overlap
-    propensities + log ──► gather_evidence ──► judge        trustworthy, with care, or cannot tell
-                                           └─► write_report one HTML page that needs no network
+    interventions ─► plot_overlap
+    propensities + log ──► summarise_log ──► write_report   one HTML page that needs no network
 
-The page draws its own charts and computes curves for the contexts a reader chooses, by the formulas of
-`clickharvest.model.curves` written once more in `assets/model.js`; the browser tests compare the two.
+The page leads with the budget of `clickharvest.checks`: how far off the curve can be. It draws its own charts and
+computes curves for the contexts a reader chooses, by the formulas of `clickharvest.model.curves` written once more in
+`assets/model.js`; the browser tests compare the two.
 """
 
 import lazy_loader

@@ -4,15 +4,9 @@ from .charts import plot_curves as plot_curves
 from .charts import plot_importance as plot_importance
 from .charts import plot_overlap as plot_overlap
 from .charts import plot_plan as plot_plan
-from .evidence import Evidence as Evidence
-from .evidence import gather_evidence as gather_evidence
 from .importance import Importance as Importance
 from .importance import column_importance as column_importance
+from .log_summary import LogSummary as LogSummary
+from .log_summary import summarise_log as summarise_log
 from .page import write_report as write_report
-from .reasons import Grounds as Grounds
-from .reasons import Reason as Reason
-from .sensitivity import Move as Move
-from .sensitivity import penalty_moves as penalty_moves
 from .tracking import log_to_mlflow as log_to_mlflow
-from .verdict import Verdict as Verdict
-from .verdict import judge as judge

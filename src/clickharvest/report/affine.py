@@ -54,7 +54,7 @@ def affine_view(model: AffineModel | AffineLevels, *, level: float) -> dict[str,
         "anchor": model.anchor,
         "percent": f"{100 * level:.4g} %",
         "rows": rows,
-        "findings": kept_findings(model.info),
+        "findings": kept_findings(model),
         "settings": [("fitted on", ", ".join(spell_counts(model.info))), *origin],
     }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.browsing.fitted import UNLINKED, BrowsingPropensities, number_of, spell_effects
 from clickharvest.click_models.reading import ReadingPropensities
-from clickharvest.diagnosis.findings import Finding
 from clickharvest.errors import InputError
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.summary import spell_counts
@@ -27,7 +24,6 @@ DEEPEST = 0.75
 def write_browsing_report(
     path: str | Path,
     model: BrowsingPropensities | ReadingPropensities,
-    findings: Sequence[Finding] = (),
     *,
     title: str = TITLE,
     level: float = 0.95,
@@ -40,7 +36,6 @@ def write_browsing_report(
     Args:
         path: the file to write.
         model: the model.
-        findings: what a log adds, beside the model's own checks.
         title: the page's title.
         level: level of the intervals.
         name: the model's file name.
@@ -52,13 +47,11 @@ def write_browsing_report(
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
-    view = browsing_view(model, findings, level=level) | {"title": title, "name": name, "made": made, "weigh": weigh}
+    view = browsing_view(model, level=level) | {"title": title, "name": name, "made": made, "weigh": weigh}
     return write_page(Path(path), "browsing.html", view)
 
 
-def browsing_view(
-    fitted: BrowsingPropensities | ReadingPropensities, findings: Sequence[Finding], *, level: float
-) -> dict[str, Any]:
+def browsing_view(fitted: BrowsingPropensities | ReadingPropensities, *, level: float) -> dict[str, Any]:
     """Return the texts and the table of the page; of a reading model the table is its first step."""
     if isinstance(fitted, ReadingPropensities):
         model, read = fitted.base, [*fitted.sentences(), "The table is its first step, without what was skipped:"]
@@ -86,7 +79,7 @@ def browsing_view(
         "rows": rows,
         "leaning": UNLINKED if states.leaning else "",
         "percent": "" if states.draws is None else f"{100 * level:.4g} %",
-        "findings": [*kept_findings(fitted.info), *(asdict(finding) for finding in findings)],
+        "findings": kept_findings(fitted),
         "settings": [*told.items(), *origin],
     }
 

@@ -8,40 +8,38 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from clickharvest.diagnosis.findings import Finding, spell_p
+from clickharvest.checks import Checked, budget_of, findings_of
 from clickharvest.errors import InputError
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_left, spell_thinned
 from clickharvest.model.support import certain_values
-from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, spell_label
-from clickharvest.report.answer import headlines, lead, movement
-from clickharvest.report.evidence import Evidence
+from clickharvest.report.budget_view import budget_data, budget_view, checks_view
 from clickharvest.report.importance import Importance, contrast_columns, rank_columns
+from clickharvest.report.log_summary import LogSummary
+from clickharvest.report.movement import movement
 from clickharvest.report.packing import pack_model
-from clickharvest.report.phrases import queries
+from clickharvest.report.phrases import queries, typical_query
 from clickharvest.report.traffic import traffic_data, traffic_view
 from clickharvest.report.values import ColumnValues, column_values, value_doubts
-from clickharvest.report.verdict import judge, kept_checks
 from clickharvest.words import clean_text, spell_positions
 
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
 SLIDER = 1_000
 """Steps of a slider of the page."""
-WORDS = {"ok": "fine", "note": "good to know", "warning": "warning", "blocking": "blocking"}
 
 
 def make_content(
     model: Propensities,
-    evidence: Evidence | None = None,
+    summary: LogSummary | None = None,
     *,
     level: float = 0.95,
     name: str = "model.safetensors",
@@ -51,25 +49,29 @@ def make_content(
 
     Args:
         model: the model.
-        evidence: what the log adds; None leaves its sections with the command that would fill them.
+        summary: what its log says; None takes the checks that the model keeps.
         level: level of the intervals.
         name: the model's file.
         commands: the commands that make the report and the weights, as far as they are known.
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
-    log = "clicks.parquet" if evidence is None else shlex.quote(evidence.name)
-    x, plan = (None, None) if evidence is None else (evidence.x, evidence.plan)
+    log = "LOG" if summary is None else shlex.quote(summary.name)
+    x, plan, clipping = (None, None, None) if summary is None else (summary.x, summary.plan, summary.clipping)
+    checked = checked_of(model, summary)
     columns = column_values(model, x)
     contrasts = contrast_columns(model, columns, level=level)
     ranked = rank_columns(model, columns, x, contrasts)
     order = _order(columns, ranked)
     packed = pack_model(model, level)
+    weigh = commands.get("weigh", _weigh_command(model, log, name))
     view = {
-        "verdict": judge(model, evidence.grounds if evidence else None, level=level),
+        "budget": budget_view(checked, weigh),
+        "checks": checks_view(findings_of(model) if checked is None else checked.findings),
+        "level": f"{100 * level:g} %",
+        "has_intervals": model.draws is not None,
         "users": model.info.get("users"),
-        "headlines": headlines(model, level),
-        "lead": lead(model, [columns[i] for i in order], level),
+        "typical": typical_query([columns[i] for i in order]) if columns else "",
         "movement": movement(model, columns, ranked, contrasts, level),
         "name": name,
         "has_context": bool(columns),
@@ -80,27 +82,16 @@ def make_content(
         "gaps": gaps(model),
         "outcome": outcome_of(model),
         "after_click": after_click(model),
-        "findings": [_finding(f) for f in evidence.diagnosis.findings] if evidence else None,
-        "checks": [_finding(f) for f in (evidence.checks if evidence else kept_checks(model))],
-        "positions": _positions(evidence) if evidence else None,
-        "segments": _segments(evidence) if evidence else None,
-        "totals": dict(evidence.diagnosis.totals) if evidence else None,
-        "stood": "were shown" if evidence and evidence.exposure_kind == "realised" else "by design could be shown",
-        "same_data": evidence.same_data if evidence else None,
-        "has_rates": bool(evidence and evidence.rates),
+        "same_data": None if summary is None else summary.same_data,
         "traffic": traffic_view(plan, len(columns)) if plan else None,
-        "clipping": evidence.clipping if evidence else None,
-        "clicks": evidence.clicks if evidence else 0,
-        "left_out": evidence.left_out if evidence else 0,
-        "chosen": evidence.chosen if evidence else None,
-        "moves": _moves(evidence) if evidence else None,
+        "clipping": clipping,
         "fill": f"clickharvest report {shlex.quote(name)} --log {log} -o report.html",
         "example": _example(columns),
         "selection": _selection(model.info.get("selection")),
-        "settings": _settings(model, evidence, level),
+        "settings": _settings(model, summary, level),
         "made_by": model.provenance and model.provenance.command_line,
         "again": commands.get("report"),
-        "weigh": commands.get("weigh", _weigh_command(model, log, name)),
+        "weigh": weigh,
     }
     data = {
         "model": packed,
@@ -108,13 +99,18 @@ def make_content(
         "columns": [_column(model, column, i) for i, column in enumerate(columns)],
         "importance": [asdict(importance) for importance in ranked],
         "order": order,
-        "diagnosis": _diagnosis(evidence) if evidence else None,
-        "comparison": _comparison(model, evidence, level) if evidence else None,
+        "budget": budget_data(model, None if checked is None else checked.budget, level),
         "traffic": traffic_data(plan) if plan else None,
-        "clipping": _clipping(evidence) if evidence else None,
-        "sensitivity": _sensitivity(model, evidence, level) if evidence else None,
     }
     return view, data
+
+
+def checked_of(model: Propensities, summary: LogSummary | None) -> Checked | None:
+    """Return what checks have found: those of the log, or those that the model keeps; None where there are none."""
+    if summary is not None:
+        return summary.checked
+    budget = budget_of(model)
+    return None if budget is None else Checked(tuple(findings_of(model)), budget)
 
 
 def _places(model: Propensities) -> dict[str, Any]:
@@ -146,12 +142,12 @@ def _weigh_command(model: Propensities, log: str, name: str) -> str:
 
 
 def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
-    """Return a sentence on the bands of the curves."""
+    """Return a sentence on the intervals of the curves."""
     if model.draws is None:
         return "There are no bands: the model was fitted without intervals."
     if packed["draws"] is None:
         return (
-            "There are no bands: the model's draws have no room in a page; clickharvest propensities gives intervals."
+            "There are no bands: the model's draws would make the page too large. clickharvest propensities has them."
         )
     count, of = packed["draws"]["count"], packed["draws"]["of"]
     told = f"Bands are {100 * level:g} % intervals, one {'position' if model.places is None else 'place'} at a time"
@@ -202,115 +198,6 @@ def _slider(model: Propensities, column: ColumnValues, index: int) -> list[dict[
     return runs
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    told = WORDS[finding.status]
-    if finding.p_value is not None and (spelled := spell_p(finding.p_value)) not in finding.sentence:
-        told += f", {spelled}"
-    return {"name": finding.name, "status": finding.status, "told": told, "sentence": finding.sentence}
-
-
-def _positions(evidence: Evidence) -> list[dict[str, Any]]:
-    overlaps = {overlap.position: overlap for overlap in evidence.diagnosis.overlaps}
-    places = evidence.diagnosis.places
-    rows = []
-    for shown in evidence.diagnosis.shown:
-        overlap = overlaps.get(shown.position)
-        rows.append(
-            {
-                "position": name_place(shown.position, places).removeprefix("position "),
-                "impressions": f"{shown.impressions:,}",
-                "rate": f"{shown.clicks / shown.impressions:.4f}" if shown.impressions else "–",
-                "units": f"{overlap.units:,}" if overlap else "0",
-                "effective": f"{overlap.effective_clicks:,.0f}" if overlap else "0",
-                "queries": f"{overlap.effective_queries:,.0f}" if overlap else "0",
-                "linked": shown.position in evidence.diagnosis.linked,
-            }
-        )
-    return rows
-
-
-def _segments(evidence: Evidence) -> list[dict[str, Any]]:
-    linked = set(evidence.diagnosis.linked)
-    rows = []
-    for segment in evidence.diagnosis.segments:
-        missing, places = linked - set(segment.linked), evidence.diagnosis.places
-        lacks = spell_positions(missing) if places is None else places.spell(missing)
-        rows.append({"column": segment.column, "level": segment.level, "clicks": segment.clicks, "lacks": lacks})
-    return rows
-
-
-def _diagnosis(evidence: Evidence) -> dict[str, Any]:
-    diagnosis = evidence.diagnosis
-    return {
-        "anchor": diagnosis.anchor,
-        "positions": list(diagnosis.positions),
-        "linked": list(diagnosis.linked),
-        "pairs": [asdict(pair) for pair in diagnosis.pairs],
-        "overlaps": [
-            {"position": o.position, "effective": o.effective_clicks, "units": o.units, "clicks": o.clicks}
-            for o in diagnosis.overlaps
-        ],
-    }
-
-
-def _comparison(model: Propensities, evidence: Evidence, level: float) -> list[dict[str, Any]]:
-    low, mean, high = evidence.spread
-    series = []
-    if model.encoder is None:
-        predicted = model.predict(level=level)
-        ends = predicted.lower[0], predicted.upper[0]
-        series.append(_series("model", "PBM", model.shown, predicted.propensity[0], *ends))
-    else:
-        series.append(_series("model", "CPBM, mean and 80 % of contexts", model.shown, mean, low, high))
-    if evidence.pbm is not None:
-        p = evidence.pbm.predict(level=level)
-        label = f"PBM, {100 * level:g} % interval"
-        series.append(_series("pbm", label, evidence.pbm.shown, p.propensity[0], p.lower[0], p.upper[0]))
-    if evidence.rates is not None:
-        p = evidence.rates.predict()
-        series.append(_series("rates", "click rate", evidence.rates.shown, p.propensity[0], p.lower[0], p.upper[0]))
-    return series
-
-
-def _series(kind: str, name: str, positions: Sequence[int], p: Any, lower: Any, upper: Any) -> dict[str, Any]:
-    points = [
-        {"k": int(k), "p": _number(value), "lower": _number(low), "upper": _number(high)}
-        for k, value, low, high in zip(positions, p, lower, upper, strict=True)
-        if math.isfinite(value)
-    ]
-    return {"kind": kind, "name": name, "points": points}
-
-
-def _moves(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return what other penalties do, in words."""
-    rows = []
-    for move in evidence.moves:
-        told = "–" if move.typical is None else f"{move.typical:.2f}"
-        anywhere = "–" if move.anywhere is None else f"{move.anywhere:.2f}"
-        how = "a tenth of the penalty" if move.factor < 1 else "ten times the penalty"
-        leaves = move.typical is not None and move.typical > 1
-        at = name_place(move.position, evidence.diagnosis.places).removeprefix("position ")
-        rows.append({"how": how, "typical": told, "position": at, "anywhere": anywhere, "leaves": leaves})
-    return rows
-
-
-def _sensitivity(model: Propensities, evidence: Evidence, level: float) -> list[dict[str, Any]]:
-    """Return the curve of the typical context with its interval, and with other penalties."""
-    if not evidence.moves:
-        return []
-    own = model.predict_encoded(typical_context(model), level=level)
-    series = [_series("model", "as fitted", model.shown, own.propensity[0], own.lower[0], own.upper[0])]
-    for move in evidence.moves:
-        nothing = [math.nan] * len(model.shown)
-        name = "a tenth of the penalty" if move.factor < 1 else "ten times the penalty"
-        series.append(_series("move", name, model.shown, move.propensity, nothing, nothing))
-    return series
-
-
-def _clipping(evidence: Evidence) -> list[dict[str, Any]]:
-    return [asdict(row) | {"share": row.effective / evidence.clicks} for row in evidence.clipping]
-
-
 def _example(columns: list[ColumnValues]) -> str | None:
     """Return a context as Python writes it: of numbers the mean, of others the most frequent."""
     if not columns or len(columns) > MOST_WRITTEN:
@@ -359,7 +246,7 @@ def _spread(pooled: Any) -> str | None:
     return f"standard deviations: {', '.join(known)}" if known else None
 
 
-def _settings(model: Propensities, evidence: Evidence | None, level: float) -> list[tuple[str, str]]:
+def _settings(model: Propensities, summary: LogSummary | None, level: float) -> list[tuple[str, str]]:
     info, curve = model.info, model.curve
     counts = spell_counts(info)
     intervals = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}"
@@ -381,7 +268,8 @@ def _settings(model: Propensities, evidence: Evidence | None, level: float) -> l
         ("Thinned", spell_thinned(info)),
         ("The fit", info.get("status")),
         ("Data (SHA-256)", info.get("data")),
-        ("Log read here", evidence.name if evidence else "none"),
+        ("Log read here", summary.name if summary else "none"),
+        ("Compared in it", summary.compared if summary else None),
         *_origin(model),
     ]
     return [(key, str(value)) for key, value in rows if value not in (None, "")]

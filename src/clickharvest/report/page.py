@@ -19,7 +19,7 @@ from clickharvest import __version__
 from clickharvest.files import atomic_path
 from clickharvest.model.propensities import Propensities
 from clickharvest.report.content import make_content
-from clickharvest.report.evidence import Evidence
+from clickharvest.report.log_summary import LogSummary
 from clickharvest.words import count
 
 SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")
@@ -29,7 +29,7 @@ TITLE = "How far down do people look?"
 def write_report(
     path: str | Path,
     model: Propensities,
-    evidence: Evidence | None = None,
+    summary: LogSummary | None = None,
     *,
     title: str = TITLE,
     level: float = 0.95,
@@ -42,7 +42,7 @@ def write_report(
     Args:
         path: the file to write.
         model: the model.
-        evidence: what its log adds, see `gather_evidence`.
+        summary: what its log says, see `summarise_log`; without it, the checks that the model keeps are reported.
         title: the page's title.
         level: level of the intervals.
         name: the model's file name.
@@ -53,7 +53,7 @@ def write_report(
     Raises:
         InputError: the file cannot be written, or the level is not between 0 and 1.
     """
-    view, data = make_content(model, evidence, level=level, name=name, commands=commands or {})
+    view, data = make_content(model, summary, level=level, name=name, commands=commands or {})
     page = render_page(view | {"title": title, "made": made}, data).encode("utf-8", "replace")
     with atomic_path(Path(path)) as partial:
         partial.write_bytes(page)
@@ -66,7 +66,6 @@ def render_page(view: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
     script = "(() => {\n" + "\n".join(_read(name) for name in SCRIPTS) + "\n})();"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["thousands"] = "{:,}".format
     environment.filters["count"] = count
     return environment.from_string(_read("template.html")).render(
         **view,

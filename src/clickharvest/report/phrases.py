@@ -7,22 +7,6 @@ from clickharvest.report.values import Choice, ColumnValues
 
 LONGEST = 30
 """Characters of a name or level of the user's inside a sentence."""
-PARTS = {
-    0.1: "a tenth",
-    0.125: "an eighth",
-    1 / 6: "a sixth",
-    0.2: "a fifth",
-    0.25: "a quarter",
-    0.3: "three tenths",
-    1 / 3: "a third",
-    0.4: "two fifths",
-    0.5: "half",
-    0.6: "three fifths",
-    2 / 3: "two thirds",
-    0.75: "three quarters",
-    0.8: "four fifths",
-    0.9: "nine tenths",
-}
 
 
 def spell(value: float) -> str:
@@ -33,35 +17,6 @@ def spell(value: float) -> str:
         ('1.23', '0.43', '0.080', '0.00049')
     """
     return f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"
-
-
-def likely(ratio: float) -> str:
-    """Return how likely one thing is beside another, in round words.
-
-    Example:
-        >>> likely(0.49), likely(0.98), likely(1.52), likely(0.034), likely(4e-5)
-        ('about half as likely', 'about as likely', 'about 1.5 times as likely', 'about 30 times less likely', \
-'over 1,000 times less likely')
-    """
-    if ratio < 1e-3:
-        return "over 1,000 times less likely"
-    if ratio < 0.09:
-        times = 1 / ratio
-        return f"about {_rounded(times):,.0f} times less likely"
-    if 0.95 <= ratio < 1.075:
-        return "about as likely"
-    if ratio < 0.95:
-        nearest = min(PARTS, key=lambda part: abs(part / ratio - 1))
-        return f"about {PARTS[nearest]} as likely"
-    return f"about {_rounded(ratio):g} times as likely"
-
-
-def _rounded(number: float) -> float:
-    """Return a number from 1 with the digits that people round to."""
-    if number < 3:
-        return round(number, 1)
-    step = 10 ** (len(str(int(number))) - 1) / 2
-    return round(number / step) * step if number >= 20 else round(number)
 
 
 def queries(column: ColumnValues, choice: Choice) -> str:

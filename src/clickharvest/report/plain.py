@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clickharvest import __version__
+from clickharvest.checks import findings_of
 from clickharvest.files import atomic_path
 
 
@@ -30,8 +31,6 @@ def write_page(path: Path, template: str, view: Mapping[str, Any]) -> int:
     return len(page)
 
 
-def kept_findings(info: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the checks that a model keeps, as far as they are findings."""
-    names, kept = ("status", "name", "sentence"), info.get("checks")
-    some = [one for one in kept if isinstance(one, Mapping)] if isinstance(kept, list) else []
-    return [{name: str(one[name]) for name in names} for one in some if set(names) <= one.keys()]
+def kept_findings(model: Any) -> list[dict[str, str]]:
+    """Return the checks that a model's file keeps: severity, kind and sentence."""
+    return [{"severity": str(one.severity), "kind": one.kind, "sentence": one.sentence} for one in findings_of(model)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from clickharvest.checks import budget_of
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.model.propensities import Propensities
@@ -17,7 +18,7 @@ LARGEST = 250
 
 
 def log_to_mlflow(propensities: Propensities, model: Path) -> str:
-    """Log a model as one run of MLflow: parameters, metrics, the model file and its report.
+    """Log a model as one run of MLflow: parameters, metrics, the budget, the model file and its report.
 
     Where it goes is MLflow's to know: the tracking server and the experiment are those of the environment variables
     `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME`; inside an active run it becomes a nested one.
@@ -39,6 +40,7 @@ def log_to_mlflow(propensities: Propensities, model: Path) -> str:
         with mlflow.start_run(nested=mlflow.active_run() is not None) as run:
             mlflow.log_params(run_params(propensities))
             mlflow.log_metrics(run_metrics(propensities))
+            mlflow.set_tags(run_tags(propensities))
             mlflow.log_artifact(str(model))
             with tempfile.TemporaryDirectory() as folder:
                 page = Path(folder, "report.html")
@@ -67,12 +69,32 @@ def run_params(propensities: Propensities) -> dict[str, Any]:
 
 
 def run_metrics(propensities: Propensities) -> dict[str, float]:
-    """Return the figures of a fit: the log likelihood, what it rests on, and the p-values of its checks."""
-    info = propensities.info
+    """Return the figures of a fit: the log likelihood, what it rests on, and how far off the curve can be.
+
+    `budget_off` is how far off it can be at the worst position, as a fraction, `budget_<source>` because of each
+    source. A number without a bound is left out.
+
+    Example:
+        >>> import numpy as np
+        >>> from clickharvest.checks import Budget
+        >>> from clickharvest.model.curves import make_curve
+        >>> budget = Budget((2,), (0.25,), (0.1,), {"clicks above": (0.2,)}, (0.2,), {}).to_dict()
+        >>> curve = make_curve("constant", (1, 2), 1, 0)
+        >>> run_metrics(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), info={"clicks": 9, "budget": budget}))
+        {'clicks': 9.0, 'budget_off': 0.25, 'budget_clicks_above': 0.2}
+    """
+    info, budget = propensities.info, budget_of(propensities)
     sizes = {name: float(info[name]) for name in ("log_likelihood", "units", "clicks", "queries") if name in info}
-    checks: list[Mapping[str, Any]] = list(info.get("checks", ()))
-    tested = [check for check in checks if check.get("p_value") is not None]
-    return sizes | {f"p_{_plain(check['name'])}": float(check["p_value"]) for check in tested}
+    if budget is None:
+        return sizes
+    terms = {"off": budget.off} | {_plain(name): size for name, size in budget.sizes().items()}
+    return sizes | {f"budget_{name}": float(size) for name, size in terms.items() if math.isfinite(size)}
+
+
+def run_tags(propensities: Propensities) -> dict[str, str]:
+    """Return the word of the budget: usable, with care or cannot tell; nothing for a model that was not checked."""
+    budget = budget_of(propensities)
+    return {} if budget is None else {"budget": budget.word}
 
 
 def _plain(name: str) -> str:

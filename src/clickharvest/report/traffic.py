@@ -1,4 +1,4 @@
-"""Traffic: how much more of it a wanted precision would take, from what the report has read anyway."""
+"""How much more traffic would bring the interval within the tolerance."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import pyarrow as pa
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.planning.scaling import Plan, plan_from_log
+from clickharvest.planning.scaling import WIDTH, Plan, plan_from_log
 
 MOST_SEGMENTS, MOST_COLUMNS = 6, 3
-"""Contexts that the chart can tell apart, and columns that take no minutes; beyond, all contexts are planned together.
-"""
+"""With more contexts or columns, all contexts are planned together: the chart has six colours, and a plan of many
+columns takes minutes."""
 
 
-def plan_traffic(interventions: Interventions, *, anchor: int = 1, days: float | None = None) -> Plan | None:
+def plan_traffic(
+    interventions: Interventions, *, anchor: int = 1, days: float | None = None, width: float = WIDTH
+) -> Plan | None:
     """Plan from the interventions of a report; None where nothing is linked, or where they are a part of the log.
 
-    A part says how much more of the part it takes, which is not what a reader takes it for.
+    A plan from a part of the log would say how many times that part is needed, not the log.
 
     Example:
         >>> from clickharvest import harvest, read_log
@@ -34,7 +36,7 @@ def plan_traffic(interventions: Interventions, *, anchor: int = 1, days: float |
     if interventions.contexts and not _are_few(interventions):
         interventions = replace(interventions, contexts={})
     try:
-        return plan_from_log(interventions, anchor=anchor, days=days)
+        return plan_from_log(interventions, anchor=anchor, days=days, width=width)
     except NotIdentifiedError:
         return None
 
@@ -71,7 +73,7 @@ def traffic_data(plan: Plan) -> dict[str, Any]:
 
 
 def traffic_view(plan: Plan, columns: int) -> dict[str, Any]:
-    """Return what the page says: the plan's sentence, what it is planned for; `columns` is the model's contexts."""
+    """Return the texts of the section; `columns` is the number of context columns of the model."""
     return {
         "sentence": plan.sentence,
         "width": f"±{100 * plan.width:g} %",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.affine.fitted import AffineModel
+from clickharvest.click_models.affine.fitted import SIGN, AffineModel
 from clickharvest.click_models.affine.levels import (
     MOST_LEVELS,
     AffineLevels,
@@ -35,7 +35,7 @@ from clickharvest.words import count, spell_positions
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.checks import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.weights.weighing import Clip
@@ -156,26 +156,32 @@ class Affine(ClickModel):
         query where all results are clicked more. Documents of one query compared with each other do not. Nor do
         contexts: each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
         """
-        from clickharvest.diagnosis.findings import WEAK, Finding, spell_p
-        from clickharvest.estimation.trust_bias import trust_bias
+        from clickharvest.checks import CHECKS, Evidence, Finding
+        from clickharvest.checks.checking import displays_of
+        from clickharvest.click_models.examination import Examination
 
         rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
-        rows, known = (by_level(rows), None) if classes is None else (rows, classes.propensities)
+        if classes is None:
+            rows = by_level(rows)
+            curve = "linear" if rows.contexts else "constant"
+            known = Examination(curve=curve, intervals=None, anchor=self.anchor, progress=self.progress).fit(rows)
+        else:
+            known = classes.propensities
         with self.progress("Checking the model"):
-            found = trust_bias(rows, anchor=self.anchor, seed=self.seed, model=known)
+            found = CHECKS["relevance"].run(Evidence(displays_of(rows), known, seed=self.seed))
         name = "trust within queries"
-        if found.p_value is None or found.value is None:
+        if found.effect is None or found.p is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
-        told, seen = f"({spell_p(found.p_value)})", found.p_value < WEAK
-        if seen and found.value > 0:
+        told, seen = f"(p = {found.p:.2g})", found.p < SIGN
+        if seen and found.effect[0, -1] > 0:
             sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
-            return [Finding(name, "ok", sentence, found.value, found.p_value)]
+            return [Finding(name, "ok", sentence, p=found.p)]
         sentence = (
             f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
-            f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries "
-            "may differ in how far people read, which this model mistakes for trust. Prefer fit --model examination."
+            f"{told}: if offsets are needed all the same, queries may differ in how far people read, which this model "
+            "mistakes for trust."
         )
-        return [Finding(name, "warning", sentence, found.value, found.p_value)]
+        return [Finding(name, "warning", sentence, "prefer fit --model examination", p=found.p)]
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:

@@ -20,7 +20,7 @@ from clickharvest.click_models.browsing.fitted import BrowsingPropensities, n_st
 from clickharvest.errors import InputError, NotIdentifiedError
 
 if TYPE_CHECKING:
-    from clickharvest.diagnosis.findings import Finding
+    from clickharvest.checks import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.weights.summary import WeightReport

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from clickharvest.checks.base import Finding, Severity
 from clickharvest.click_models.browsing.fitted import (
     BrowsingPropensities,
     StatePropensities,
@@ -36,7 +37,6 @@ from clickharvest.click_models.browsing.fitted import (
     state_places,
     states_of,
 )
-from clickharvest.diagnosis.findings import Finding, Status
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import FEWEST
@@ -328,18 +328,18 @@ class HeldOutGain:
 0.0300).
         """
         size = f"by {abs(self.gain):.4f} per click ({self.lower:.4f} to {self.upper:.4f})"
-        status: Status
+        severity: Severity
         if self.lower > 0:
-            status, sentence = "ok", f"clicks above explain clicks better than positions alone, {size}."
+            severity, sentence = "ok", f"clicks above explain clicks better than positions alone, {size}."
         elif self.upper < 0:
-            status, sentence = "warning", f"positions alone explain clicks better, {size}: use --model examination."
+            severity, sentence = "warning", f"positions alone explain clicks better, {size}: use --model examination."
         else:
-            status = "note"
+            severity = "note"
             sentence = (
                 "clicks above do not clearly explain clicks better than positions alone (the gain is "
                 f"{self.gain:.4f} per click, {self.lower:.4f} to {self.upper:.4f}): --model examination is simpler."
             )
-        return Finding("browsing", status, f"Held-out queries: {sentence}", self.gain)
+        return Finding("browsing", severity, f"Held-out queries: {sentence}")
 
 
 def compare_within_ranks(

@@ -1,4 +1,4 @@
-/* Drawing: SVG elements, axes, and the five kinds of chart. Texts are set as text, never as markup. */
+/* Drawing: SVG elements, axes, lines with bands, and bars. Texts are set as text, never as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -65,28 +65,32 @@ function ticksBetween(least, largest) {
   return ticks;
 }
 
-function drawLegend(svg, series, width) {
+/* A line for each of several series, and a patch for each band that has a name. */
+function drawLegend(svg, series, bands, width) {
   let x = 2,
     y = 14;
-  if (series.length < 2) return 6;
-  series.forEach((one, i) => {
+  const entries = [...(series.length > 1 || bands.length ? series : []), ...bands];
+  if (!entries.length) return 6;
+  entries.forEach((one, i) => {
     const text = shorten(one.name, width < 480 ? 34 : 44),
       size = 30 + Array.from(text).length * 7;
     if (x > 2 && x + size > width) {
       x = 2;
       y += 20;
     }
-    const stroke = one.colour || colour(i);
+    const stroke = one.colour || colour(one.opacity ? 0 : i);
     svg.append(
-      element("line", {
-        x1: x,
-        x2: x + 18,
-        y1: y - 4,
-        y2: y - 4,
-        style: `stroke:${stroke}`,
-        "stroke-width": 2.5,
-        "stroke-dasharray": one.dash || "none",
-      }),
+      one.opacity
+        ? element("rect", { x, y: y - 10, width: 18, height: 11, rx: 2, style: `fill:${stroke}`, "fill-opacity": one.opacity })
+        : element("line", {
+            x1: x,
+            x2: x + 18,
+            y1: y - 4,
+            y2: y - 4,
+            style: `stroke:${stroke}`,
+            "stroke-width": 2.5,
+            "stroke-dasharray": one.dash || "none",
+          }),
     );
     svg.append(label(x + 24, y, isolate(text), { class: "legend" }));
     x += size + 14;
@@ -99,14 +103,19 @@ let placeLabel = (k) => k,
   placeName = (k) => k,
   placeGroup = () => "";
 
+/* The band of a line where nothing else is asked for: its interval. */
+const INTERVAL = [{ least: "lower", most: "upper", opacity: 0.16 }];
+
 /* Lines with bands over positions. series: [{name, points: [{k, p, lower, upper}], colour, dash}].
-   options: {log, xTitle, yTitle, ticks: labels of x by value, missing: values of x without an estimate, percent, title}. */
+   options: {log, xTitle, yTitle, missing: positions without an estimate, title,
+   bands: [{name, least, most, opacity}], names of what bands lie between, the narrowest first}. */
 function lineChart(width, series, options) {
   const small = width < 520,
     left = 46,
     right = 14;
   const svg = canvas(width, 10, options.title);
-  const top = drawLegend(svg, series, width) + 22,
+  const bands = options.bands || INTERVAL,
+    top = drawLegend(svg, series, options.bands || [], width) + 22,
     height = top + (small ? 210 : 270) + 44,
     bottom = height - 44;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -116,24 +125,26 @@ function lineChart(width, series, options) {
   const xs = [...new Set([...points.map((point) => point.k), ...missing])].sort((a, b) => a - b);
   if (!points.length) points.push({ k: xs[0], p: 1, lower: null, upper: null });
   const highest = Math.max(...points.map((point) => point.p));
-  const largest = Math.min(Math.max(highest, ...points.map((point) => point.upper ?? 0)), 1.5 * highest);
+  const ends = points.flatMap((point) => bands.map(({ most }) => point[most] ?? 0));
+  const largest = Math.min(Math.max(highest, ...ends), 1.5 * highest);
   const lowest = Math.min(...points.filter((point) => point.p > 0).map((point) => point.p));
-  const least = Math.max(Math.min(lowest, ...points.map((point) => point.lower || Infinity)), lowest / 3);
+  const beneath = points.flatMap((point) => bands.map((band) => point[band.least] || Infinity));
+  const least = Math.max(Math.min(lowest, ...beneath), lowest / (options.bands ? 10 : 3));
   const span = xs.length > 1 ? xs[xs.length - 1] - xs[0] : 1;
   const x = (k) => round(left + 8 + ((k - xs[0]) / span) * (width - left - right - 16));
   const y = options.log
-    ? (p) => round(bottom - (Math.log(Math.max(p, 1e-300) / least) / Math.log(largest / least || 2)) * (bottom - top))
+    ? (p) => round(bottom - (Math.log(Math.max(p, 1e-300) / least) / (Math.log(largest / least) || 1)) * (bottom - top))
     : (p) => round(bottom - (p / largest) * (bottom - top));
   const ticks = options.log ? ticksBetween(least, largest) : ticksTo(largest, small ? 4 : 5);
   for (const tick of ticks) {
     svg.append(
       element("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: tick ? "grid" : "axis" }),
     );
-    const text = options.percent ? `${Math.round(100 * tick)} %` : tick < 1e4 ? String(tick) : compact(tick);
+    const text = tick < 1e4 ? String(tick) : compact(tick);
     svg.append(label(left - 8, y(tick) + 4, text, { class: "tick", "text-anchor": "end" }));
   }
   let last = -Infinity;
-  const written = options.ticks || placeLabel;
+  const written = placeLabel;
   const room = Math.max(24, ...xs.slice(0, 40).map((k) => 7 * Array.from(String(written(k))).length));
   for (const k of xs) {
     if (x(k) - last < room) continue;
@@ -159,18 +170,26 @@ function lineChart(width, series, options) {
     const shown = one.points.filter((point) => point.p !== null),
       stroke = one.colour || colour(i);
     if (!shown.length) return;
-    const group = options.ticks ? () => "" : placeGroup;
-    for (const name of new Set(shown.map((d) => group(d.k)))) {
-      const own = shown.filter((d) => group(d.k) === name),
-        banded = own.filter((d) => d.lower !== null && d.upper !== null);
-      const edge = [
-        ...banded.map((d) => `${x(d.k)},${y(Math.min(d.upper, 1e6))}`),
-        ...[...banded].reverse().map((d) => `${x(d.k)},${y(d.lower)}`),
-      ];
-      if (banded.length > 1)
-        marks.append(element("path", { d: `M${edge.join("L")}Z`, style: `fill:${stroke}`, "fill-opacity": 0.16 }));
-      else if (banded.length)
-        marks.append(element("path", { d: `M${edge.join("L")}`, style: `stroke:${stroke}`, class: "line" }));
+    for (const name of new Set(shown.map((d) => placeGroup(d.k)))) {
+      const own = shown.filter((d) => placeGroup(d.k) === name);
+      for (const { least: low, most: high, opacity } of [...bands].reverse()) {
+        const banded = own.filter((d) => d[low] !== null && d[high] !== null);
+        const edge = [
+          ...banded.map((d) => `${x(d.k)},${y(Math.min(d[high], 1e6))}`),
+          ...[...banded].reverse().map((d) => `${x(d.k)},${y(d[low])}`),
+        ];
+        if (banded.length > 1)
+          marks.append(element("path", { d: `M${edge.join("L")}Z`, style: `fill:${stroke}`, "fill-opacity": opacity }));
+        else if (banded.length)
+          marks.append(
+            element("path", {
+              d: `M${edge.join("L")}`,
+              style: `stroke:${stroke}`,
+              class: "line",
+              ...(options.bands && { "stroke-opacity": 2 * opacity, style: `stroke:${stroke};stroke-width:${high === "most" ? 9 : 4}` }),
+            }),
+          );
+      }
       marks.append(
         element("path", {
           d: `M${own.map((d) => `${x(d.k)},${y(d.p)}`).join("L")}`,
@@ -193,11 +212,12 @@ function lineChart(width, series, options) {
     guide.setAttribute("x1", x(k));
     guide.setAttribute("x2", x(k));
     guide.setAttribute("visibility", "visible");
-    const form = options.percent ? (v) => `${(100 * v).toFixed(1)} %` : spell;
     const rows = series.map((one, i) => {
       const d = one.points.find((point) => point.k === k);
-      const ends = d && d.lower !== null ? ` (${form(d.lower)} to ${form(d.upper)})` : "";
-      const number = !d || d.p === null ? ((d && d.note) ?? "no estimate") : d.wide ? "cannot tell" : form(d.p);
+      const between = bands.filter(({ least, most }) => d && d[least] !== null && d[most] !== null),
+        told = between.map((band) => `${options.bands ? `${band.name} ` : ""}${spell(d[band.least])} to ${spell(d[band.most])}`),
+        ends = told.length ? ` (${told.join("; ")})` : "";
+      const number = !d || d.p === null ? ((d && d.note) ?? "no estimate") : d.wide ? "cannot tell" : spell(d.p);
       const few = d && d.p !== null && d.note && !d.wide ? `, ${d.note}` : "";
       return {
         colour: one.colour || colour(i),
@@ -234,49 +254,5 @@ function barChart(width, rows, options) {
     svg.append(label(names + size + 8, y + 15, row.text, { class: "tick" }));
   });
   svg.append(label(width - 2, height - 8, options.xTitle, { class: "title", "text-anchor": "end" }));
-  return { svg };
-}
-
-/* Upright bars over positions. rows: [{k, value, marked}]. */
-function columnChart(width, rows, options) {
-  const top = 30,
-    height = 220,
-    bottom = height - 40,
-    left = 46,
-    svg = canvas(width, height, options.title);
-  const largest = Math.max(...rows.map((row) => row.value), 1),
-    slot = (width - left - 8) / rows.length;
-  const y = (value) => round(bottom - (value / largest) * (bottom - top));
-  for (const tick of ticksTo(largest, 4)) {
-    svg.append(element("line", { x1: left, x2: width - 8, y1: y(tick), y2: y(tick), class: tick ? "grid" : "axis" }));
-    svg.append(label(left - 8, y(tick) + 4, compact(tick), { class: "tick", "text-anchor": "end" }));
-  }
-  rows.forEach((row, i) => {
-    const x = left + i * slot,
-      bar = element("rect", {
-        x: round(x + slot * 0.15),
-        y: y(row.value),
-        width: round(slot * 0.7),
-        height: round(Math.max(bottom - y(row.value), 0.5)),
-        rx: 2,
-      });
-    bar.setAttribute("style", `fill:${row.marked ? "var(--bad)" : colour(0)}`);
-    bar.append(element("title", {}, `${options.xTitle} ${placeLabel(row.k)}: ${spell(row.value)}`));
-    svg.append(bar);
-    const text = String(placeLabel(row.k)),
-      room = Math.max(18, 7 * Array.from(text).length);
-    if (i % Math.ceil(room / slot) === 0) {
-      svg.append(
-        label(round(x + slot / 2), bottom + 17, row.marked ? `${text} ✗` : text, {
-          class: row.marked ? "tick bad" : "tick",
-          "text-anchor": "middle",
-        }),
-      );
-    }
-  });
-  svg.append(
-    label(2, 14, options.yTitle, { class: "title" }),
-    label(width - 8, height - 4, options.xTitle, { class: "title", "text-anchor": "end" }),
-  );
   return { svg };
 }

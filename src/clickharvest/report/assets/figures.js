@@ -1,82 +1,5 @@
 /* The figures: each draws itself at a width, and gives its numbers as a table. */
 
-/* Effective clicks of position pairs; the lower triangle. */
-function heatMap(width, diagnosis) {
-  const positions = diagnosis.positions.slice(0, 60),
-    n = positions.length,
-    longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
-    left = Math.max(40, 16 + 7 * Math.min(longest, 16));
-  const size = Math.max(6, Math.min(44, (width - left - 6) / n)),
-    top = 24,
-    height = top + n * size + 40;
-  const svg = canvas(width, height, "Effective clicks of every pair of positions");
-  const at = new Map(positions.map((k, i) => [k, i])),
-    linked = new Set(diagnosis.linked);
-  const largest = Math.max(1, ...diagnosis.pairs.map((pair) => pair.effective_clicks));
-  const strength = (value) => Math.sqrt(value / largest);
-  const every = Math.ceil(18 / size);
-  positions.forEach((k, i) => {
-    const cross = linked.has(k) ? "" : " ✗",
-      kind = linked.has(k) ? "tick" : "tick bad",
-      middle = (i + 0.5) * size;
-    if (i % every) return;
-    const text = `${placeLabel(k)}${cross}`;
-    svg.append(label(left - 7, round(top + middle + 4), text, { class: kind, "text-anchor": "end" }));
-    if (i % Math.ceil((7 * longest) / size) && longest > 4) return;
-    svg.append(label(round(left + middle), top + n * size + 16, text, { class: kind, "text-anchor": "middle" }));
-  });
-  for (let i = 0; i < n; i++) {
-    for (let j = 0; j < i; j++)
-      svg.append(
-        element("rect", {
-          x: round(left + j * size + 1),
-          y: round(top + i * size + 1),
-          width: round(size - 2),
-          height: round(size - 2),
-          rx: 2,
-          class: "empty",
-        }),
-      );
-  }
-  for (const pair of diagnosis.pairs) {
-    const i = at.get(pair.other),
-      j = at.get(pair.position);
-    if (i === undefined || j === undefined) continue;
-    const depth = 0.08 + 0.92 * strength(pair.effective_clicks),
-      x = left + j * size,
-      y = top + i * size;
-    const cell = element("rect", {
-      x: round(x + 1),
-      y: round(y + 1),
-      width: round(size - 2),
-      height: round(size - 2),
-      rx: 2,
-      style: `fill:${colour(0)}`,
-      "fill-opacity": round(depth),
-    });
-    cell.append(
-      element(
-        "title",
-        {},
-        `${placeName(pair.position)} and ${placeName(pair.other)}: ${spell(pair.effective_clicks)} effective clicks of ${pair.units} documents`,
-      ),
-    );
-    svg.append(cell);
-    if (size >= 28)
-      svg.append(
-        label(round(x + size / 2), round(y + size / 2 + 4), compact(pair.effective_clicks), {
-          class: depth > 0.62 ? "cell strong" : "cell",
-          "text-anchor": "middle",
-        }),
-      );
-  }
-  svg.append(
-    label(left + n * size, top + n * size + 34, diagnosis.upper, { class: "title", "text-anchor": "end" }),
-    label(2, 13, diagnosis.lower, { class: "title" }),
-  );
-  return { svg };
-}
-
 /* Examination of the places of a grid of two numbers. */
 function gridMap(width, points, places) {
   const axis = (i) => [...new Set(points.map((d) => places.grid[d.k][i]))].sort((a, b) => a - b);
@@ -133,63 +56,6 @@ function gridMap(width, points, places) {
   return { svg };
 }
 
-/* The position graph: arcs between positions with common documents, positions without a link hollow and crossed. */
-function graphChart(width, diagnosis) {
-  const positions = diagnosis.positions,
-    linked = new Set(diagnosis.linked),
-    n = positions.length;
-  const longest = Math.max(...positions.map((k) => Array.from(String(placeLabel(k))).length)),
-    edge = Math.max(15, Math.min(60, 3.5 * longest));
-  const slot = (width - 2 * edge) / Math.max(n - 1, 1),
-    x = (k) => round(edge + positions.indexOf(k) * slot);
-  const tallest = Math.min(170, Math.max(60, width / 4)),
-    base = tallest + 24,
-    svg = canvas(width, base + 44, "Which positions common documents link");
-  const pairs = [...diagnosis.pairs].sort((a, b) => b.effective_clicks - a.effective_clicks).slice(0, 150);
-  const largest = Math.max(1, ...pairs.map((pair) => pair.effective_clicks));
-  for (const pair of pairs.reverse()) {
-    const from = x(pair.position),
-      to = x(pair.other),
-      share = Math.log1p(pair.effective_clicks) / Math.log1p(largest);
-    const rise = Math.max(14, tallest * Math.sqrt((to - from) / (width - 30)) * 1.3),
-      both = pair.clicks > 0 && pair.other_clicks > 0;
-    const arc = element("path", {
-      d: `M${from},${base}C${from},${round(base - rise)} ${to},${round(base - rise)} ${to},${base}`,
-      class: "arc",
-      "stroke-width": round(0.6 + 3.4 * share),
-      "stroke-opacity": round(0.15 + 0.5 * share),
-    });
-    arc.setAttribute("style", `stroke:${both ? colour(0) : "var(--bad)"}`);
-    if (!both) arc.setAttribute("stroke-dasharray", "4 4");
-    arc.append(
-      element(
-        "title",
-        {},
-        `${placeName(pair.position)} and ${placeName(pair.other)}: ${spell(pair.effective_clicks)} effective clicks${both ? "" : ", on one side only"}`,
-      ),
-    );
-    svg.append(arc);
-  }
-  const every = Math.ceil(Math.max(18, 7 * longest) / slot);
-  positions.forEach((k, i) => {
-    const is = linked.has(k),
-      node = element("circle", { cx: x(k), cy: base, r: Math.min(7, Math.max(3, slot / 3)), "stroke-width": 2 });
-    node.setAttribute(
-      "style",
-      is
-        ? `fill:${k === diagnosis.anchor ? "var(--ink)" : colour(0)};stroke:var(--paper)`
-        : "fill:var(--paper);stroke:var(--bad)",
-    );
-    svg.append(node);
-    if (i % every === 0 || !is)
-      svg.append(
-        label(x(k), base + 25, is ? placeLabel(k) : `${placeLabel(k)} ✗`, { class: is ? "tick" : "tick bad", "text-anchor": "middle" }),
-      );
-  });
-  svg.append(label(width - 2, base + 42, diagnosis.what, { class: "title", "text-anchor": "end" }));
-  return { svg };
-}
-
 /* A curve's rows: position, propensity, lower, upper, what to know of it. */
 const curveRows = (series) => [
   ["curve", "position", "propensity", "lower", "upper", "note"],
@@ -232,6 +98,24 @@ function makeFigures(data, state) {
     };
     figures[id] = { draw, rows: () => curveRows(series()), ...more };
   };
+  const told = data.budget.some((d) => d.most !== null),
+    known = data.budget.some((d) => d.lower !== null);
+  figures.budget = {
+    draw: (width) => {
+      const bands = [
+        ...(known ? [{ name: `${data.model.level * 100} % interval`, least: "lower", most: "upper", opacity: 0.34 }] : []),
+        ...(told ? [{ name: "budget", least: "least", most: "most", opacity: 0.15 }] : []),
+      ];
+      const missing = data.budget.filter((d) => d.p === null).map((d) => d.k),
+        title = "The curve with its interval and its budget";
+      const yTitle = `${relative}, logarithmic`;
+      return lineChart(width, [{ name: "curve", points: data.budget }], { log: true, bands, missing, xTitle: what, yTitle, title });
+    },
+    rows: () => [
+      ["position", "propensity", "lower", "upper", "budget_from", "budget_to"],
+      ...data.budget.map((d) => [placeName(d.k), d.p, d.lower, d.upper, d.least, d.most]),
+    ],
+  };
   curves("curves", "Examination by position in the chosen context", () => state.series(), {
     notes: () => curveNotes(state.series()[0].points),
   });
@@ -264,39 +148,6 @@ function makeFigures(data, state) {
         ["column", "mean_abs_log_ratio", "beyond_chance"],
         ...data.importance.map((d) => [d.column, d.effect, d.clear]),
       ],
-    };
-  }
-  if (data.diagnosis) {
-    const linked = new Set(data.diagnosis.linked),
-      own = new Map(data.diagnosis.overlaps.map((d) => [d.position, d]));
-    const bars = data.diagnosis.positions.map((k) => ({
-      k,
-      value: own.has(k) ? own.get(k).effective : 0,
-      marked: !linked.has(k),
-    }));
-    const pairs = () => [
-      ["position", "other", "units", "clicks", "other_clicks", "effective_clicks"],
-      ...data.diagnosis.pairs.map((d) => [
-        placeName(d.position),
-        placeName(d.other),
-        d.units,
-        d.clicks,
-        d.other_clicks,
-        d.effective_clicks,
-      ]),
-    ];
-    const words = data.places ? ["", ""] : ["upper position", "lower position"],
-      told = { ...data.diagnosis, what, upper: words[0], lower: words[1] };
-    figures.overlap = { draw: (width) => heatMap(width, told), rows: pairs };
-    figures.graph = { draw: (width) => graphChart(width, told), rows: pairs };
-    figures.effective = {
-      draw: (width) =>
-        columnChart(width, bars, {
-          xTitle: what,
-          yTitle: "effective clicks",
-          title: "Effective clicks by position",
-        }),
-      rows: () => [["position", "effective_clicks", "linked"], ...bars.map((d) => [placeName(d.k), d.value, !d.marked])],
     };
   }
   if (data.traffic) {
@@ -339,44 +190,6 @@ function makeFigures(data, state) {
             d.times === null || days === null ? null : d.times * days,
           ]),
         ),
-      ],
-    };
-  }
-  if (data.comparison) {
-    const look = {
-      model: { colour: colour(0) },
-      pbm: { colour: colour(2) },
-      rates: { colour: colour(1), dash: "3 4" },
-    };
-    curves("comparison", "Estimates side by side", () => data.comparison.map((one) => ({ ...one, ...look[one.kind] })));
-  }
-  if (data.sensitivity && data.sensitivity.length) {
-    const look = [{ colour: colour(0) }, { colour: colour(1), dash: "3 4" }, { colour: colour(2), dash: "7 4" }];
-    curves("sensitivity", "The curve with other penalties", () =>
-      data.sensitivity.map((one, i) => ({ ...one, ...look[i] })),
-    );
-  }
-  if (data.clipping && data.clipping.length) {
-    const line = (name, key) => ({
-      name,
-      points: data.clipping.map((d, i) => ({ k: i, p: d[key], lower: null, upper: null })),
-    });
-    const series = [
-      line("effective sample size, share of the clicks", "share"),
-      line("share of clicks that are clipped", "clipped"),
-    ];
-    figures.clipping = {
-      draw: (width) =>
-        lineChart(width, series, {
-          xTitle: "floor of the propensity",
-          yTitle: "share of clicks",
-          percent: true,
-          ticks: (i) => data.clipping[i].clip || "none",
-          title: "Effective sample size by clipping",
-        }),
-      rows: () => [
-        ["clip", "effective_sample_size", "share_of_clicks", "share_clipped", "largest_weight"],
-        ...data.clipping.map((d) => [d.clip, d.effective, d.share, d.clipped, d.largest]),
       ],
     };
   }

@@ -298,7 +298,7 @@ function setUp() {
       refresh(["segments"]);
     });
   }
-  document.getElementById("log").addEventListener("change", (event) => {
+  document.getElementById("log")?.addEventListener("change", (event) => {
     state.log = event.target.checked;
     refresh(Object.keys(figures));
   });
@@ -319,7 +319,7 @@ function setUp() {
     );
   }
   addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("#verdict details")) details.open = true;
+    document.getElementById("checks")?.setAttribute("open", "");
   });
   let width = document.documentElement.clientWidth;
   addEventListener("resize", () => {

@@ -1,0 +1,39 @@
+"""Checks: one class per question about a log and its fit, each answered as an effect on the curve."""
+
+from clickharvest.checks import (  # noqa: F401  each enters its check into `CHECKS`, in this order
+    arms,
+    clicks_above,
+    copied_clicks,
+    crowd,
+    drift,
+    hidden_column,
+    leaked_contexts,
+    log_doubts,
+    order,
+    rankers,
+    relevance,
+    rows,
+    step,
+)  # isort: skip
+from clickharvest.checks.base import CHECKS, Check, Finding
+from clickharvest.checks.budget import TOLERANCE, Budget, make_budget, percent
+from clickharvest.checks.checking import Checked, budget_of, check_fit, findings_of
+from clickharvest.checks.displays import Displays, read_displays
+from clickharvest.checks.evidence import Evidence
+
+__all__ = [
+    "CHECKS",
+    "TOLERANCE",
+    "Budget",
+    "Check",
+    "Checked",
+    "Displays",
+    "Evidence",
+    "Finding",
+    "budget_of",
+    "check_fit",
+    "findings_of",
+    "make_budget",
+    "percent",
+    "read_displays",
+]

@@ -1,0 +1,258 @@
+"""The budget: how far off can the curve be, by position and by cause?
+
+With e the effect of a source on log p and σ its standard error, the truth may lie above the estimate by as much as
+
+    U = √ Σ max(0, e + 1.96 σ)²,
+
+in the kind of context where that is largest; below it likewise, with −e. What no column of the log can test is an
+assumption: it is listed, and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.checks.base import Finding
+from clickharvest.checks.evidence import Evidence
+from clickharvest.positions.places import name_places
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = NDArray[np.float64]
+Word = Literal["usable", "with care", "cannot tell"]
+
+TOLERANCE = 0.3
+"""How far off a curve may be that is usable, as measured by `benchmarks/tolerance.py`."""
+HOPELESS = 1.0
+"""Beyond a factor of two nothing can be told."""
+NOISE = "noise"
+MOST_CONTEXTS = 500
+"""Contexts of evenly spaced rows whose intervals are looked at where there are many."""
+WIDE = 0.9
+"""Where contexts are many, the share of them whose intervals are no wider than the one that counts."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far off a curve can be.
+
+    Attributes:
+        positions: the positions that are asked for.
+        up: by what fraction of the estimate the truth may lie above it, [positions].
+        down: by what fraction below it.
+        terms: of each source the larger of both, [positions] each, the largest source first.
+        straight: by what fraction if all sources point the same way.
+        untested: what is assumed, and the column that would test it.
+        tolerance: how far off a usable curve may be.
+        reason: why nothing can be told, whatever the numbers; empty where they count.
+        folds: positions at which the page changes, as the user has said.
+    """
+
+    positions: tuple[int, ...]
+    up: tuple[float, ...]
+    down: tuple[float, ...]
+    terms: Mapping[str, tuple[float, ...]]
+    straight: tuple[float, ...]
+    untested: Mapping[str, str]
+    tolerance: float = TOLERANCE
+    reason: str = ""
+    folds: tuple[int, ...] = ()
+
+    @property
+    def off(self) -> float:
+        """How far off the curve can be at the worst position, as a fraction."""
+        above = max(self.up, default=np.inf)
+        below = max(self.down, default=1.0)
+        return float(max(above, 1 / (1 - below) - 1 if below < 1 else np.inf))
+
+    @property
+    def word(self) -> Word:
+        """Whether the curve can be used."""
+        if self.reason or not self.positions or not self.off <= HOPELESS:
+            return "cannot tell"
+        return "usable" if self.off <= self.tolerance else "with care"
+
+    def __str__(self) -> str:
+        """Return the budget in one line.
+
+        Example:
+            >>> print(Budget((2,), (.1,), (.08,), {"noise": (.09,)}, (.1,), {}))
+            usable: at most 10 % off at any position
+        """
+        if self.word == "cannot tell":
+            return f"cannot tell: {self.reason or self._how_far()}"
+        return f"{self.word}: {self._how_far()}"
+
+    def _how_far(self) -> str:
+        if not self.positions:
+            return "no position can be compared with the anchor"
+        if self.off > HOPELESS:
+            factor = 1 + self.off
+            return (
+                f"it may be off by a factor of {factor:.1f}, mostly {self.largest}"
+                if np.isfinite(factor)
+                else (f"nothing bounds how far it is off, mostly {self.largest}")
+            )
+        return f"at most {percent(self.off)} off at any position"
+
+    @property
+    def largest(self) -> str:
+        """The source that contributes most."""
+        return next(iter(self.terms), NOISE)
+
+    @property
+    def times(self) -> float:
+        """How many times this log it takes until noise alone is within the tolerance at every position."""
+        noise = max(self.terms.get(NOISE, ()), default=np.inf)
+        return float((np.log1p(noise) / np.log1p(self.tolerance)) ** 2)
+
+    def lines(self) -> list[str]:
+        """Return the budget, its terms and what is assumed, in two or three lines."""
+        told = [f"{name} {percent(size)}" for name, size in self.sizes().items() if 0.005 <= size < np.inf]
+        lines = [str(self), ", ".join(told) if told else "no source of error has any size"]
+        if np.isfinite(self.times) and self.times > 1:
+            lines.append(f"noise is within {percent(self.tolerance)} from about {self.times:.2g} times this log on")
+        if self.untested:
+            lines.append("not tested: " + ", ".join(f"{name} ({needs})" for name, needs in self.untested.items()))
+        else:
+            lines.append("nothing left untested")
+        return lines
+
+    def sizes(self) -> dict[str, float]:
+        """Return how far off each source can make the worst position."""
+        return {name: max(sizes, default=0.0) for name, sizes in self.terms.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers, strings and lists."""
+
+        def plain(values: Sequence[float]) -> list[float | None]:
+            return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
+
+        return {
+            "word": self.word,
+            "off": plain([self.off])[0],
+            "tolerance": self.tolerance,
+            "times": plain([self.times])[0],
+            "positions": list(self.positions),
+            "up": plain(self.up),
+            "down": plain(self.down),
+            "terms": {name: plain(sizes) for name, sizes in self.terms.items()},
+            "same_direction": plain(self.straight),
+            "untested": dict(self.untested),
+            "reason": self.reason,
+            "folds": list(self.folds),
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Budget:
+        """Return the budget that `to_dict` has told."""
+
+        asked = len(told["positions"])
+
+        def whole(values: Sequence[float | None]) -> tuple[float, ...]:
+            if len(values) != asked:
+                raise ValueError(f"{len(values)} numbers of {asked} positions")
+            return tuple(np.inf if value is None else float(value) for value in values)
+
+        return cls(
+            positions=tuple(int(k) for k in told["positions"]),
+            up=whole(told["up"]),
+            down=whole(told["down"]),
+            terms={str(name): whole(sizes) for name, sizes in told["terms"].items()},
+            straight=whole(told["same_direction"]),
+            untested={str(name): str(needs) for name, needs in told["untested"].items()},
+            tolerance=float(told["tolerance"]),
+            reason=str(told["reason"]),
+            folds=tuple(int(k) for k in told["folds"]),
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Return a table with a row of each position: `position`, `up`, `down` and a column of each source."""
+        import pyarrow as pa
+
+        columns = {"position": self.positions, "up": self.up, "down": self.down, **self.terms}
+        return pa.table({name: list(values) for name, values in columns.items()})
+
+    def to_frame(self) -> Any:
+        """Return `to_arrow` as a DataFrame of pandas."""
+        return self.to_arrow().to_pandas()
+
+
+def percent(size: float) -> str:
+    """Return a fraction as people write it.
+
+    Example:
+        >>> percent(0.184), percent(0.004), percent(7.5)
+        ('18 %', '0.4 %', '750 %')
+    """
+    return f"{100 * size:.0f} %" if size >= 0.01 else f"{100 * size:.1f} %"
+
+
+def make_budget(
+    evidence: Evidence,
+    findings: Sequence[Finding],
+    *,
+    positions: Collection[int] = (),
+    tolerance: float = TOLERANCE,
+) -> Budget:
+    """Return the budget of a fit.
+
+    Args:
+        evidence: what was looked at.
+        findings: what checks have found.
+        positions: positions that are asked for; all that have an estimate without.
+        tolerance: how far off a usable curve may be, as a fraction.
+    """
+    down, up = noise(evidence)
+    below, above = {NOISE: down}, {NOISE: up}
+    for finding in findings:
+        if finding.effect is not None:
+            below[finding.kind], above[finding.kind] = finding.bounds
+    asked = evidence.positions != evidence.model.curve.anchor
+    if positions:
+        asked &= np.isin(evidence.positions, sorted(positions))
+    sums = [np.sqrt(sum(bound**2 for bound in side.values())).max(axis=0) for side in (above, below)]
+    straight = np.maximum(*(np.sum(np.broadcast_arrays(*side.values()), axis=0).max(axis=0) for side in (above, below)))
+    terms = {name: np.maximum(above[name].max(axis=0), below[name].max(axis=0))[asked] for name in above}
+    order = sorted(terms, key=lambda name: -float(terms[name].max(initial=0)))
+    decisive = [finding.sentence for finding in findings if finding.severity == "decisive"]
+    if missing := sorted(set(positions) - set(evidence.positions.tolist())):
+        decisive.append(f"there is no estimate at {name_places(missing, evidence.model.places)}")
+    if evidence.model.draws is None:
+        decisive.append("the fit has no intervals, so that nothing tells how large noise is")
+    return Budget(
+        positions=tuple(int(k) for k in evidence.positions[asked]),
+        up=tuple(np.expm1(sums[0])[asked].tolist()),
+        down=tuple(-np.expm1(-sums[1])[asked]),
+        terms={name: tuple(np.expm1(terms[name]).tolist()) for name in order},
+        straight=tuple(np.expm1(straight)[asked].tolist()),
+        untested={finding.kind: finding.needs for finding in findings if finding.needs},
+        tolerance=tolerance,
+        reason=decisive[0] if decisive else "",
+        folds=evidence.folds,
+    )
+
+
+def noise(evidence: Evidence) -> tuple[Array, Array]:
+    """Return how far below and above the estimate its interval reaches, in log p, [contexts or 1, K]."""
+    first = np.unique(evidence.kind, return_index=True)[1]
+    several = evidence.model.context and len(first) == 1
+    if several:
+        order = np.argsort(evidence.context, kind="stable")
+        first = order[np.unique(np.linspace(0, len(order) - 1, MOST_CONTEXTS).astype(np.int64))]
+    table = {name: evidence.displays.contexts[name][first] for name in evidence.model.context} or None
+    found = evidence.model.predict(table)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        down = np.log(found.propensity) - np.log(found.lower)
+        up = np.log(found.upper) - np.log(found.propensity)
+    estimated = np.isin(found.positions, evidence.positions)
+    down, up = (np.where(np.isfinite(side) & found.supported, side, np.inf)[:, estimated] for side in (down, up))
+    if several:
+        down, up = (np.quantile(side, WIDE, axis=0, method="lower")[None] for side in (down, up))
+    return down, up

@@ -1,0 +1,112 @@
+"""Checking a fit: from a log, or its interventions, and a fitted model to findings and the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clickharvest.checks.base import CHECKS, Finding
+from clickharvest.checks.budget import TOLERANCE, Budget, make_budget
+from clickharvest.checks.displays import Displays, read_displays
+from clickharvest.checks.evidence import Evidence
+from clickharvest.harvesting.interventions import Interventions, UnitKind
+
+if TYPE_CHECKING:
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.model.propensities import Propensities
+
+BUDGET, FINDINGS = "budget", "findings"
+"""Where a model's `info` keeps them."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What checking a fit has found.
+
+    Attributes:
+        findings: the answer of every check.
+        budget: how far off the curve can be.
+    """
+
+    findings: tuple[Finding, ...]
+    budget: Budget
+
+    def info(self) -> dict[str, Any]:
+        """Return what a model keeps of it."""
+        return {BUDGET: self.budget.to_dict(), FINDINGS: [finding.to_dict() for finding in self.findings]}
+
+
+def check_fit(
+    source: ClickLog | Interventions | Displays,
+    model: Propensities,
+    *,
+    unit: UnitKind = "context",
+    positions: Collection[int] = (),
+    folds: Sequence[int] = (),
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    further: Sequence[Finding] = (),
+) -> Checked:
+    """Check a fitted model against the log that it was fitted on.
+
+    Args:
+        source: the log; interventions leave most questions open.
+        model: the fitted model of examination.
+        unit: as in `harvest`: whether contexts vary inside a unit of the log.
+        positions: positions that are asked for; all that have an estimate without.
+        folds: positions at which the page changes, such as the first below the fold of the screen.
+        tolerance: how far off a usable curve may be, as a fraction.
+        seed: seed of the split of users into halves.
+        further: findings of other tests, such as those of a design.
+
+    Example:
+        >>> from clickharvest import CPBM, harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> shown, _ = simulate_ab_log(pages=20_000, seed=1)
+        >>> log = read_log(shown, context=["device"])
+        >>> checked = check_fit(log, CPBM().fit(harvest(log)).propensities_)
+        >>> checked.budget.word
+        'with care'
+    """
+    if isinstance(source, Interventions):
+        displays = displays_of(source)
+    else:
+        displays = source if isinstance(source, Displays) else read_displays(source, unit)
+    evidence = Evidence(displays, model, folds=folds, seed=seed)
+    findings = (*further, *(check.run(evidence) for check in CHECKS.values()))
+    return Checked(findings, make_budget(evidence, findings, positions=positions, tolerance=tolerance))
+
+
+def displays_of(interventions: Interventions) -> Displays:
+    """Return interventions as displays, counted, without rankers, users, pages and time."""
+    return Displays(
+        query=np.unique(interventions.query, return_inverse=True)[1],
+        unit=np.unique(interventions.unit, return_inverse=True)[1],
+        position=interventions.position,
+        shown=interventions.exposure,
+        clicks=interventions.clicks.astype(np.float64),
+        contexts=interventions.contexts,
+        counted=True,
+    )
+
+
+def budget_of(model: Any) -> Budget | None:
+    """Return the budget that a model's file keeps; None where it was fitted without checks."""
+    kept = model.info.get(BUDGET)
+    if not isinstance(kept, Mapping):
+        return None
+    try:
+        return Budget.from_dict(kept)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def findings_of(model: Any) -> list[Finding]:
+    """Return the findings that a model's file keeps; none where it was fitted without checks."""
+    kept = model.info.get(FINDINGS)
+    if not isinstance(kept, Sequence) or isinstance(kept, str):
+        return []
+    return [found for one in kept if (found := Finding.from_dict(one)) is not None]

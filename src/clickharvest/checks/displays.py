@@ -1,0 +1,171 @@
+"""Displays: the rows of a log as arrays of numbers, read once for all checks.
+
+Of a large log, the rows of queries that are drawn by hash: pages, users and results of these queries stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.harvesting.numbering import as_array, distinct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from clickharvest.harvesting.interventions import UnitKind
+    from clickharvest.logs.click_log import ClickLog
+    from clickharvest.logs.doubting import Doubt
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_ROWS = 2_000_000
+"""Rows that are read, about; more make checks of large logs slower and their errors smaller."""
+ROLES = ("ranker", "user", "page", "time")
+
+
+@dataclass(frozen=True, eq=False)
+class Displays:
+    """What was shown where, [n] each; identifiers are numbered from 0, and −1 is an unknown user.
+
+    Attributes:
+        query: number of the query.
+        unit: number of the query, context and document.
+        position: positions as the log has them.
+        shown: impressions, 1 in a log of one row per impression.
+        clicks: clicks.
+        contexts: the context columns.
+        doc: number of the document.
+        rankers: names of the rankers; empty without such a column.
+        ranker: number of the ranker.
+        user: number of the user.
+        page: number of the page.
+        time: rank of the time, equal times having equal ranks.
+        counted: whether rows count several impressions.
+        share: share of the queries that were read.
+        doubts: what reading the log has found doubtful.
+    """
+
+    query: Integers
+    unit: Integers
+    position: Integers
+    shown: Array
+    clicks: Array
+    contexts: Mapping[str, NDArray[Any]]
+    doc: Integers | None = None
+    rankers: tuple[str, ...] = ()
+    ranker: Integers | None = None
+    user: Integers | None = None
+    page: Integers | None = None
+    time: Integers | None = None
+    counted: bool = False
+    share: float = 1.0
+    doubts: tuple[Doubt, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return some of the rows; numbers stay as they are."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        some = {name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)}
+        return replace(self, **some, contexts={name: column[rows] for name, column in self.contexts.items()})
+
+    @cached_property
+    def viewer(self) -> Integers | None:
+        """Number of the user, or of the page where the user is unknown; None without either, [n]."""
+        if self.user is None:
+            return self.page
+        if not (self.user < 0).any():
+            return self.user
+        other = np.arange(len(self)) if self.page is None else self.page
+        return np.where(self.user < 0, self.user.max() + 1 + other, self.user)
+
+    @cached_property
+    def codes(self) -> dict[str, Integers]:
+        """Number of the value of every context column, in the order of the values, [n] each."""
+        return {name: code_values(column) for name, column in self.contexts.items()}
+
+
+def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
+    """Return the displays of a log, of some of its queries where it has more than `MOST_ROWS` rows.
+
+    Args:
+        log: the log.
+        unit: as in `harvest`: whether contexts vary inside a unit.
+    """
+    from clickharvest.logs.doubting import doubts
+
+    rows = 0 if log.facts is None else log.facts.rows
+    share = min(1.0, log.share * MOST_ROWS / max(rows, 1))
+    some = log.with_plain_contexts().thinned(share)
+    roles = [role for role in ROLES if log.has(role)]
+    read = log.engine.fetch(
+        some.table.select("query", "doc", "position", "clicks", "impressions", *roles, *some.context),
+        task="Reading displays",
+        coded=True,
+    )
+    query, doc = (_numbers(read[name])[1] for name in ("query", "doc"))
+    contexts = dict(zip(log.context, (_values(read[name]) for name in some.context), strict=True))
+    codes = [_numbers(read[name])[1] for name in some.context]
+    known: dict[str, Any] = {role: _numbers(read[role])[1] for role in roles if role != "time"}
+    if "ranker" in known:
+        known["rankers"] = tuple(map(str, _numbers(read["ranker"])[0]))
+    if log.has("time"):
+        known["time"] = np.unique(_values(read["time"]), return_inverse=True)[1]
+    return Displays(
+        query=query,
+        doc=doc,
+        unit=distinct(query, *(codes if unit == "context" else ()), doc)[1],
+        position=as_array(read["position"]).astype(np.int64),
+        shown=as_array(read["impressions"]).astype(np.float64),
+        clicks=as_array(read["clicks"]).astype(np.float64),
+        contexts=contexts,
+        counted="click" not in log.roles,
+        share=share,
+        doubts=tuple(doubts(log)),
+        **known,
+    )
+
+
+def code_values(values: NDArray[Any]) -> Integers:
+    """Return the number of each value in the order of values; what is missing is a value, too.
+
+    Example:
+        >>> code_values(np.array(["b", None, "a", "b"], dtype=object)).tolist()
+        [1, -1, 0, 1]
+    """
+    import pyarrow as pa
+
+    if values.dtype != object:
+        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    return _numbers(pa.chunked_array([pa.array(values.tolist())]))[1]
+
+
+def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
+    """Return the values of a column, ascending, and the number of each row's; −1 where it is empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = column.combine_chunks()
+    whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    order = pc.sort_indices(whole.dictionary).to_numpy()
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(order)), -1  # the last one is what −1 finds
+    return whole.dictionary.take(pa.array(order)).to_pylist(), rank[codes]
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[Any]:
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    return as_array(
+        pa.chunked_array([whole.cast(whole.type.value_type) if pa.types.is_dictionary(whole.type) else whole])
+    )

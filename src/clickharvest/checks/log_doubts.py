@@ -1,0 +1,27 @@
+"""Is the log one of all that was shown and clicked?"""
+
+from __future__ import annotations
+
+from clickharvest.checks.base import Check, Finding, Severity
+from clickharvest.checks.evidence import Evidence
+
+DECISIVE = ("clicked rows", "shared positions", "single clicks")
+"""Doubts that leave no number of the log with a meaning."""
+
+
+class LogDoubts(Check):
+    """What reading the log has counted: see `clickharvest.logs.doubting`. The most serious doubt is told."""
+
+    kind = "log"
+    question = "Does the log hold what was shown, and every click?"
+    assumption = "the log holds what was shown, and every click"
+
+    def run(self, evidence: Evidence) -> Finding:
+        """Return the answer."""
+        doubts = sorted(evidence.displays.doubts, key=lambda doubt: doubt.name not in DECISIVE)
+        if not doubts:
+            return Finding(self.kind, "ok", "The log looks like one of all that was shown.")
+        severity: Severity = "decisive" if doubts[0].name in DECISIVE else "warning"
+        if doubts[0].name == "clicked pages":
+            severity = "note"
+        return Finding(self.kind, severity, doubts[0].sentence)

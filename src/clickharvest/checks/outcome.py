@@ -1,0 +1,65 @@
+"""Does what comes of a click depend on the position?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from clickharvest.checks.base import NORMAL, Finding
+from clickharvest.checks.strata import fit_strata
+from clickharvest.harvesting.interventions import Interventions
+from clickharvest.words import clean_text
+
+KIND = "outcome"
+ROUGH = 0.5
+"""Standard error of the power of k from which on nothing can be told."""
+CLEAR = 0.001
+"""p-value from which on the dependence is clear."""
+
+
+def outcome_and_position(interventions: Interventions, *, anchor: int = 1, outcome: str = "outcome") -> Finding:
+    """Return whether clicks on the same result lead to an outcome more or less often further down.
+
+    Within units of the log after the click, outcomes are compared with clicks: s_k ∝ k^γ, by query.
+
+    Args:
+        interventions: the harvest of the log after the click.
+        anchor: the position others are relative to.
+        outcome: what it is called.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.logs import after_click
+        >>> from clickharvest.simulate import add_purchases, simulate_ab_log
+        >>> log = add_purchases(simulate_ab_log(pages=20_000)[0], steepness=0.8)
+        >>> after = after_click(read_log(log), "purchase")
+        >>> outcome_and_position(harvest(after.log), outcome="purchase").severity
+        'note'
+    """
+    unit, query = (np.unique(column, return_inverse=True)[1] for column in (interventions.unit, interventions.query))
+    distance = np.log(interventions.position / anchor)
+    fit = fit_strata(
+        unit,
+        np.arange(len(unit)),
+        interventions.exposure,
+        np.zeros(len(unit)),
+        interventions.clicks.astype(np.float64),
+        distance[:, None],
+        query,
+    )
+    power, error = float(fit.theta[0]), float(np.sqrt(fit.covariance[0, 0]))
+    outcome = clean_text(outcome)
+    if not error < ROUGH:
+        return Finding(KIND, "untested", f"There is too little to tell whether {outcome} depends on the position.")
+    p = float(2 * ndtr(-abs(power) / error))
+    told = f"power of k {power:+.2f} ± {NORMAL * error:.2f}"
+    how = "rarer" if power < 0 else "more frequent"
+    if p >= CLEAR:
+        return Finding(KIND, "ok", f"After a click, {outcome} does not clearly depend on the position ({told}).", p=p)
+    return Finding(
+        KIND,
+        "note",
+        f"After a click on the same result, {outcome} is {how} further down ({told}).",
+        f"weigh with its curve, too: clickharvest fit --outcome {outcome}, then weigh --after-click",
+        p=p,
+    )

@@ -1,0 +1,96 @@
+"""Are rows missing from pages?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.evidence import Evidence
+
+Array = NDArray[np.float64]
+GAPPED = 0.3
+"""Share of pages with a gap, a position that others have, from which on rows are missing."""
+FIXED = 0.95
+"""Share of pages without a position from which on something else always stands there."""
+
+
+class Rows(Check):
+    """The log of the share of a query's pages that have a row at k, relative to the anchor, by context.
+
+    Where rows are logged only if they were on the screen, the curve is that of results on the screen, and the share
+    is what is missing. Where pages have gaps at changing positions, positions may also have been counted before
+    results were removed: then the effect is the larger of that share and of how the curve changes if the rows of every
+    page are numbered through.
+    """
+
+    kind = "rows"
+    question = "Are all results that were shown logged, at the places where users saw them?"
+    assumption = "every result that was shown is logged"
+
+    def run(self, evidence: Evidence) -> Finding:
+        """Return the answer."""
+        d = evidence.displays
+        if d.page is None:
+            return self.untested("page")
+        effect, gapped = _missing(evidence), False
+        error = np.zeros_like(effect)
+        if evidence.model.places is None:
+            gapped, through = _gaps(evidence)
+        if gapped:
+            renumbered, its_error = evidence.along(
+                *evidence.moves(place=through).minus(evidence.moves(beside_model=False))
+            )
+            larger = np.abs(renumbered) > np.abs(effect)
+            effect, error = np.where(larger, renumbered, effect), np.where(larger, its_error, error)
+        return self.found(
+            effect,
+            error,
+            "Pages of a query have all their rows.",
+            "Pages have gaps that change from page to page: rows were left out or positions counted before results "
+            "were removed, and the curve may be off by {size}."
+            if gapped
+            else "Many pages end early: if only rows on the screen are logged, the curve is too flat by up to {size}.",
+            "log every row at the place where users saw it",
+        )
+
+
+def _missing(evidence: Evidence) -> Array:
+    """Return the log of the share of pages with a row at k, relative to the anchor, [contexts, K]."""
+    d, n_places = evidence.displays, len(evidence.positions)
+    assert d.page is not None
+    first = np.unique(d.page, return_index=True)[1]
+    n_queries = int(d.query.max(initial=-1)) + 1
+    kinds = int(evidence.kind.max(initial=0)) + 1
+    group = evidence.kind * n_queries + d.query
+    pages = np.bincount(group[first], minlength=kinds * n_queries)
+    row = np.unique(d.page * n_places + evidence.place, return_index=True)[1]
+    there = np.bincount(group[row] * n_places + evidence.place[row], minlength=kinds * n_queries * n_places)
+    there = there.reshape(kinds, n_queries, n_places)
+    # Of queries that reach a place at all: others have no more results.
+    could = (there > 0) * pages.reshape(kinds, n_queries, 1)
+    share = there.sum(axis=1) / np.maximum(could.sum(axis=1), 1)
+    found = np.log(np.where(share > 0, share, 1.0))
+    return np.asarray(found - found[:, [evidence.anchor]])
+
+
+def _gaps(evidence: Evidence) -> tuple[bool, NDArray[np.int64]]:
+    """Return whether pages have gaps at changing positions, and the places if rows are numbered through, [n]."""
+    d, n_places = evidence.displays, len(evidence.positions)
+    assert d.page is not None
+    there = np.unique(d.page * n_places + evidence.place)
+    page, place = there // n_places, there % n_places
+    starts = np.flatnonzero(np.append(True, page[1:] != page[:-1]))
+    size = np.diff(starts, append=len(page))
+    last = place[starts + size - 1]
+    n_pages = len(starts)
+    reach = n_pages - np.cumsum(np.bincount(last, minlength=n_places)) + np.bincount(last, minlength=n_places)
+    filled = np.bincount(place, minlength=n_places) >= (1 - FIXED) * reach
+    expected = np.cumsum(filled)[last]
+    present = np.add.reduceat(filled[place].astype(np.int64), starts)
+    order = np.lexsort((evidence.place, d.page))
+    of = d.page[order]
+    begins = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    through = np.empty(len(of), dtype=np.int64)
+    through[order] = np.arange(len(of)) - np.repeat(begins, np.diff(begins, append=len(of)))
+    return bool(np.mean(present < expected) >= GAPPED), np.minimum(through, n_places - 1)

@@ -1,0 +1,71 @@
+"""Does the curve have a step that nobody named?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.evidence import Evidence
+
+Array = NDArray[np.float64]
+CLEAR = 3.5
+"""Standard errors from which on a step is told, as the largest of many is looked at."""
+MOST = 30
+"""Positions up to which steps are looked for."""
+
+
+class Step(Check):
+    """The largest step beside a smooth law, log p = a L + b L² + c [k ≥ j], j any position from 2 on.
+
+    A fold of the screen makes one, and so do lost clicks, misplaced rows and advertisements between results: a question
+    to the user, which a named fold answers. Until then the step may be no examination, and counts.
+    """
+
+    kind = "step"
+    question = "Does the page change at some position?"
+    assumption = "the page is one piece"
+
+    def run(self, evidence: Evidence) -> Finding:
+        """Return the answer."""
+        positions, none = evidence.positions, np.zeros((1, len(evidence.positions)))
+        if evidence.model.places is not None or len(positions) < 4 or not len(evidence.moved):
+            return Finding(self.kind, "ok", "There are too few positions, or places, for a step.")
+        found: dict[int, tuple[Array, Array]] = {}
+        for rows in evidence.moved_by_kind:
+            if id(rows) not in found:  # kinds with too few clicks share all rows
+                found[id(rows)] = _largest(evidence, rows)
+        size, error = (
+            np.stack(side) for side in zip(*(found[id(rows)] for rows in evidence.moved_by_kind), strict=True)
+        )
+        if not size.any():
+            return Finding(self.kind, "ok", "The curve has no step.", "", none, none)
+        kind = int(np.argmax(np.abs(size).max(axis=1)))
+        at = int(positions[np.flatnonzero(np.diff(size[kind]))[0] + 1])
+        change = np.exp(np.diff(size[kind])[np.flatnonzero(np.diff(size[kind]))[0]])
+        sentence = f"From position {at} on, results get {change:.2f} times the clicks that a smooth curve has."
+        advice = f"does the page change there, as at a fold? Then say so (--fold {at}); else clicks or rows may be lost"
+        return Finding(self.kind, "warning", sentence, advice, -size, error)
+
+
+def _largest(evidence: Evidence, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Return the clearest step in log p, relative to the anchor, and its standard error, [K]; 0 where none is clear."""
+    positions, number = evidence.positions, evidence.basis.shape[1]
+    folds = [positions >= fold for fold in evidence.folds]
+
+    def step(at: int, *, by_viewer: bool) -> tuple[float, float]:
+        more = np.stack([positions >= at, *folds], axis=1).astype(np.float64)
+        fit = evidence.moves(rows=rows, more=more, beside_model=False, by_viewer=by_viewer)
+        return float(fit.theta[number]), float(np.sqrt(fit.covariance[number, number]))
+
+    none = np.zeros(len(positions))
+    asked = [int(k) for k in positions[2:MOST] if k not in evidence.folds]
+    sizes = {at: step(at, by_viewer=False) for at in asked}
+    at = max(sizes, key=lambda k: abs(sizes[k][0] / sizes[k][1]), default=0)
+    if not at:
+        return none, none
+    size, error = step(at, by_viewer=True)
+    below = (positions >= at) - float(positions[evidence.anchor] >= at)
+    if abs(size) <= CLEAR * error:
+        return none, none
+    return np.asarray(size * below, dtype=np.float64), np.asarray(error * np.abs(below), dtype=np.float64)

@@ -1,0 +1,165 @@
+"""The first section of the page: how far off the curve can be, why, what was not tested, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clickharvest.checks import CHECKS, Budget, Checked, Finding, percent
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.typical import typical_context
+from clickharvest.words import clean_text, count
+
+MOST_ADVICE = 3
+"""Problems that are told with what to do; the others stand in the list of checks."""
+LEAST_BAR = 0.005
+"""Sources below are named together, without a bar."""
+LARGEST = 1e6
+"""What an unbounded end of the budget is drawn at, beyond the picture."""
+SEVERITIES = {
+    "decisive": "decisive",
+    "warning": "warning",
+    "note": "note",
+    "untested": "not tested",
+    "ok": "passed",
+}
+"""Severities in words, the most serious first."""
+ROLES = ("ranker", "user", "page", "time")
+"""Columns with an option of their name."""
+
+
+def budget_view(checked: Checked | None, weigh: str) -> dict[str, Any] | None:
+    """Return what the section says; None where nothing was checked.
+
+    Args:
+        checked: the findings and the budget.
+        weigh: the command that uses the model.
+    """
+    if checked is None:
+        return None
+    budget = checked.budget
+    word, _, why = str(budget).partition(": ")
+    wrong = problems(checked)
+    return {
+        "word": word,
+        "why": f"{why[0].upper()}{why[1:].removesuffix('.')}.",
+        "tolerance": percent(budget.tolerance),
+        "bars": _bars(checked),
+        "small": [name for name, size in budget.sizes().items() if size < LEAST_BAR],
+        "untested": [_untested(kind, needs) for kind, needs in budget.untested.items()],
+        "advice": [_told(finding) for finding in wrong[:MOST_ADVICE]] or _without_problems(budget),
+        "weigh": weigh if word != "cannot tell" and not wrong else None,
+        "more": len(wrong[MOST_ADVICE:]),
+    }
+
+
+def budget_data(model: Propensities, budget: Budget | None, level: float) -> list[dict[str, Any]]:
+    """Return the points of the picture: the curve of the typical context, its interval and its budget.
+
+    `least` and `most` are p · (1 − down) and p · (1 + up); None where the budget does not speak of a position.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> model = Propensities(make_curve("constant", (1, 2), 1, 0), {"b": np.log([0.5])}, None, (1, 2))
+        >>> budget = Budget((2,), (0.2,), (0.1,), {"noise": (0.2,)}, (0.2,), {})
+        >>> for point in budget_data(model, budget, 0.95):
+        ...     print(point["k"], round(point["least"], 2), round(point["most"], 2))
+        1 1.0 1.0
+        2 0.45 0.6
+    """
+    predicted = model.predict_encoded(typical_context(model), level=level)
+    reach = {model.curve.anchor: (0.0, 0.0)} if budget else {}
+    if budget is not None:
+        ends = zip(budget.down, budget.up, strict=False)
+        reach |= dict(zip(budget.positions, ends, strict=False))
+    points = []
+    for i, k in enumerate(model.shown):
+        numbers = {"p": predicted.propensity[0, i], "lower": predicted.lower[0, i], "upper": predicted.upper[0, i]}
+        if k in reach:
+            down, up = reach[k]
+            numbers["least"] = numbers["p"] * max(0.0, 1 - down)
+            numbers["most"] = numbers["p"] * min(1 + up, LARGEST)
+        point = dict.fromkeys(("p", "lower", "upper", "least", "most"))
+        if predicted.supported[0, i]:
+            point |= {name: float(number) for name, number in numbers.items() if np.isfinite(number)}
+        points.append({"k": int(k), **point})
+    return points
+
+
+def problems(checked: Checked) -> list[Finding]:
+    """Return the findings that ask for something to be done, decisive ones first, then by size."""
+    sizes = checked.budget.sizes()
+    wrong = [finding for finding in checked.findings if finding.severity in ("decisive", "warning")]
+    return sorted(wrong, key=lambda one: (one.severity != "decisive", -sizes.get(one.kind, 0.0)))
+
+
+def _bars(checked: Checked) -> list[dict[str, Any]]:
+    """Return a bar of the whole and of each source, of widths in percent of the largest, and where the tolerance is."""
+    budget = checked.budget
+    sizes = {"together": budget.off} | {name: s for name, s in budget.sizes().items() if s >= LEAST_BAR}
+    known = {name: size for name, size in sizes.items() if np.isfinite(size)}
+    largest = max(budget.tolerance, 1e-9, *known.values())
+    warned = {finding.kind for finding in problems(checked)}
+    return [
+        {
+            "name": name,
+            "size": percent(size) if name in known else "no bound",
+            "width": f"{100 * known.get(name, largest) / largest:.1f}",
+            "limit": f"{100 * budget.tolerance / largest:.1f}",
+            "kind": "whole" if i == 0 else "warned" if name in warned else "",
+        }
+        for i, (name, size) in enumerate(sizes.items())
+        if i or budget.positions
+    ]
+
+
+def _untested(kind: str, needs: str) -> dict[str, str]:
+    """Return what is assumed where it was not tested, what would test it, and the option that names such a column."""
+    assumption = CHECKS[kind].assumption if kind in CHECKS else "nothing is wrong with it"
+    column = needs in ROLES
+    needed = f"a {needs} column" if column else clean_text(needs)
+    return {"kind": clean_text(kind), "assumption": assumption, "needs": needed, "option": f"--{needs}" * column}
+
+
+def _told(finding: Finding) -> dict[str, str]:
+    advice = finding.advice and f"{finding.advice[0].upper()}{finding.advice[1:].removesuffix('.')}."
+    return {"sentence": finding.sentence, "advice": advice}
+
+
+def _without_problems(budget: Budget) -> list[dict[str, str]]:
+    """Return what to do where no check has found anything: use the curve, or collect more clicks."""
+    if budget.word == "usable":
+        return [{"sentence": "No check found a problem.", "advice": "Weigh clicks by the curve:"}]
+    size = budget.sizes().get(budget.largest, np.inf)
+    bound = f"is bounded to {percent(size)} only" if np.isfinite(size) else "has no bound"
+    advice = "More clicks narrow it: clickharvest plan LOG tells how many."
+    return [
+        {"sentence": f"No check found a problem, but {budget.largest}, the largest source, {bound}.", "advice": advice}
+    ]
+
+
+def checks_view(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what the list of all checks says, the most serious first."""
+    rows = [
+        {"severity": one.severity, "told": SEVERITIES[one.severity], "kind": clean_text(one.kind)} | _told(one)
+        for one in sorted(findings, key=lambda one: list(SEVERITIES).index(one.severity))
+    ]
+    return {"rows": rows, "counts": _counts(findings)}
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    """Return how many checks there are of each severity.
+
+    Example:
+        >>> _counts([Finding("time", "ok", ""), Finding("rows", "warning", ""), Finding("step", "warning", "")])
+        'All 3 checks: 2 warnings, 1 passed'
+    """
+    found = [finding.severity for finding in findings]
+    each = [
+        f"{found.count(severity)} {told}{'s' if found.count(severity) > 1 and severity in ('warning', 'note') else ''}"
+        for severity, told in SEVERITIES.items()
+        if severity in found
+    ]
+    return f"{'All ' * (len(found) > 1)}{count(len(found), 'check')}: {', '.join(each)}"
