@@ -180,7 +180,7 @@ def table(kept: dict[str, list[Log]]) -> tuple[list[str], list[str]]:
             judged(large, is_usable, NARROW, "sound and large: ±30 % or better"),
             judged(wrong, lambda log, rule: not is_usable(log, rule), NOT_USABLE, "biased and off: not usable"),
         ]
-        bars += [f"{sentence[:4]}: {title.lower()}: {sentence[6:]}" for sentence in found]
+        bars += [f"{sentence[:4]}: {title.lower()} {sentence[6:].partition(' (')[0]}" for sentence in found]
         lines += [f"{title}:", "", f"| {' | '.join(HEAD)} |", f"|---|{'--:|' * 6}---|---|--:|"]
         lines += [f"| {' | '.join(row(name, own))} |" for name, own in worlds.items()]
         missed = [f"- {name}: {said}" for name, own in worlds.items() for said in misses(own, name in sound)]

@@ -174,7 +174,7 @@ def test_a_curve_is_offered_on_the_command_line(bends: type[Curve], log: pa.Tabl
     code, out, _ = run("fit --help")
     assert code == 0
     assert "bends" in out
-    options = "--context device --curve bends --shape bends=2 --penalty 1 --intervals none"
+    options = "--context device --curve bends --shape bends=2 --penalty 1 --intervals none --verbose"
     code, out, err = run(f"fit log.parquet {options} -o model.safetensors")
     assert (code, err) == (0, "")
     assert "curve bends (bends 2)" in out
@@ -271,7 +271,7 @@ def test_an_objective_is_one_file(folder: Any, interventions: Interventions, log
     assert model.info["log_likelihood"] == pytest.approx(same.info["log_likelihood"] / 2, rel=1e-4)
 
     pq.write_table(log, "log.parquet")
-    options = "--context device --curve power --penalty 0.5 --objective halves --intervals none"
+    options = "--context device --curve power --penalty 0.5 --objective halves --intervals none --verbose"
     code, out, err = run(f"fit log.parquet {options} -o model.safetensors")
     assert (code, err) == (0, "")
     assert "objective halves" in out

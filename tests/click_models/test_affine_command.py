@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.special import ndtri
 
-from clickharvest.checks import Finding
 from clickharvest.click_models import AffineModel, load_model
 from clickharvest.click_models.affine import Affine
 from clickharvest.harvesting import Interventions
@@ -175,17 +175,18 @@ def test_queries_that_read_differently_are_not_taken_for_trust() -> None:
     assert {check.kind for check in found} == {"trust within queries"}
     not_taken = [check for check in found if check.severity == "warning"]
     assert len(not_taken) >= 4
-    assert all("Prefer fit --model examination" in check.sentence for check in not_taken)
+    assert all(check.advice == "prefer fit --model examination" for check in not_taken)
 
 
 @pytest.mark.parametrize(
     ("value", "p_value", "told"),
-    [(-0.16, 0.018, "fall more steeply (p = 0.018), the contrary of trust"), (-0.16, 0.4, "no sign of trust (p = 0.4")],
+    [(-0.16, 0.008, "fall more steeply (p = 0.008), the contrary of trust"), (-0.16, 0.4, "no sign of trust (p = 0.4")],
 )
 def test_the_contrary_of_trust_is_not_called_no_sign(
     value: float, p_value: float, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Finding("relevance", "ok", "", "", np.array([[0.0, value]]), np.ones((1, 2)), p_value)
-    monkeypatch.setattr("clickharvest.checks.relevance.Relevance.run", lambda *_: found)
+    error = abs(value / ndtri(p_value / 2))
+    found = np.array([0.0, value]), np.array([0.0, error])
+    monkeypatch.setattr("clickharvest.checks.relevance.effect_of_relevance", lambda *_, **__: found)
     (check,) = Affine().check(simulated_interventions(5, seed=0, steepness={"x": 1.0}))
     assert (check.severity, told in check.sentence) == ("warning", True)

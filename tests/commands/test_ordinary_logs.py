@@ -40,7 +40,9 @@ def test_contexts_may_vary_inside_a_unit_of_many_pages(run: Command, popular: st
 
 @pytest.mark.parametrize("intervals", ["bootstrap", "sandwich"])
 def test_a_curve_of_one_parameter_has_intervals_of_every_kind(run: Command, popular: str, intervals: str) -> None:
-    command = f"fit {popular} --curve power --penalty 1 --intervals {intervals} --bootstrap 50 -o model.safetensors"
+    command = (
+        f"fit {popular} --curve power --penalty 1 --intervals {intervals} --bootstrap 50 --verbose -o model.safetensors"
+    )
     code, out, _ = run(command)
     assert code == 0
     assert f"Intervals: {intervals}" in out

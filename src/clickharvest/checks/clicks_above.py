@@ -13,8 +13,8 @@ ROUGH, FARTHEST = 2.0, 3.0
 """Standard error of log ρ from which on nothing is told, and the largest |log ρ| that is told without users."""
 LEAST_RELIABLE = 0.1
 """Share of the spread of s that is no noise below which nothing is told."""
-UNKNOWN = 0.5
-"""Standard error of 1 − ρ from which on what results attract tells nothing, as pages hardly differ above a result."""
+UNKNOWN = 0.15
+"""Standard error of 1 − ρ from which on only a clear effect is told, as pages hardly differ above a result."""
 LEAST_LEFT = 0.02
 """Share of users that are thought to be left at the end of a page at the least."""
 
@@ -43,7 +43,8 @@ class ClicksAbove(Check):
         if d.user is None:
             slope, error = attraction_above(evidence)
             left = max(1 + slope, np.exp(-FARTHEST))
-            log_ratio, error = float(np.log(left)), error / left if error < UNKNOWN else np.inf
+            known = error < UNKNOWN or slope < -NORMAL * error
+            log_ratio, error = float(np.log(left)), error / left if known else np.inf
             weight = np.ones(len(d))
         else:
             other = _other_page(evidence, n_pages)[d.page]

@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 
 from clickharvest.checks.base import Check, Finding
 from clickharvest.checks.evidence import Evidence
+from clickharvest.harvesting.numbering import distinct
 
+Array = NDArray[np.float64]
 SPREAD = 2.0
 """How many standard deviations better than average the result is that the effect is told for."""
+TINY = 1e-12
+MOST_CONTEXTS = 200
+"""Contexts up to which results of different ones are not compared within a query."""
 LEAST_RELIABLE = 0.15
 """Split-half correlation below which relevance is hardly measured, and nothing is told."""
 
@@ -19,10 +24,11 @@ LEAST_RELIABLE = 0.15
 class Relevance(Check):
     """Clicks of half of the users tell how relevant a result is, and those of the others how steep its curve.
 
-    With z the standardised log click rate of a result among results of its query in one half, the other half gives γ of
-    p_k e^{γ z L}, L = log k, and the other way round. The correlation of both halves' z, the reliability r, tells how
-    much of z is noise: per standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on a
-    result two of these better than average, 2 γ̂ L / √r, within queries, scaled to all results.
+    With z the standardised log click rate of a result in one half, the other half gives γ of p_k e^{γ z L}, L = log k,
+    and the other way round. The correlation of both halves' z, the reliability r, tells how much of z is noise: per
+    standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on a result two of these better
+    than average, 2 γ̂ L / √r. Queries of unequal steepness look like that, too: then the effect is what sets results
+    apart, and the mean curve may be right.
     """
 
     kind = "relevance"
@@ -31,43 +37,65 @@ class Relevance(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        half, evidence = _halves(evidence)
-        d, rows = evidence.displays, evidence.moved
-        n_units = int(d.unit.max(initial=-1)) + 1
-        part = d.unit * 2 + half
-        clicks = np.bincount(part, d.clicks, 2 * n_units).reshape(n_units, 2)
-        seen = np.bincount(part, d.shown * np.exp(evidence.log_p), 2 * n_units).reshape(n_units, 2)
-        if not clicks.sum() or not len(rows):
-            return self.unanswered("too few clicks")
-        whole = np.log((clicks + 1) / (seen + seen.sum() / clicks.sum()))
-        weight = np.zeros(n_units)
-        weight[d.unit[rows]] = 1
-        weight = weight * clicks.sum(axis=1)
-        weight = weight / weight.sum()
-        query = np.zeros(n_units, dtype=np.int64)
-        query[d.unit] = d.query
-        total = np.maximum(np.bincount(query, weight), 1e-12)
-        centred = whole - np.stack([(np.bincount(query, weight * z) / total)[query] for z in whole.T], axis=1)
-        whole = whole - weight @ whole
-        between, within = (float(weight @ (z[:, 0] * z[:, 1])) for z in (whole, centred))
-        spread = np.sqrt(weight @ centred**2)
-        if within < LEAST_RELIABLE * spread.prod():
+        found = effect_of_relevance(evidence)
+        if found is None:
             return self.unanswered("clicks are too few to tell how relevant results are")
-        z = (centred / spread)[d.unit[rows], 1 - half[rows]]
-        distance = evidence.distance[evidence.place[rows]]
-        cell = part[rows] * len(evidence.positions) + evidence.place[rows]
-        fit = evidence.fit(rows, part[rows], cell, np.stack([z * distance, distance], axis=1))
-        # within is the variance of what results of a query really differ by, between that of all results
-        scale = SPREAD * np.sqrt(spread.prod() / within) * np.sqrt(max(between / within, 1.0))
-        slope, error = fit.theta[0] * scale, np.sqrt(fit.covariance[0, 0]) * scale
-        steeper = "less" if slope > 0 else "more"
+        effect, error = found
+        steeper = "less" if effect[np.argmax(np.abs(effect))] > 0 else "more"
         return self.found(
-            slope * evidence.distance,
-            error * np.abs(evidence.distance),
+            effect,
+            error,
             "Results that are clicked more have the same curve.",
             f"The curve of results that are clicked more falls {steeper} steeply, by up to {{size}} for the best.",
             "users may trust the top of the page: compare with --model affine",
         )
+
+
+def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Array, Array] | None:
+    """Return the effect on a result that is much better than average, and its standard error, [K]; None if unknown.
+
+    Args:
+        evidence: the displays.
+        within: whether results are compared with those of their query and context alone, weighted by what the clicks
+            of the other half tell of slopes, so that how steep a query is as a whole changes nothing.
+    """
+    half, evidence = _halves(evidence)
+    d, rows = evidence.displays, evidence.moved
+    n_units = int(d.unit.max(initial=-1)) + 1
+    part = d.unit * 2 + half
+    clicks = np.bincount(part, d.clicks, 2 * n_units).reshape(n_units, 2)
+    seen = np.bincount(part, d.shown * np.exp(evidence.log_p), 2 * n_units).reshape(n_units, 2)
+    if not clicks.sum() or not len(rows):
+        return None
+    z = np.log((clicks + 1) / (seen + seen.sum() / clicks.sum()))
+    known = _information(evidence, part, 2 * n_units).reshape(n_units, 2)
+    query = np.zeros(n_units, dtype=np.int64)
+    if within:
+        context = evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind
+        query[d.unit] = distinct(d.query, context)[1]
+    for own, weight in zip(z.T, known[:, ::-1].T, strict=True):
+        own -= (np.bincount(query, weight * own) / np.maximum(np.bincount(query, weight), TINY))[query]
+    weight = known.sum(axis=1) / max(float(known.sum()), TINY)
+    real, spread = float(weight @ z.prod(axis=1)), np.sqrt(weight @ z**2)
+    reliability = real / max(float(spread.prod()), TINY)
+    if reliability < LEAST_RELIABLE and not within:  # within queries it is the sign that is asked for, not the size
+        return None
+    other = (z / np.maximum(spread, TINY))[d.unit[rows], 1 - half[rows]]
+    distance = evidence.distance[evidence.place[rows]]
+    cell = part[rows] * len(evidence.positions) + evidence.place[rows]
+    fit = evidence.fit(rows, part[rows], cell, np.stack([other * distance, distance], axis=1))
+    scale = SPREAD / np.sqrt(max(reliability, LEAST_RELIABLE))
+    error = scale * np.sqrt(fit.covariance[0, 0]) * np.abs(evidence.distance)
+    return scale * fit.theta[0] * evidence.distance, error
+
+
+def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Array:
+    """Return what the clicks of each part tell of a slope by L: clicks times the variance of L by their shares."""
+    d, distance = evidence.displays, evidence.distance[evidence.place]
+    weight = d.shown * np.exp(evidence.log_p)
+    total, first, second = (np.bincount(part, weight * column, parts) for column in (1.0, distance, distance**2))
+    total = np.maximum(total, TINY)
+    return np.asarray(np.bincount(part, d.clicks, parts) * np.maximum(second / total - (first / total) ** 2, 0.0))
 
 
 def _halves(evidence: Evidence) -> tuple[NDArray[np.int64], Evidence]:

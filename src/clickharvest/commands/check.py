@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
+OUTCOME = ("outcomes", "outcome")
+"""The findings on what comes of clicks, which are what --outcome asks for."""
+
 
 @with_options
 def check(
@@ -50,7 +53,7 @@ def check(
       clickharvest check clicks.csv --query q --position rank --context device,country
     """
     keep_to_one_thread()
-    from clickharvest.commands.terminal import print_diagnosis
+    from clickharvest.commands.terminal import position_table, print_diagnosis, screen
     from clickharvest.diagnosis.diagnosing import diagnose
     from clickharvest.harvesting.reading import is_interventions
 
@@ -80,7 +83,7 @@ def check(
         print_diagnosis(diagnosis)
     else:
         if checks.verbose:
-            print_diagnosis(diagnosis)
+            screen().print(position_table(diagnosis))
         _print(data, *fitted, checks.verbose, log.source)
     if not diagnosis.identified or any(finding.severity == "decisive" for finding in more):
         raise typer.Exit(3)
@@ -121,11 +124,13 @@ def _print(
     source: Any,
 ) -> None:
     """Print what `fit` prints, and every check with `verbose`."""
-    from clickharvest.commands.one_screen import every_finding, spell_fit
+    from clickharvest.commands.one_screen import every_finding, spell_fit, wrapped
     from clickharvest.harvesting.interventions import Interventions
 
     log = None if isinstance(data, Interventions) else data
     tell(spell_fit(model, checked.budget, checked.findings, log=log, interventions=interventions))
+    if "outcomes" in {finding.kind for finding in checked.findings} and not verbose:
+        tell("\n".join(wrapped(" ".join(finding.sentence for finding in checked.findings if finding.kind in OUTCOME))))
     if verbose:
         tell(f"\n{every_finding(checked.findings)}\n")
     context = f" --context {','.join(map(shlex.quote, model.context))}" if model.context else ""

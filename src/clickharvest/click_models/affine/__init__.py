@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.click_models.affine.fitted import SIGN, AffineModel
+from clickharvest.click_models.affine.fitted import AffineModel
 from clickharvest.click_models.affine.levels import (
     MOST_LEVELS,
     AffineLevels,
@@ -46,6 +46,8 @@ COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_support
 """The columns that weighing adds to those of a log."""
 JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_clickharvest_supported")
 """The columns of slope, offset, their standard deviation and whether they are supported, while a log is corrected."""
+CLEAR = 0.01
+"""p-value up to which trust shows within queries: those of very unequal steepness leave a trace of it."""
 MOST_NAMED = 6
 """Contexts that a sentence names."""
 MOST_CELLS = 10_000
@@ -156,8 +158,11 @@ class Affine(ClickModel):
         query where all results are clicked more. Documents of one query compared with each other do not. Nor do
         contexts: each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
         """
-        from clickharvest.checks import CHECKS, Evidence, Finding
+        from scipy.special import ndtr
+
+        from clickharvest.checks import Evidence, Finding
         from clickharvest.checks.checking import displays_of
+        from clickharvest.checks.relevance import effect_of_relevance
         from clickharvest.click_models.examination import Examination
 
         rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
@@ -168,20 +173,22 @@ class Affine(ClickModel):
         else:
             known = classes.propensities
         with self.progress("Checking the model"):
-            found = CHECKS["relevance"].run(Evidence(displays_of(rows), known, seed=self.seed))
+            found = effect_of_relevance(Evidence(displays_of(rows), known, seed=self.seed), within=True)
         name = "trust within queries"
-        if found.effect is None or found.p is None:
+        if found is None:
             return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
-        told, seen = f"(p = {found.p:.2g})", found.p < SIGN
-        if seen and found.effect[0, -1] > 0:
+        effect, error = (float(side[-1]) for side in found)
+        p = float(2 * ndtr(-abs(effect) / error))
+        told, seen = f"(p = {p:.2g})", p < CLEAR
+        if seen and effect > 0:
             sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
-            return [Finding(name, "ok", sentence, p=found.p)]
+            return [Finding(name, "ok", sentence, p=p)]
         sentence = (
             f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
-            f"{told}: if offsets are needed all the same, queries may differ in how far people read, which this model "
-            "mistakes for trust."
+            f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries may "
+            "differ in how far people read, which this model mistakes for trust."
         )
-        return [Finding(name, "warning", sentence, "prefer fit --model examination", p=found.p)]
+        return [Finding(name, "warning", sentence, "prefer fit --model examination", p=p)]
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
