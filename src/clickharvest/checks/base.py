@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 Severity = Literal["ok", "untested", "note", "warning", "decisive"]
 """`decisive` makes every number of the log meaningless."""
 
+OF_DESIGN = ("design", "swap ranks")
+"""Tests of a design: where it does not hold, exposures are wrong by any factor."""
 NUMBERS = ("effect", "standard_error")
 NORMAL = 1.96
 """Standard errors to either side of an estimate in a 95 % interval."""
@@ -91,6 +93,8 @@ class Finding:
     def of_test(cls, test: Test) -> Finding:
         """Return the outcome of a test of the log or its design, which has no size on the curve."""
         severity: Severity = "decisive" if test.status == "blocking" else test.status
+        if test.name in OF_DESIGN and severity == "warning":
+            severity = "decisive"
         return cls(test.name, severity, test.sentence, p=test.p_value)
 
 

@@ -188,9 +188,11 @@ def percent(size: float) -> str:
     """Return a fraction as people write it.
 
     Example:
-        >>> percent(0.184), percent(0.004), percent(7.5)
-        ('18 %', '0.4 %', '750 %')
+        >>> percent(0.184), percent(0.004), percent(7.5), percent(1e6)
+        ('18 %', '0.4 %', '750 %', 'over 1,000 %')
     """
+    if size > 10:
+        return "over 1,000 %"
     return f"{100 * size:.0f} %" if size >= 0.01 else f"{100 * size:.1f} %"
 
 

@@ -13,8 +13,8 @@ ROUGH, FARTHEST = 2.0, 3.0
 """Standard error of log ρ from which on nothing is told, and the largest |log ρ| that is told without users."""
 LEAST_RELIABLE = 0.1
 """Share of the spread of s that is no noise below which nothing is told."""
-UNKNOWN = 0.15
-"""Standard error of 1 − ρ from which on only a clear effect is told, as pages hardly differ above a result."""
+UNKNOWN = 0.1
+"""Standard error of the share of users that are left from which on, without users, only a clear effect is told."""
 LEAST_LEFT = 0.02
 """Share of users that are thought to be left at the end of a page at the least."""
 
@@ -40,22 +40,24 @@ class ClicksAbove(Check):
         if d.page is None or d.counted:
             return self.untested("page")
         above, n_pages = _above(evidence, d.clicks), int(d.page.max(initial=-1)) + 1
-        if d.user is None:
-            slope, error = attraction_above(evidence)
-            left = max(1 + slope, np.exp(-FARTHEST))
-            known = error < UNKNOWN or slope < -NORMAL * error
-            log_ratio, error = float(np.log(left)), error / left if known else np.inf
-            weight = np.ones(len(d))
-        else:
+        weight, other = np.ones(len(d)), np.full(len(d), -1)
+        if d.user is not None:
             other = _other_page(evidence, n_pages)[d.page]
-            log_ratio, error = _from_clicks(evidence, above > 0, other)
             weight = np.where(other >= 0, np.bincount(d.page, d.clicks, n_pages)[other], 0.0)
-        if not weight.sum() or not error < ROUGH:
-            return self.untested("user") if d.user is None else self.unanswered("hardly a click is below another one")
         code = evidence.kind * len(evidence.positions) + evidence.place
-        shape = (int(evidence.kind.max()) + 1, len(evidence.positions))
+        shape = (int(evidence.kind.max(initial=0)) + 1, len(evidence.positions))
         sums = [np.bincount(code, column, shape[0] * shape[1]).reshape(shape) for column in (weight * above, weight)]
         mean = np.divide(sums[0], sums[1], out=np.zeros(shape), where=sums[1] > 0)
+        if d.user is None:
+            slope, error = attraction_above(evidence)
+            if slope > -NORMAL * error and not error * mean.max() < UNKNOWN:
+                return self.untested("user")
+            left = max(1 + slope, np.exp(-FARTHEST))
+            log_ratio, error = float(np.log(left)), error / left
+        else:
+            log_ratio, error = _from_clicks(evidence, above > 0, other)
+            if not weight.sum() or not error < ROUGH:
+                return self.unanswered("hardly a click is below another one")
 
         def lost(log_ratio: float) -> Array:
             left = 1 - mean * -np.expm1(min(log_ratio, 0.0))

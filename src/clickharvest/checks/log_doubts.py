@@ -7,6 +7,8 @@ from clickharvest.checks.evidence import Evidence
 
 DECISIVE = ("clicked rows", "shared positions", "single clicks")
 """Doubts that leave no number of the log with a meaning."""
+HARMLESS = "clicked pages"
+"""ClickShare bears that pages without a click are missing."""
 
 
 class LogDoubts(Check):
@@ -18,10 +20,12 @@ class LogDoubts(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        doubts = sorted(evidence.displays.doubts, key=lambda doubt: doubt.name not in DECISIVE)
+        doubts = sorted(
+            evidence.displays.doubts, key=lambda doubt: (doubt.name not in DECISIVE, doubt.name == HARMLESS)
+        )
         if not doubts:
             return Finding(self.kind, "ok", "The log looks like one of all that was shown.")
         severity: Severity = "decisive" if doubts[0].name in DECISIVE else "warning"
-        if doubts[0].name == "clicked pages":
+        if doubts[0].name == HARMLESS:
             severity = "note"
         return Finding(self.kind, severity, doubts[0].sentence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -84,7 +85,7 @@ def check(
     else:
         if checks.verbose:
             screen().print(position_table(diagnosis))
-        _print(data, *fitted, checks.verbose, log.source)
+        _print(data, *fitted, checks.verbose)
     if not diagnosis.identified or any(finding.severity == "decisive" for finding in more):
         raise typer.Exit(3)
 
@@ -121,7 +122,6 @@ def _print(
     model: Propensities,
     checked: Checked,
     verbose: bool,
-    source: Any,
 ) -> None:
     """Print what `fit` prints, and every check with `verbose`."""
     from clickharvest.commands.one_screen import every_finding, spell_fit, wrapped
@@ -133,5 +133,5 @@ def _print(
         tell("\n".join(wrapped(" ".join(finding.sentence for finding in checked.findings if finding.kind in OUTCOME))))
     if verbose:
         tell(f"\n{every_finding(checked.findings)}\n")
-    context = f" --context {','.join(map(shlex.quote, model.context))}" if model.context else ""
-    tell(f"next: clickharvest fit {shlex.quote(str(source))}{context} -o model.safetensors")
+    words = [word for word in sys.argv[2:] if word not in ("--verbose", "--json")]
+    tell(f"next: clickharvest fit {shlex.join([*words, '-o', 'model.safetensors'])}")

@@ -276,6 +276,7 @@ def fit(
     """
     keep_to_one_thread()
     from clickharvest.checks.checking import FINDINGS, budget_of
+    from clickharvest.commands.one_screen import words_of_log
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
     from clickharvest.model.propensities import Propensities
@@ -329,7 +330,8 @@ def fit(
     if read is None or (budget is not None and budget.word == "cannot tell") or not isinstance(fitted, Propensities):
         tell(f"saved: {output}")
     else:
-        tell(f"next: clickharvest weigh {' '.join(shlex.quote(str(path)) for path in (*log.sources[:1], output))}")
+        words = [str(log.source), str(output), *words_of_log(sys.argv[2:])]
+        tell(f"next: clickharvest weigh {shlex.join(words)}")
     for tracked in run.values():
         tell(f"Logged to MLflow: run {tracked}")
 
@@ -356,8 +358,7 @@ def _of_design(data: Any, design: Design | None, max_position: int | None) -> li
 
     if design is None or isinstance(design, LoggedPlacements):
         return []
-    tests = map(Finding.of_test, design_findings(data.parsed(), design, max_position))
-    return [replace(test, severity="decisive") if test.severity == "warning" else test for test in tests]
+    return list(map(Finding.of_test, design_findings(data.parsed(), design, max_position)))
 
 
 def _harvest_outcomes(

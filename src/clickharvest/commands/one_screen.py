@@ -5,12 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import numpy as np
 
+from clickharvest.commands.options import LogOptions
 from clickharvest.commands.terminal import WIDTH
-from clickharvest.positions.places import name_place, name_places
+from clickharvest.positions.places import name_place, name_places, spell_label
 from clickharvest.words import clean_text, count
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ MARGIN = 10
 """Columns that the first word of a paragraph has to itself."""
 MOST_COLUMNS, MOST_ROWS, MOST_ROW_NAME = 4, 6, 12
 MOST_PROBLEMS = 3
+OURS = "_clickharvest"
+"""How columns begin that reading a log has added."""
 FOR_CHECKS = ("ranker", "user", "page", "time")
 
 
@@ -68,7 +71,8 @@ def wrapped(text: str, indent: str = "", width: int = WIDTH) -> list[str]:
 def spell_read(log: ClickLog) -> str:
     """Return which rows and columns were read."""
     used = [clean_text(log.roles[role], 24) for role in log.roles if role not in FOR_CHECKS]
-    used += [clean_text(name, 24) for name in log.context]
+    used = [name for name in used if not name.startswith(OURS)]
+    used += [clean_text(name, 24) for name in (*(log.places.columns if log.places else ()), *log.context)]
     more = [clean_text(log.roles[role], 24) for role in FOR_CHECKS if role in log.roles]
     rows = "rows" if log.facts is None else count(log.facts.rows, "row")
     return f"{rows}: {', '.join(used)}" + (f"; and for the checks {', '.join(more)}" if more else "")
@@ -125,7 +129,9 @@ def curve_table(model: Propensities) -> list[str]:
 
 def name_header(model: Propensities, position: int) -> str:
     """Return the name of a position, or a place, above a column."""
-    return str(position) if model.places is None else clean_text(model.places.name(position), 16)
+    if model.places is None:
+        return str(position)
+    return clean_text(",".join(map(spell_label, model.places.labels[position - 1])), 16)
 
 
 def spell_share(share: float, lower: float, upper: float) -> str:
@@ -168,3 +174,25 @@ def every_finding(findings: Sequence[Finding]) -> str:
             text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
         )
     return "\n".join(lines)
+
+
+def words_of_log(words: Sequence[str]) -> list[str]:
+    """Return what a command line says of the log alone: the options that say how it is read, with their values.
+
+    Example:
+        >>> words_of_log(["fit", "log.csv", "--query", "q", "--curve", "power", "--context=device"])
+        ['--query', 'q', '--context=device']
+    """
+    hints = get_type_hints(LogOptions, include_extras=True)
+    takes_value = {
+        flag: get_args(hint)[0] is not bool
+        for hint in hints.values()
+        for flag in getattr(get_args(hint)[-1], "param_decls", None) or ()
+    }
+    found, follows = [], False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if follows or name in takes_value:
+            found.append(word)
+            follows = not follows and takes_value.get(name, False) and not equals
+    return found
