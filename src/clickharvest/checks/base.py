@@ -43,6 +43,7 @@ class Finding:
         standard_error: of the effect, of the same shape.
         p: how likely at least such an effect is where there is none.
         needs: the column that would answer the question, where the log lacks it.
+        either_side: whether the effect has the other sign for other results, so that it counts on both sides.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Finding:
     standard_error: Array | None = None
     p: float | None = None
     needs: str = ""
+    either_side: bool = False
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -60,6 +62,8 @@ class Finding:
         if self.effect is None or self.standard_error is None:
             return np.zeros((1, 1)), np.zeros((1, 1))
         reach = NORMAL * self.standard_error
+        if self.either_side:
+            return (reach + np.abs(self.effect),) * 2
         return np.maximum(0, reach - self.effect), np.maximum(0, reach + self.effect)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +76,8 @@ class Finding:
             "needs": self.needs,
         }
         plain: dict[str, Any] = {name: value for name, value in told.items() if value}
+        if self.either_side:
+            plain["either_side"] = True
         for name in NUMBERS:
             if (values := getattr(self, name)) is not None:
                 plain[name] = np.round(values, 4).tolist()
@@ -82,8 +88,9 @@ class Finding:
         """Return the finding that `to_dict` has told; None where it does not look like one."""
         try:
             numbers = {name: np.array(told[name], dtype=np.float64) for name in NUMBERS if name in told}
-            texts = {name: str(told.get(name, "")) for name in ("sentence", "advice", "needs")}
+            texts: dict[str, Any] = {name: str(told.get(name, "")) for name in ("sentence", "advice", "needs")}
             severity: Any = told["severity"] if told["severity"] in get_args(Severity) else "note"
+            texts["either_side"] = bool(told.get("either_side"))
             known: dict[str, Any] = {**texts, **numbers, "p": None if told.get("p") is None else float(told["p"])}
             return cls(str(told["kind"]), severity, **known)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -127,7 +134,9 @@ class Check(ABC):
         """Return that the log has the columns but too little in them."""
         return Finding(self.kind, "untested", f"Not tested, {why}: {self.assumption}.", needs="more clicks")
 
-    def found(self, effect: Array, standard_error: Array, no: str, yes: str, advice: str) -> Finding:
+    def found(
+        self, effect: Array, standard_error: Array, no: str, yes: str, advice: str, *, either_side: bool = False
+    ) -> Finding:
         """Return a finding of an effect, [K] or [contexts, K]; `yes` has {size}, its largest.
 
         Args:
@@ -136,6 +145,7 @@ class Check(ABC):
             no: the sentence where it may be 0 or does not matter.
             yes: the sentence where it matters.
             advice: what to do where it matters.
+            either_side: whether it counts on both sides.
         """
         effect, standard_error = np.atleast_2d(effect), np.atleast_2d(standard_error)
         sure = np.abs(effect) - NORMAL * standard_error
@@ -145,9 +155,9 @@ class Check(ABC):
         if standard_error[largest] > 0:
             p = float(2 * ndtr(-abs(effect[largest]) / standard_error[largest]))
         if sure[at] <= MATTERS:
-            return Finding(self.kind, "ok", no, "", effect, standard_error, p)
+            return Finding(self.kind, "ok", no, "", effect, standard_error, p, "", either_side)
         told = yes.format(size=spell_change(float(effect[at])))
-        return Finding(self.kind, "warning", told, advice, effect, standard_error, p)
+        return Finding(self.kind, "warning", told, advice, effect, standard_error, p, "", either_side)
 
 
 def spell_change(log_ratio: float) -> str:

@@ -117,7 +117,7 @@ class Budget:
         told = [f"{name} {percent(size)}" for name, size in self.sizes().items() if 0.005 <= size < np.inf]
         lines = [str(self), ", ".join(told) if told else "no source of error has any size"]
         if np.isfinite(self.times) and self.times > 1:
-            lines.append(f"noise is within {percent(self.tolerance)} from about {self.times:.2g} times this log on")
+            lines.append(f"about {self.times:.2g} times this log would bring noise within {percent(self.tolerance)}")
         if self.untested:
             lines.append("not tested: " + ", ".join(f"{name} ({needs})" for name, needs in self.untested.items()))
         else:

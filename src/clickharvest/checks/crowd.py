@@ -14,7 +14,7 @@ PRIOR = 2.0
 
 
 class Crowd(Check):
-    """The curve without the tenth of the displays whose users click most on *other* pages, less that of all.
+    """The curve without the tenth of each ranker's displays whose users click most on *other* pages, less that of all.
 
     Clicks on the page itself are not looked at, so that chance puts nobody into that tenth. Users who click much but
     read like others change nothing; robots, who read everything, do.
@@ -38,9 +38,15 @@ class Crowd(Check):
         if not clicks.sum():
             return self.unanswered("no user has a second page with clicks")
         rate = np.where(seen > 0, (clicks + PRIOR) / (seen + PRIOR * seen.sum() / clicks.sum()), 0.0)
-        order = np.argsort(-rate, kind="stable")
+        ranker = np.zeros(n_pages, dtype=np.int64)
+        if d.ranker is not None:
+            ranker[d.page] = evidence.ranker_number
+        order = np.lexsort((-rate, ranker))  # of each ranker, whose users click much because its results are good
+        before = np.cumsum(shown[order]) - shown[order]
+        whole = np.bincount(ranker, shown)
+        begins = np.cumsum(whole) - whole
         busy = np.zeros(n_pages, dtype=np.bool_)
-        busy[order[: np.searchsorted(np.cumsum(shown[order]), BUSIEST * shown.sum())]] = True
+        busy[order] = before - begins[ranker[order]] < BUSIEST * whole[ranker[order]]
         of_row, found = d.page, {}
         for rows in evidence.moved_by_kind:
             if id(rows) not in found:  # kinds with too few clicks share all rows

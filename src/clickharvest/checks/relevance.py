@@ -12,8 +12,8 @@ from clickharvest.checks.evidence import Evidence
 from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
-SPREAD = 2.0
-"""How many standard deviations better than average the result is that the effect is told for."""
+SPREAD = 2.33
+"""How many standard deviations better than average the result is that the effect is told for: the best of a hundred."""
 TINY = 1e-12
 MOST_CONTEXTS = 200
 """Contexts up to which results of different ones are not compared within a query."""
@@ -24,11 +24,11 @@ LEAST_RELIABLE = 0.15
 class Relevance(Check):
     """Clicks of half of the users tell how relevant a result is, and those of the others how steep its curve.
 
-    With z the standardised log click rate of a result in one half, the other half gives γ of p_k e^{γ z L}, L = log k,
-    and the other way round. The correlation of both halves' z, the reliability r, tells how much of z is noise: per
-    standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on a result two of these better
-    than average, 2 γ̂ L / √r. Queries of unequal steepness look like that, too: then the effect is what sets results
-    apart, and the mean curve may be right.
+    With z the standardised log click rate of a result among those of its query, in one half, the other half gives γ of
+    p_k e^{γ z L}, L = log k, and the other way round. The correlation of both halves' z, the reliability r, tells how
+    much of z is noise: per standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on the
+    best result of a hundred, 2.33 standard deviations of all results better than average, and the other way for the
+    worst. Queries of unequal steepness look like that, too: then the mean curve may be right.
     """
 
     kind = "relevance"
@@ -48,6 +48,7 @@ class Relevance(Check):
             "Results that are clicked more have the same curve.",
             f"The curve of results that are clicked more falls {steeper} steeply, by up to {{size}} for the best.",
             "users may trust the top of the page: compare with --model affine",
+            either_side=True,
         )
 
 
@@ -57,7 +58,8 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
     Args:
         evidence: the displays.
         within: whether results are compared with those of their query and context alone, weighted by what the clicks
-            of the other half tell of slopes, so that how steep a query is as a whole changes nothing.
+            of the other half tell of slopes, so that how steep a query is as a whole changes nothing; the size is then
+            that among these.
     """
     half, evidence = _halves(evidence)
     d, rows = evidence.displays, evidence.moved
@@ -70,12 +72,18 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
     z = np.log((clicks + 1) / (seen + seen.sum() / clicks.sum()))
     known = _information(evidence, part, 2 * n_units).reshape(n_units, 2)
     query = np.zeros(n_units, dtype=np.int64)
+    query[d.unit] = d.query
     if within:
-        context = evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind
-        query[d.unit] = distinct(d.query, context)[1]
-    for own, weight in zip(z.T, known[:, ::-1].T, strict=True):
-        own -= (np.bincount(query, weight * own) / np.maximum(np.bincount(query, weight), TINY))[query]
-    weight = known.sum(axis=1) / max(float(known.sum()), TINY)
+        query[d.unit] = distinct(d.query, evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind)[
+            1
+        ]
+        weights = known[:, ::-1]
+    else:
+        weights = np.repeat((clicks.sum(axis=1) * (known.sum(axis=1) > 0))[:, None], 2, axis=1)
+    weight = weights.sum(axis=1) / max(float(weights.sum()), TINY)
+    whole = z - weight @ z
+    for own, its in zip(z.T, weights.T, strict=True):
+        own -= (np.bincount(query, its * own) / np.maximum(np.bincount(query, its), TINY))[query]
     real, spread = float(weight @ z.prod(axis=1)), np.sqrt(weight @ z**2)
     reliability = real / max(float(spread.prod()), TINY)
     if reliability < LEAST_RELIABLE and not within:  # within queries it is the sign that is asked for, not the size
@@ -85,6 +93,8 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
     cell = part[rows] * len(evidence.positions) + evidence.place[rows]
     fit = evidence.fit(rows, part[rows], cell, np.stack([other * distance, distance], axis=1))
     scale = SPREAD / np.sqrt(max(reliability, LEAST_RELIABLE))
+    if not within:  # from results of one query to all results
+        scale *= np.sqrt(max(float(weight @ whole.prod(axis=1)) / real, 1.0))
     error = scale * np.sqrt(fit.covariance[0, 0]) * np.abs(evidence.distance)
     return scale * fit.theta[0] * evidence.distance, error
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from clickharvest.checks.base import Check, Finding
 from clickharvest.checks.evidence import Evidence
+from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
 GAPPED = 0.3
@@ -61,16 +62,16 @@ def _missing(evidence: Evidence) -> Array:
     d, n_places = evidence.displays, len(evidence.positions)
     assert d.page is not None
     first = np.unique(d.page, return_index=True)[1]
-    n_queries = int(d.query.max(initial=-1)) + 1
-    kinds = int(evidence.kind.max(initial=0)) + 1
-    group = evidence.kind * n_queries + d.query
-    pages = np.bincount(group[first], minlength=kinds * n_queries)
+    head, group = distinct(evidence.kind, d.query)
+    pages = np.bincount(group[first], minlength=len(head))
     row = np.unique(d.page * n_places + evidence.place, return_index=True)[1]
-    there = np.bincount(group[row] * n_places + evidence.place[row], minlength=kinds * n_queries * n_places)
-    there = there.reshape(kinds, n_queries, n_places)
+    there = np.bincount(group[row] * n_places + evidence.place[row], minlength=len(head) * n_places)
+    there = there.reshape(len(head), n_places)
     # Of queries that reach a place at all: others have no more results.
-    could = (there > 0) * pages.reshape(kinds, n_queries, 1)
-    share = there.sum(axis=1) / np.maximum(could.sum(axis=1), 1)
+    could = (there > 0) * pages[:, None]
+    kind = evidence.kind[head]
+    sums = [np.stack([np.bincount(kind, column) for column in own.T], axis=1) for own in (there, could)]
+    share = sums[0] / np.maximum(sums[1], 1)
     found = np.log(np.where(share > 0, share, 1.0))
     return np.asarray(found - found[:, [evidence.anchor]])
 
