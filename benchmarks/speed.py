@@ -6,9 +6,9 @@
 
 All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
 the one with the least seconds of CPU counts. Only the fit is timed, from interventions to propensities; imports and
-reading the data are not. Two contenders also fit 10 and 100 copies of the log with queries of their own and slightly
-different numbers, once each. A run at full size writes its tables into `benchmarks/README.md`. Exits with 1 where a bar
-is missed. Needs NumPy and SciPy, no engine.
+reading the data are not. With `--large`, two contenders also fit 10 and 100 copies of the log, with queries of their
+own and slightly different numbers, once each. A run at full size writes its tables into `benchmarks/README.md`. Exits
+with 1 where a bar is missed. Needs NumPy and SciPy, no engine.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
 """
@@ -79,7 +79,7 @@ def main() -> None:
         if options.json:
             write_whole(options.json, json.dumps(report, indent=1) + "\n")
     bars = judge(report)
-    text = "\n".join([*table(report), "", *(f"- {bar}" for bar in bars), "", *growth(report), "", note(report)])
+    text = "\n".join([*table(report), "", *(f"- {bar}" for bar in bars), "", *growth(report), note(report)])
     print(text)
     if report["queries"] == QUERIES:
         write_between_markers(README, "speed", text)
@@ -91,6 +91,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Speed of the fits.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of which the best counts")
     parser.add_argument("--queries", type=int, default=QUERIES, help="queries of the log; fewer for a try")
+    parser.add_argument("--large", action="store_true", help="fit 10 and 100 copies of the log, too")
     parser.add_argument("--json", type=Path, help="file of the results")
     parser.add_argument("--report", action="store_true", help="compute nothing, tell what the file holds")
     options = parser.parse_args()
@@ -112,7 +113,7 @@ def compare(options: argparse.Namespace) -> Report:
                 runs[contender].append(took)
                 say(f"round {turn + 1} of {options.rounds}, {contender}: {took['seconds']:.2f} s")
         large = {contender: [] for contender in LARGE}
-        for contender, copies in product(LARGE, COPIES):
+        for contender, copies in product(LARGE, COPIES) if options.large else ():
             large[contender].append(took := in_fresh_process(measure, contender, folder, copies))
             say(f"{contender}, {took['rows']:,} rows: {took['seconds']:.2f} s")
     return {"queries": options.queries, "machine": machine(), "code": fingerprint(), "runs": runs, "large": large}
@@ -241,7 +242,9 @@ def table(report: Report) -> list[str]:
 
 
 def growth(report: Report) -> list[str]:
-    """Return the lines of a Markdown table of the copies of the log."""
+    """Return the lines of a Markdown table of the copies of the log, if they were fitted."""
+    if not any(report["large"].values()):
+        return []
     lines = [
         "| contender | rows | CPU seconds | of the size before | bytes a row, Python included |",
         "|---|--:|--:|--:|--:|",
@@ -251,7 +254,7 @@ def growth(report: Report) -> list[str]:
             ratio = f"{took['cpu_seconds'] / before['cpu_seconds']:.1f} x" if before else ""
             each = took["peak_mb"] * 1e6 / took["rows"]
             lines.append(f"| {contender} | {took['rows']:,} | {took['cpu_seconds']:.1f} | {ratio} | {each:,.0f} |")
-    return lines
+    return [*lines, ""]
 
 
 def note(report: Report) -> str:

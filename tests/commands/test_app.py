@@ -50,7 +50,7 @@ def test_check_prints_json_alone(run: Command, log: str) -> None:
     assert (code, err) == (0, "")
     assert told["identified"] is True
     assert told["totals"]["impressions"] == 30_000
-    assert {finding["status"] for finding in told["findings"]} <= {"ok", "note", "warning", "blocking"}
+    assert {finding["severity"] for finding in told["findings"]} <= {"ok", "untested", "note", "warning", "decisive"}
 
 
 def test_harvest_prints_json_alone(run: Command, log: str) -> None:

@@ -41,10 +41,10 @@ def test_check_and_fit_tell_places_by_their_labels(folder: Path, capsys: pytest.
     assert run("check", folder / "grid" / "log.parquet", *PLACES) == 0
     assert run("show", folder / "m.safetensors") == 0
     printed = capsys.readouterr().out
-    assert "12 places (row, column)" in printed
+    assert "examination relative to row 1, column 1" in printed
     assert "Propensity relative to row 1, column 1" in printed
     assert "position" not in printed.split("Made by")[0]
-    assert max(len(line) for line in printed.splitlines() if not line.startswith("Command")) <= 80
+    assert max(len(line) for line in printed.splitlines() if not line.startswith(("Command", "next: "))) <= 80
     assert run("show", folder / "m.safetensors", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["places"]["columns"] == ["row", "column"]

@@ -110,7 +110,9 @@ class TestReach:
         for name in ("semi_synthetic", "learning", "yandex"):
             assert needed <= files[name]
         assert {"simulate/protocol", "simulate/rankers", "baselines/expectation"} <= files["semi_synthetic"]
-        assert {"click_models/choosing", "click_models/affine/estimating", "diagnosis/cascade"} <= files["click_models"]
+        assert {"click_models/choosing", "click_models/affine/estimating", "checks/clicks_above"} <= files[
+            "click_models"
+        ]
         assert {"rank/svm/newton", "rank/learners", "rank/boosting"} <= files["learning"]
         assert {"logs/reading", "harvesting/collecting"} <= files["yandex"]
 

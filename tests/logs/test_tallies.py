@@ -81,11 +81,7 @@ def test_a_check_of_tallies_is_that_of_the_log_but_for_what_counts_cannot_tell(l
     for one, other in zip((*ours.pairs, *ours.overlaps), (*whole.pairs, *whole.overlaps), strict=True):
         assert vars(one) == pytest.approx(vars(other))
     names = [finding.name for finding in ours.findings]
-    assert {finding.name for finding in whole.findings} - {*names} == {"clicks above"}
-    (told,) = (finding.sentence for finding in ours.findings if finding.name == "tallies")
-    assert "tallies, which hold counts" in told
-    alone = diagnose(read_log(next(folder.glob("*.parquet")), context=["device"]))
-    assert any("Read from 1 tally, which holds counts" in finding.sentence for finding in alone.findings)
+    assert {finding.name for finding in whole.findings} <= {*names}
     # But for the last bit of p-values: they have sums over users, in any order.
     theirs = [replace(finding, p_value=None) for finding in whole.findings]
     same = {finding.name for finding in ours.findings if replace(finding, p_value=None) in theirs}

@@ -52,6 +52,7 @@ class Budget:
         tolerance: how far off a usable curve may be.
         reason: why nothing can be told, whatever the numbers; empty where they count.
         folds: positions at which the page changes, as the user has said.
+        noun: what a position is called.
     """
 
     positions: tuple[int, ...]
@@ -63,6 +64,7 @@ class Budget:
     tolerance: float = TOLERANCE
     reason: str = ""
     folds: tuple[int, ...] = ()
+    noun: str = "position"
 
     @property
     def off(self) -> float:
@@ -91,7 +93,7 @@ class Budget:
 
     def _how_far(self) -> str:
         if not self.positions:
-            return "no position can be compared with the anchor"
+            return f"no {self.noun} can be compared with the anchor"
         if self.off > HOPELESS:
             factor = 1 + self.off
             return (
@@ -99,7 +101,7 @@ class Budget:
                 if np.isfinite(factor)
                 else (f"nothing bounds how far it is off, mostly {self.largest}")
             )
-        return f"at most {percent(self.off)} off at any position"
+        return f"at most {percent(self.off)} off at any {self.noun}"
 
     @property
     def largest(self) -> str:
@@ -147,6 +149,7 @@ class Budget:
             "untested": dict(self.untested),
             "reason": self.reason,
             "folds": list(self.folds),
+            "noun": self.noun,
         }
 
     @classmethod
@@ -170,6 +173,7 @@ class Budget:
             tolerance=float(told["tolerance"]),
             reason=str(told["reason"]),
             folds=tuple(int(k) for k in told["folds"]),
+            noun=str(told["noun"]),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -238,6 +242,7 @@ def make_budget(
         tolerance=tolerance,
         reason=decisive[0] if decisive else "",
         folds=evidence.folds,
+        noun="position" if evidence.model.places is None else "place",
     )
 
 

@@ -68,8 +68,8 @@ def check_fit(
         >>> shown, _ = simulate_ab_log(pages=20_000, seed=1)
         >>> log = read_log(shown, context=["device"])
         >>> checked = check_fit(log, CPBM().fit(harvest(log)).propensities_)
-        >>> checked.budget.word
-        'with care'
+        >>> sorted(checked.budget.untested)
+        ['clicks above', 'crowd', 'time']
     """
     if isinstance(source, Interventions):
         displays = displays_of(source)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.harvesting.numbering import as_array, distinct
+from clickharvest.harvesting.numbering import as_array, as_column, distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
     if "ranker" in known:
         known["rankers"] = tuple(map(str, _numbers(read["ranker"])[0]))
     if log.has("time"):
-        known["time"] = np.unique(_values(read["time"]), return_inverse=True)[1]
+        known["time"] = _numbers(read["time"])[1]
     return Displays(
         query=query,
         doc=doc,
@@ -155,17 +155,19 @@ def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
 
     whole = column.combine_chunks()
     whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    order = pc.sort_indices(whole.dictionary).to_numpy()
+    codes = np.from_dlpack(pc.coalesce(whole.indices, pa.scalar(-1, whole.indices.type))).astype(np.int64)
+    order = np.from_dlpack(pc.sort_indices(whole.dictionary))
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1  # the last one is what −1 finds
-    return whole.dictionary.take(pa.array(order)).to_pylist(), rank[codes]
+    return whole.dictionary.take(as_column(order)).to_pylist(), rank[codes]
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return the values of a column; numbers as numbers, without pandas, which Arrow's own way would import."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    whole = column.combine_chunks()
-    return as_array(
-        pa.chunked_array([whole.cast(whole.type.value_type) if pa.types.is_dictionary(whole.type) else whole])
-    )
+    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        return as_array(pc.coalesce(column.cast("float64"), pa.scalar(float("nan"))) if column.null_count else column)
+    values, code = _numbers(column)
+    return np.array([*values, None], dtype=object)[code]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
-import numpy as np
-
 from clickharvest.commands.options import LogOptions
-from clickharvest.commands.terminal import WIDTH
 from clickharvest.positions.places import name_place, name_places, spell_label
 from clickharvest.words import clean_text, count
 
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
-MARGIN = 10
-"""Columns that the first word of a paragraph has to itself."""
+WIDTH, MARGIN = 80, 10
+"""Columns of a line, and those that the first word of a paragraph has to itself."""
 MOST_COLUMNS, MOST_ROWS, MOST_ROW_NAME = 4, 6, 12
 MOST_PROBLEMS = 3
 OURS = "_clickharvest"
@@ -38,6 +36,8 @@ def spell_fit(
     interventions: Interventions | None = None,
 ) -> str:
     """Return the lines that `check` and `fit` print, but for the last."""
+    from clickharvest.model.summary import spell_thinned
+
     parts = []
     if log is not None:
         parts += [paragraph("read", spell_read(log))]
@@ -48,6 +48,8 @@ def spell_fit(
         parts += [
             *wrapped(f"No estimate at {name_places(unlinked, model.places)}: no result was shown there and elsewhere.")
         ]
+    if thinned := spell_thinned(model.info):
+        parts += wrapped(thinned)
     if budget is None:
         parts += wrapped("Nothing was checked: how far off the curve can be is not known.")
     else:
@@ -80,6 +82,8 @@ def spell_read(log: ClickLog) -> str:
 
 def spell_compared(interventions: Interventions) -> str:
     """Return what was compared: results at several positions, with their clicks and queries."""
+    import numpy as np
+
     what = name_places(np.unique(interventions.position).tolist(), interventions.places)
     units, queries = (len(np.unique(column)) for column in (interventions.unit, interventions.query))
     return (
@@ -90,6 +94,8 @@ def spell_compared(interventions: Interventions) -> str:
 
 def curve_table(model: Propensities) -> list[str]:
     """Return the curve as a table of some positions and contexts."""
+    import numpy as np
+
     from clickharvest.model.typical import typical_context, varied_contexts
 
     names, rows = ["" if model.encoder is None else "typical"], [typical_context(model)]
@@ -138,12 +144,12 @@ def spell_share(share: float, lower: float, upper: float) -> str:
     """Return a propensity with its interval, if it has one.
 
     Example:
-        >>> spell_share(0.6612, 0.6502, 0.6711), spell_share(0.0612, 0.055, 0.0699), spell_share(0.5, np.nan, np.nan)
+        >>> spell_share(0.6612, 0.65, 0.6711), spell_share(0.0612, 0.055, 0.0699), spell_share(0.5, math.nan, math.nan)
         ('.66 (.65-.67)', '.061 (.055-.070)', '.50')
     """
     digits = 2 if share >= 0.1 else 3 if share >= 0.01 else 4
     told = [f"{value:.{digits}f}".removeprefix("0") for value in (share, lower, upper)]
-    return f"{told[0]} ({told[1]}-{told[2]})" if np.isfinite(lower) and np.isfinite(upper) else told[0]
+    return f"{told[0]} ({told[1]}-{told[2]})" if math.isfinite(lower) and math.isfinite(upper) else told[0]
 
 
 def spell_budget(budget: Budget) -> list[str]:
@@ -183,12 +189,11 @@ def words_of_log(words: Sequence[str]) -> list[str]:
         >>> words_of_log(["fit", "log.csv", "--query", "q", "--curve", "power", "--context=device"])
         ['--query', 'q', '--context=device']
     """
-    hints = get_type_hints(LogOptions, include_extras=True)
-    takes_value = {
-        flag: get_args(hint)[0] is not bool
-        for hint in hints.values()
-        for flag in getattr(get_args(hint)[-1], "param_decls", None) or ()
-    }
+    takes_value = {}
+    for hint in get_type_hints(LogOptions, include_extras=True).values():
+        kind, option = get_args(hint)
+        for flag in (getattr(option, "default", None), *(getattr(option, "param_decls", None) or ())):
+            takes_value[flag] = kind is not bool
     found, follows = [], False
     for word in words:
         name, equals, _ = word.partition("=")
