@@ -141,11 +141,11 @@ def code_values(values: NDArray[Any]) -> Integers:
         >>> code_values(np.array(["b", None, "a", "b"], dtype=object)).tolist()
         [1, -1, 0, 1]
     """
-    import pyarrow as pa
-
     if values.dtype != object:
         return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    return _numbers(pa.chunked_array([pa.array(values.tolist())]))[1]
+    plain = values.tolist()
+    place = {value: i for i, value in enumerate(sorted(set(plain) - {None}))}
+    return np.fromiter((place.get(value, -1) for value in plain), np.int64, len(plain))
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
@@ -155,7 +155,7 @@ def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
 
     whole = column.combine_chunks()
     whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    codes = np.from_dlpack(pc.coalesce(whole.indices, pa.scalar(-1, whole.indices.type))).astype(np.int64)
+    codes = _filled(whole.indices, -1).astype(np.int64)
     order = np.from_dlpack(pc.sort_indices(whole.dictionary))
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1  # the last one is what −1 finds
@@ -165,9 +165,17 @@ def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return the values of a column; numbers as numbers, without pandas, which Arrow's own way would import."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-        return as_array(pc.coalesce(column.cast("float64"), pa.scalar(float("nan"))) if column.null_count else column)
+        return _filled(column.cast("float64").combine_chunks(), np.nan) if column.null_count else as_array(column)
     values, code = _numbers(column)
     return np.array([*values, None], dtype=object)[code]
+
+
+def _filled(numbers: pa.Array, missing: float) -> NDArray[Any]:
+    """Return an array of numbers with a value where Arrow has none: its own ways import pandas, too."""
+    found = np.frombuffer(numbers.buffers()[1], numbers.type.to_pandas_dtype())[numbers.offset :][: len(numbers)]
+    if not numbers.null_count:
+        return found
+    valid = np.unpackbits(np.frombuffer(numbers.is_valid().buffers()[1], np.uint8), bitorder="little")[: len(numbers)]
+    return np.where(valid, found, missing)
