@@ -198,7 +198,7 @@ def measure(name: str, seed: int) -> Measured:
 def within(log: Log) -> float:
     """Return whether `fit` finds trust among results of one query too."""
     (finding,) = Affine().check(log.interventions)
-    return float(finding.status == "ok")
+    return float(finding.severity == "ok")
 
 
 def _mean(values: Array | NDArray[np.bool_]) -> float | None:

@@ -44,7 +44,7 @@ DATA = HERE / "data" / "mutants"
 PAGE = ROOT / "docs" / "contributing.md"
 COPIED = ("src", "tests", "benchmarks", "docs", "scripts", "pyproject.toml", "README.md", "mkdocs.yml", "Makefile")
 
-ROOMS = ("estimation", "diagnosis", "rank", "weights")
+ROOMS = ("estimation", "checks", "rank", "weights")
 BESIDE = {"rank": ("tests/commands/test_rank_command.py",)}
 """Tests of a room that stand elsewhere."""
 COUNT, LEAST, SEED, BAR = 320, 4, 11, 0.9
@@ -56,7 +56,6 @@ BUDGET = 150.0
 NOTICED = ("killed", "timeout")
 
 EQUIVALENT: dict[str, str] = {
-    "c4d6d13c86": "where not all positions are linked, the first finding is the blocking one",
     "de8f5de745": "the last axis is the default of `take_along_axis`",
     "5db9aa999e": "least and largest of two are the same either way round",
     "4218ad4011": "1 clipped between the two others is the quotient clipped between 1 and the largest",
@@ -72,7 +71,6 @@ EQUIVALENT: dict[str, str] = {
     "f15926a0bb": "which way of summing is taken to be faster: speed alone",
     "f10ea359ec": "how many contests are read at a time: speed alone",
     "359661f7a5": "no unit has one row, so that this sorts always, and sorted rows stay as they are",
-    "dd7c42fb1c": "the order of the columns of the null model does not change its fit",
 }
 """Survivors that no test can notice, by id, and why."""
 

@@ -74,7 +74,7 @@ def test_ids_outlive_moved_lines_and_moved_files(mutations: Any) -> None:
     assert first[0].lines != moved[0].lines
 
 
-@pytest.mark.parametrize("room", ["estimation", "diagnosis", "rank", "weights"])
+@pytest.mark.parametrize("room", ["estimation", "checks", "rank", "weights"])
 def test_every_mutant_is_another_program(mutations: Any, room: str) -> None:
     base = ROOT / "src" / "clickharvest" / room
     for file in sorted(base.rglob("*.py")) or [base.with_suffix(".py")]:

@@ -43,17 +43,16 @@ def import_all() -> None:
 
     import clickharvest.__main__
     import clickharvest.baselines.ratios
+    import clickharvest.checks.diagnosing
     import clickharvest.click_models.affine.estimating
     import clickharvest.click_models.browsing.estimating
     import clickharvest.click_models.choosing
     import clickharvest.click_models.loading
     import clickharvest.commands.app
     import clickharvest.commands.terminal
-    import clickharvest.diagnosis.diagnosing
     import clickharvest.estimation.comparison
     import clickharvest.estimation.devices
     import clickharvest.estimation.estimators
-    import clickharvest.estimation.model_checks
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
     import clickharvest.judging

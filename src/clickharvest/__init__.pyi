@@ -1,7 +1,6 @@
 from . import baselines as baselines
 from . import checks as checks
 from . import click_models as click_models
-from . import diagnosis as diagnosis
 from . import errors as errors
 from . import estimation as estimation
 from . import experiments as experiments
@@ -18,9 +17,9 @@ from . import weights as weights
 from .checks import Budget as Budget
 from .checks import Finding as Finding
 from .checks import check_fit as check_fit
+from .checks.diagnosing import Diagnosis as Diagnosis
+from .checks.diagnosing import diagnose as diagnose
 from .click_models import load_model as load_model
-from .diagnosis import Diagnosis as Diagnosis
-from .diagnosis import diagnose as diagnose
 from .estimation import CPBM as CPBM
 from .estimation import PBM as PBM
 from .harvesting import Interventions as Interventions

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.designs import Rankings, Swap

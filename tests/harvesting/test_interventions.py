@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.reading import is_interventions, read_interventions

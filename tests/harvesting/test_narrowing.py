@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest.diagnosis import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.harvesting import narrowing
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.reading import read_interventions

@@ -14,7 +14,7 @@ import pytest
 
 from clickharvest import CPBM, PBM, Rankings, harvest, read_interventions, read_log
 from clickharvest.baselines import adjacent_chain, click_rates, em, pivot_one
-from clickharvest.diagnosis import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.logs.click_log import lack_unclicked

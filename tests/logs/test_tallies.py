@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import SHARED
 from clickharvest.harvesting.collecting import harvest
@@ -80,11 +80,11 @@ def test_a_check_of_tallies_is_that_of_the_log_but_for_what_counts_cannot_tell(l
     )  # fmt: skip
     for one, other in zip((*ours.pairs, *ours.overlaps), (*whole.pairs, *whole.overlaps), strict=True):
         assert vars(one) == pytest.approx(vars(other))
-    names = [finding.name for finding in ours.findings]
-    assert {finding.name for finding in whole.findings} <= {*names}
+    names = [finding.kind for finding in ours.findings]
+    assert {finding.kind for finding in whole.findings} <= {*names}
     # But for the last bit of p-values: they have sums over users, in any order.
-    theirs = [replace(finding, p_value=None) for finding in whole.findings]
-    same = {finding.name for finding in ours.findings if replace(finding, p_value=None) in theirs}
+    theirs = [replace(finding, p=None).to_dict() for finding in whole.findings]
+    same = {finding.kind for finding in ours.findings if replace(finding, p=None).to_dict() in theirs}
     assert {"ranker and query", "ranker and device", "sample ratio", "repetition"} <= same
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import clickharvest
 from clickharvest import plot_curves, plot_importance, plot_overlap
-from clickharvest.diagnosis.diagnosing import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 from clickharvest import PBM, harvest, read_log
-from clickharvest.diagnosis import diagnose
+from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.simulate import LAYOUTS, simulate_places
 from clickharvest.weights.weighing import weigh

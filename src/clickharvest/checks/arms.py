@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import NORMAL, Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import NORMAL, Finding
 from clickharvest.checks.strata import Estimate
 
 DEEP = 0.1

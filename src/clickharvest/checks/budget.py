@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Finding
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.positions.places import name_places
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ Word = Literal["usable", "with care", "cannot tell"]
 TOLERANCE = 0.3
 """How far off a curve may be that is usable, as measured by `benchmarks/tolerance.py`."""
 HOPELESS = 1.0
-"""Beyond a factor of two nothing can be told."""
+"""Beyond a factor of two the word is `cannot tell`."""
+UNBOUNDED = float(np.log(1e6))
+"""An error of log p that is as good as infinite."""
 NOISE = "noise"
 MOST_CONTEXTS = 500
 """Contexts of evenly spaced rows whose intervals are looked at where there are many."""
@@ -50,7 +52,7 @@ class Budget:
         straight: by what fraction if all sources point the same way.
         untested: what is assumed, and the column that would test it.
         tolerance: how far off a usable curve may be.
-        reason: why nothing can be told, whatever the numbers; empty where they count.
+        reason: why the word is `cannot tell`, whatever the numbers; empty where they count.
         folds: positions at which the page changes, as the user has said.
         noun: what a position is called.
     """
@@ -153,10 +155,10 @@ class Budget:
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Budget:
-        """Return the budget that `to_dict` has told."""
+    def from_dict(cls, plain: Mapping[str, Any]) -> Budget:
+        """Return the budget that `to_dict` has written."""
 
-        asked = len(told["positions"])
+        asked = len(plain["positions"])
 
         def whole(values: Sequence[float | None]) -> tuple[float, ...]:
             if len(values) != asked:
@@ -164,16 +166,16 @@ class Budget:
             return tuple(np.inf if value is None else float(value) for value in values)
 
         return cls(
-            positions=tuple(int(k) for k in told["positions"]),
-            up=whole(told["up"]),
-            down=whole(told["down"]),
-            terms={str(name): whole(sizes) for name, sizes in told["terms"].items()},
-            straight=whole(told["same_direction"]),
-            untested={str(name): str(needs) for name, needs in told["untested"].items()},
-            tolerance=float(told["tolerance"]),
-            reason=str(told["reason"]),
-            folds=tuple(int(k) for k in told["folds"]),
-            noun=str(told["noun"]),
+            positions=tuple(int(k) for k in plain["positions"]),
+            up=whole(plain["up"]),
+            down=whole(plain["down"]),
+            terms={str(name): whole(sizes) for name, sizes in plain["terms"].items()},
+            straight=whole(plain["same_direction"]),
+            untested={str(name): str(needs) for name, needs in plain["untested"].items()},
+            tolerance=float(plain["tolerance"]),
+            reason=str(plain["reason"]),
+            folds=tuple(int(k) for k in plain["folds"]),
+            noun=str(plain["noun"]),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -231,19 +233,24 @@ def make_budget(
     if missing := sorted(set(positions) - set(evidence.positions.tolist())):
         decisive.append(f"there is no estimate at {name_places(missing, evidence.model.places)}")
     if evidence.model.draws is None:
-        decisive.append("the fit has no intervals, so that nothing tells how large noise is")
+        decisive.append("the fit has no intervals, so the size of the noise is unknown")
     return Budget(
         positions=tuple(int(k) for k in evidence.positions[asked]),
-        up=tuple(np.expm1(sums[0])[asked].tolist()),
+        up=_fractions(sums[0][asked]),
         down=tuple(-np.expm1(-sums[1])[asked]),
-        terms={name: tuple(np.expm1(terms[name]).tolist()) for name in order},
-        straight=tuple(np.expm1(straight)[asked].tolist()),
+        terms={name: _fractions(terms[name]) for name in order},
+        straight=_fractions(straight[asked]),
         untested={finding.kind: finding.needs for finding in findings if finding.needs},
         tolerance=tolerance,
         reason=decisive[0] if decisive else "",
         folds=evidence.folds,
         noun="position" if evidence.model.places is None else "place",
     )
+
+
+def _fractions(logs: Array) -> tuple[float, ...]:
+    """Return changes of log p as fractions of p, infinite ones beyond `UNBOUNDED`."""
+    return tuple(np.where(logs < UNBOUNDED, np.expm1(np.minimum(logs, UNBOUNDED)), np.inf).tolist())
 
 
 def noise(evidence: Evidence) -> tuple[Array, Array]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clickharvest.checks.base import CHECKS, Finding
+from clickharvest.checks.base import CHECKS
 from clickharvest.checks.budget import TOLERANCE, Budget, make_budget
 from clickharvest.checks.displays import Displays, read_displays
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 
 if TYPE_CHECKING:

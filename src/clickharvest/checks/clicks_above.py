@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import NORMAL, Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import NORMAL, Finding
 
 Array = NDArray[np.float64]
 ROUGH, FARTHEST = 2.0, 3.0
-"""Standard error of log ρ from which on nothing is told, and the largest |log ρ| that is told without users."""
+"""Standard error of log ρ beyond which the effect is unknown, and the largest |log ρ| believed without users."""
 LEAST_RELIABLE = 0.1
-"""Share of the spread of s that is no noise below which nothing is told."""
+"""Reliability of s below which the effect is unknown."""
 UNKNOWN = 0.1
-"""Standard error of the share of users that are left from which on, without users, only a clear effect is told."""
+"""Standard error of the share of users that are left beyond which, without users, only a clear effect is reported."""
 LEAST_LEFT = 0.02
 """Share of users that are thought to be left at the end of a page at the least."""
 
@@ -22,7 +23,7 @@ LEAST_LEFT = 0.02
 class ClicksAbove(Check):
     """The same result at the same place, below a click and below none.
 
-    Who clicks above clicks more anywhere; a click above on the *next* page of the same user tells how much. So the
+    Users who click above click more anywhere; a click above on the *next* page of the same user shows how much. So the
     effect of a click above is log ρ, that of this page less that of the next. If each click above ends the page with
     the chance 1 − ρ, the share of users that are left at k is 1 − (1 − ρ) E[clicks above k], the mean being over pages
     weighted by the clicks of their users' next page, as those who click much are those who leave. Where ρ > 1, no
@@ -93,8 +94,8 @@ def attraction_above(evidence: Evidence) -> tuple[float, float]:
     """Return −(1 − ρ) and its standard error, from how many clicks the results above attract on other pages.
 
     Pages are dealt into thirds. Two of them tell how often a result is clicked where it is examined, and so what is
-    expected above a row of the third, s. Clicks below fall as 1 − (1 − ρ) s, whoever sees the page. What both say of
-    s at one place, apart, tells how much of its spread is noise, by which the slope is too flat.
+    expected above a row of the third, s. Clicks below fall as 1 − (1 − ρ) s, for any user. The correlation of
+    both thirds' s is its reliability, by which the slope is too flat.
     """
     d = evidence.displays
     assert d.page is not None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 
 ENOUGH = 50
-"""What was shown again and clicked below which nothing is told."""
+"""Results shown again and clicked that the check needs."""
 MIXED = 0.02
-"""Share of it that was also left once: whoever comes back leaves more than that."""
+"""Share of them that was also left unclicked once, below which clicks look copied; real users leave more."""
 
 
 class CopiedClicks(Check):

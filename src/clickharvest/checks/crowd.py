@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 
 BUSIEST = 0.1
 """Share of the displays that is left out."""
 PRIOR = 2.0
-"""Clicks' worth of average behaviour that each user is given, so that one lucky page makes nobody busy."""
+"""Clicks' worth of average behaviour that each user is given, so that one lucky page makes no user busy."""
 
 
 class Crowd(Check):
     """The curve without the tenth of each ranker's displays whose users click most on *other* pages, less that of all.
 
-    Clicks on the page itself are not looked at, so that chance puts nobody into that tenth. Users who click much but
+    Clicks on the page itself are not looked at, so that chance puts no user into that tenth. Users who click much but
     read like others change nothing; robots, who read everything, do.
     """
 

@@ -42,13 +42,11 @@ class Displays:
         clicks: clicks.
         contexts: the context columns.
         doc: number of the document.
-        rankers: names of the rankers; empty without such a column.
         ranker: number of the ranker.
         user: number of the user.
         page: number of the page.
         time: rank of the time, equal times having equal ranks.
         counted: whether rows count several impressions.
-        share: share of the queries that were read.
         doubts: what reading the log has found doubtful.
     """
 
@@ -59,13 +57,11 @@ class Displays:
     clicks: Array
     contexts: Mapping[str, NDArray[Any]]
     doc: Integers | None = None
-    rankers: tuple[str, ...] = ()
     ranker: Integers | None = None
     user: Integers | None = None
     page: Integers | None = None
     time: Integers | None = None
     counted: bool = False
-    share: float = 1.0
     doubts: tuple[Doubt, ...] = ()
 
     def __len__(self) -> int:
@@ -114,11 +110,7 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
     query, doc = (_numbers(read[name])[1] for name in ("query", "doc"))
     contexts = dict(zip(log.context, (_values(read[name]) for name in some.context), strict=True))
     codes = [_numbers(read[name])[1] for name in some.context]
-    known: dict[str, Any] = {role: _numbers(read[role])[1] for role in roles if role != "time"}
-    if "ranker" in known:
-        known["rankers"] = tuple(map(str, _numbers(read["ranker"])[0]))
-    if log.has("time"):
-        known["time"] = _numbers(read["time"])[1]
+    known: dict[str, Any] = {role: _numbers(read[role])[1] for role in roles}
     return Displays(
         query=query,
         doc=doc,
@@ -128,7 +120,6 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
         clicks=as_array(read["clicks"]).astype(np.float64),
         contexts=contexts,
         counted="click" not in log.roles,
-        share=share,
         doubts=tuple(doubts(log)),
         **known,
     )

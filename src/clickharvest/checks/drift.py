@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import NORMAL, Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import NORMAL, Finding
 
 Array = NDArray[np.float64]
 PERIODS = 20

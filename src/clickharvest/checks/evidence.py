@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from clickharvest.checks.displays import Displays
 from clickharvest.checks.strata import Estimate, fit_strata
+from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import distinct
+from clickharvest.positions.places import name_places
 
 if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
@@ -37,6 +39,9 @@ class Evidence:
         folds: positions at which the page changes, as the user says.
         seed: seed of the split into halves.
 
+    Raises:
+        InputError: the log lacks a context column of the model, or has no click at its positions.
+
     Attributes:
         displays: those at positions that the model has an estimate for.
         model: the fitted model.
@@ -50,8 +55,13 @@ class Evidence:
 
     def __init__(self, displays: Displays, model: Propensities, *, folds: Sequence[int] = (), seed: int = 0) -> None:
         self.model, self.folds, self.seed = model, tuple(folds), seed
+        if missing := [name for name in model.context if name not in displays.contexts]:
+            raise InputError(f"the model has the context {', '.join(missing)}, the log has not: name the same columns")
         self.positions = np.array(model.curve.positions)
         self.displays = displays.take(np.isin(displays.position, self.positions))
+        if not self.displays.clicks.any():
+            where = name_places(self.positions.tolist(), model.places)
+            raise InputError(f"the log has no click at {where} of the model: check it with the log it was fitted on")
         self.place = np.searchsorted(self.positions, self.displays.position)
         columns = {name: self.displays.contexts[name] for name in model.context}
         if columns:

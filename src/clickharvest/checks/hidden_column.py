@@ -1,11 +1,12 @@
-"""What would a context column change that nobody has named?"""
+"""How much would a context column change that is not named?"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding, spell_change
+from clickharvest.checks.base import Check, spell_change
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.words import clean_text
 
@@ -14,7 +15,7 @@ class HiddenColumn(Check):
     """The mean curve within results if a named column were not known, less that with it.
 
     Where rankers show a result higher in one context than in another, leaving the column out bends the curve. A column
-    that the log lacks may be as strong as the strongest that it has. That is not counted: it tells what to look for.
+    that the log lacks may be as strong as the strongest that it has. The budget does not count it.
     """
 
     kind = "hidden column"
@@ -25,14 +26,14 @@ class HiddenColumn(Check):
         """Return the answer."""
         d, names = evidence.displays, evidence.model.context
         if not names or d.doc is None or not len(evidence.moved):
-            return Finding(self.kind, "ok", "Nothing tells how strong a column may be that is not named.")
+            return Finding(self.kind, "ok", "No named column shows how strong an unnamed one may be.")
         codes = {name: d.codes[name] for name in names}
         known = evidence.moves(beside_model=False)
         moved = {}
         for name in names:
             result = distinct(d.query, d.doc, *(code for other, code in codes.items() if other != name))[1]
             without = evidence.moves(unit=result, beside_model=False)
-            moved[name] = evidence.along(without.theta - known.theta, without.covariance)[0]
+            moved[name] = evidence.basis @ (without.theta - known.theta)
         strongest = max(moved, key=lambda name: float(np.abs(moved[name]).max()))
         at = int(np.argmax(np.abs(moved[strongest])))
         size = spell_change(float(moved[strongest][at]))

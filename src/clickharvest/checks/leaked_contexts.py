@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.words import clean_text
 
 ENOUGH = 50
-"""Clicks that a value would be expected to have, from its queries' click rates, below which nothing is told."""
+"""Clicks that a value would be expected to have, from its queries' click rates, below which the value is not judged."""
 MOST_VALUES = 200
 """Values of a column that are looked at; of numbers, as many ranges of equally many rows."""
 
@@ -33,11 +34,11 @@ class LeakedContexts(Check):
             clicks, own = np.bincount(code, d.clicks), np.bincount(code, expected)
             worst = int(np.argmax(np.where(clicks == 0, own, 0)))
             if clicks[worst] == 0 and own[worst] >= ENOUGH:
-                told = clean_text(str(d.contexts[name][int(np.argmax(code == worst))]), 24)
+                value = clean_text(str(d.contexts[name][int(np.argmax(code == worst))]), 24)
                 return Finding(
                     self.kind,
                     "decisive",
-                    f"{clean_text(name, 24)} = {told} is never clicked, where {own[worst]:,.0f} clicks were expected: "
+                    f"{clean_text(name, 24)} = {value} is never clicked, where {own[worst]:,.0f} clicks were expected: "
                     "the column seems to be made of clicks.",
                     f"leave {clean_text(name, 24)} out of the context",
                 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clickharvest.checks.base import Check, Finding, Severity
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding, Severity
 
 DECISIVE = ("clicked rows", "shared positions", "single clicks")
 """Doubts that leave no number of the log with a meaning."""
@@ -12,7 +13,7 @@ HARMLESS = "clicked pages"
 
 
 class LogDoubts(Check):
-    """What reading the log has counted: see `clickharvest.logs.doubting`. The most serious doubt is told."""
+    """What reading the log has counted: see `clickharvest.logs.doubting`. The finding is the most serious doubt."""
 
     kind = "log"
     question = "Does the log hold what was shown, and every click?"

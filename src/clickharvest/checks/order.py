@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding, spell_change
+from clickharvest.checks.base import Check, spell_change
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 
 
 class Order(Check):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from clickharvest.checks.base import NORMAL, Finding
+from clickharvest.checks.finding import NORMAL, Finding
 from clickharvest.checks.strata import fit_strata
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.words import clean_text
 
 KIND = "outcome"
 ROUGH = 0.5
-"""Standard error of the power of k from which on nothing can be told."""
+"""Standard error of the power of k beyond which the test has no power."""
 CLEAR = 0.001
 """p-value from which on the dependence is clear."""
 

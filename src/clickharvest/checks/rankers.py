@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 
 FIXED = 0.01

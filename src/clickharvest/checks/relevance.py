@@ -7,28 +7,29 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
 SPREAD = 2.33
-"""How many standard deviations better than average the result is that the effect is told for: the best of a hundred."""
+"""The effect is that on a result so many standard deviations better than average: the best of a hundred."""
 TINY = 1e-12
 MOST_CONTEXTS = 200
 """Contexts up to which results of different ones are not compared within a query."""
 LEAST_RELIABLE = 0.15
-"""Split-half correlation below which relevance is hardly measured, and nothing is told."""
+"""Split-half correlation below which relevance is not measured well enough."""
 
 
 class Relevance(Check):
     """Clicks of half of the users tell how relevant a result is, and those of the others how steep its curve.
 
     With z the standardised log click rate of a result among those of its query, in one half, the other half gives γ of
-    p_k e^{γ z L}, L = log k, and the other way round. The correlation of both halves' z, the reliability r, tells how
-    much of z is noise: per standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on the
-    best result of a hundred, 2.33 standard deviations of all results better than average, and the other way for the
-    worst. Queries of unequal steepness look like that, too: then the mean curve may be right.
+    p_k e^{γ z L}, L = log k, and the other way round. The correlation of both halves' z is the reliability r: per
+    standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on the best result of a
+    hundred, 2.33 standard deviations of all results better than average, and the other way for the worst. Queries of
+    unequal steepness look like that, too: then the mean curve may be right.
     """
 
     kind = "relevance"

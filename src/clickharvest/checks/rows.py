@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ class Rows(Check):
         if d.page is None:
             return self.untested("page")
         if evidence.model.places is not None:
-            return Finding(self.kind, "ok", "Places may have rows or not: pages that nobody turned to have none.")
+            return Finding(self.kind, "ok", "Places may have rows or not: pages that users did not turn to have none.")
         effect = _missing(evidence)
         error = np.zeros_like(effect)
         gapped, through = _gaps(evidence)

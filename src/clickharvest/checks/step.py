@@ -1,16 +1,17 @@
-"""Does the curve have a step that nobody named?"""
+"""Does the curve have a step at a position that is not a named fold?"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check, Finding
+from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.finding import Finding
 
 Array = NDArray[np.float64]
 CLEAR = 3.5
-"""Standard errors from which on a step is told, as the largest of many is looked at."""
+"""Standard errors beyond which a step is reported: the largest of many is tested."""
 MOST = 30
 """Positions up to which steps are looked for."""
 

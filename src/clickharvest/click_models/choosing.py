@@ -146,9 +146,9 @@ def _affine(
     data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any]
 ) -> tuple[str | None, str]:
     """Return affine or examination, or None where they could not be told apart, and why."""
+    from clickharvest.checks.finding import spell_p
     from clickharvest.click_models.affine import Affine
     from clickharvest.click_models.affine.fitted import SIGN
-    from clickharvest.diagnosis.findings import spell_p
     from clickharvest.harvesting.interventions import Interventions
 
     model = Affine(anchor=anchor, seed=seed, progress=progress)

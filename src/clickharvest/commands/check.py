@@ -7,7 +7,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,7 +23,7 @@ from clickharvest.errors import ClickharvestWarning
 
 if TYPE_CHECKING:
     from clickharvest.checks import Checked, Finding
-    from clickharvest.diagnosis.diagnosing import Diagnosis
+    from clickharvest.checks.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
@@ -54,8 +54,8 @@ def check(
       clickharvest check clicks.csv --query q --position rank --context device,country
     """
     keep_to_one_thread()
+    from clickharvest.checks.diagnosing import diagnose
     from clickharvest.commands.terminal import position_table, print_diagnosis, screen
-    from clickharvest.diagnosis.diagnosing import diagnose
     from clickharvest.harvesting.reading import is_interventions
 
     checks.arguments()
@@ -77,9 +77,8 @@ def check(
         fitted = _fitted(data, diagnosis, checks, how, more)
     if as_json:
         found = {"findings": [finding.to_dict() for finding in more]} if fitted is None else fitted[2].info()
-        tests = [asdict(test) for test in diagnosis.findings]
-        told = diagnosis.to_dict() | {"tests": tests} | found
-        tell(json.dumps(told, indent=2))
+        told = diagnosis.to_dict()
+        tell(json.dumps(told | {"tests": told["findings"]} | found, indent=2))
     elif fitted is None:
         print_diagnosis(diagnosis)
     else:
@@ -98,7 +97,8 @@ def _fitted(
     more: Sequence[Finding],
 ) -> tuple[Interventions, Propensities, Checked]:
     """Return what was compared, the curve that `fit` fits, and what checking it finds, the log's own tests first."""
-    from clickharvest.checks import Finding
+    import numpy as np
+
     from clickharvest.click_models.examination import Examination
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.harvesting.thinning import thin
@@ -111,8 +111,10 @@ def _fitted(
         else:
             interventions = model.harvest(data, **how, max_clicks=MOST_CLICKS)
             unit = how["unit"]
+        if len(np.unique(interventions.query)) < 2:  # nothing to keep aside for choosing a curve
+            model = replace(model, curve="linear" if interventions.contexts else "constant")
         found = model.fit(interventions)
-    tests = [Finding.of_test(test) for test in diagnosis.findings if test.status != "ok"]
+    tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
     return interventions, found, checks.check(data, found, unit=unit, further=[*more, *tests])
 
 

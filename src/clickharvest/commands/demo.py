@@ -175,15 +175,9 @@ def _true_row(starts: dict[int, int], curve: list[float]) -> str:
 def _budget(shop: Shop, fit: _Fit) -> Iterator[str]:
     """Yield how far off the curve can be, how far off it is, and what is wrong with the log if anything."""
     verdict, *more = fit.checked.budget.lines()
-    yield from _whole_shares(f"{verdict} (in truth {_percent(_true_error(shop, fit.model, fit.checked.budget))})")
-    yield from _whole_shares(f"causes of error that the log does not rule out: {'; '.join(more)}")
+    yield from wrapped(f"{verdict} (in truth {_percent(_true_error(shop, fit.model, fit.checked.budget))})")
+    yield from wrapped(f"causes of error that the log does not rule out: {'; '.join(more)}")
     yield from problems(fit.checked.findings)
-
-
-def _whole_shares(text: str) -> list[str]:
-    """Return a text in lines of at most 80 columns that part no number from its percent sign."""
-    fixed = "\N{NO-BREAK SPACE}%"
-    return [line.replace(fixed, " %") for line in wrapped(text.replace(" %", fixed))]
 
 
 def _true_error(shop: Shop, model: Propensities, budget: Budget) -> float:

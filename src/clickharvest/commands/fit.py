@@ -352,13 +352,12 @@ def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, A
 
 def _of_design(data: Any, design: Design | None, max_position: int | None) -> list[Finding]:
     """Return whether the log agrees with the design; where it does not, exposures are wrong by any factor."""
-    from clickharvest.checks import Finding
-    from clickharvest.diagnosis.design_holds import design_findings
+    from clickharvest.checks.design_holds import design_findings
     from clickharvest.harvesting.placements import LoggedPlacements
 
     if design is None or isinstance(design, LoggedPlacements):
         return []
-    return list(map(Finding.of_test, design_findings(data.parsed(), design, max_position)))
+    return design_findings(data.parsed(), design, max_position)
 
 
 def _harvest_outcomes(

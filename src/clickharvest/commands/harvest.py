@@ -55,7 +55,7 @@ def harvest(
 
       clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
     """
-    from clickharvest.diagnosis.swap_ranks import swap_ranks
+    from clickharvest.checks.swap_ranks import swap_ranks
     from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
     from clickharvest.harvesting.designs import Swap
     from clickharvest.logs.sources import file_format
@@ -79,7 +79,7 @@ def harvest(
     rows = harvest_to_parquet(clicks, output, **how, cluster=cluster, max_clicks=max_clicks)
     if isinstance(design := how["design"], Swap):  # the file does not tell which ranks were drawn
         for finding in swap_ranks(clicks.parsed(), design, units.max_position):
-            if finding.status == "warning":
+            if finding.severity == "decisive":
                 complain(f"Warning: {finding.sentence}")
     counts = count_interventions(output)
     if as_json:

@@ -162,8 +162,7 @@ def problems(findings: Sequence[Finding], most: int = MOST_PROBLEMS) -> Iterator
     wrong = [finding for finding in findings if finding.severity in ("decisive", "warning")]
     wrong.sort(key=lambda one: (one.severity != "decisive", -max(float(bound.max()) for bound in one.bounds)))
     for finding in wrong[:most]:
-        advice = f" {finding.advice[0].upper()}{finding.advice[1:]}." if finding.advice else ""
-        yield from wrapped(f"! {finding.sentence}{advice}", "  ")
+        yield from wrapped(f"! {finding.sentence} {finding.counsel}", "  ")
     if len(wrong) > most:
         yield f"and {len(wrong) - most} more: --verbose"
 
@@ -174,10 +173,13 @@ def every_finding(findings: Sequence[Finding]) -> str:
     width = max((len(finding.kind) for finding in findings), default=0)
     lines = []
     for finding in findings:
-        text = finding.sentence + (f" {finding.advice[0].upper()}{finding.advice[1:]}." if finding.advice else "")
         head = f"{marks[finding.severity]} {finding.kind.ljust(width)}  "
         lines += textwrap.wrap(
-            text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+            f"{finding.sentence} {finding.counsel}",
+            WIDTH,
+            initial_indent=head,
+            subsequent_indent=" " * len(head),
+            break_on_hyphens=False,
         )
     return "\n".join(lines)
 

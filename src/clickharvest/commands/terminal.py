@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from clickharvest.diagnosis.diagnosing import Diagnosis
-from clickharvest.diagnosis.findings import Finding
 from clickharvest.positions.places import spell_label
 from clickharvest.words import clean_lines, clean_text, count, name_positions
+
+if TYPE_CHECKING:
+    from clickharvest.checks import Finding
+    from clickharvest.checks.diagnosing import Diagnosis
 
 WIDTH = 80
 MOST_POSITIONS = 25
 HUGE = 1e9
 """Counts from here on are abbreviated in tables: with their commas, columns of them have no room beside each other."""
-MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "blocking": ("✗", "red")}
+MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "decisive": ("✗", "red")}
 
 
 class _Clean(RenderHook):
@@ -129,7 +131,7 @@ def spell_count(number: float) -> str:
 
 def finding_line(finding: Finding) -> Table:
     """Return one finding as a marked, indented paragraph."""
-    mark, colour = MARKS[finding.status]
+    mark, colour = MARKS[finding.severity]
     line = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     line.add_row(Text(mark, style=colour), Text(finding.sentence))
     return line
@@ -137,7 +139,7 @@ def finding_line(finding: Finding) -> Table:
 
 def _answer(diagnosis: Diagnosis) -> Text:
     if diagnosis.identified:
-        warnings = sum(finding.status == "warning" for finding in diagnosis.findings)
+        warnings = sum(finding.severity in ("warning", "decisive") for finding in diagnosis.findings)
         answer = f"This log reveals examination at {_where(diagnosis)}"
         if warnings:
             unless = "the warning above (!)" if warnings == 1 else f"one of the {warnings} warnings above (!)"

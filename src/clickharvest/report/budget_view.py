@@ -124,8 +124,7 @@ def _untested(kind: str, needs: str) -> dict[str, str]:
 
 
 def _told(finding: Finding) -> dict[str, str]:
-    advice = finding.advice and f"{finding.advice[0].upper()}{finding.advice[1:].removesuffix('.')}."
-    return {"sentence": finding.sentence, "advice": advice}
+    return {"sentence": finding.sentence, "advice": finding.counsel}
 
 
 def _without_problems(budget: Budget) -> list[dict[str, str]]:

@@ -28,7 +28,7 @@ from clickharvest.report.importance import column_importance
 if TYPE_CHECKING:
     import altair as alt
 
-    from clickharvest.diagnosis.diagnosing import Diagnosis
+    from clickharvest.checks.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.planning.designing import DesignPlan
     from clickharvest.planning.scaling import Plan
@@ -98,7 +98,7 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
 def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
     """Plot the effective clicks of every pair of positions as a heat map; an empty cell has no common documents.
 
-    Effective clicks of a pair are Σ_u n_u · 4 π_u (1 − π_u), see `clickharvest.diagnosis.overlap`. Positions that
+    Effective clicks of a pair are Σ_u n_u · 4 π_u (1 − π_u), see `clickharvest.checks.overlap`. Positions that
     nothing links to the anchor are named in the subtitle.
 
     Args:
@@ -115,7 +115,7 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
     require("altair", "plots", "a chart")
     import altair as alt
 
-    from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+    from clickharvest.checks.diagnosing import Diagnosis, diagnose
 
     diagnosis = source if isinstance(source, Diagnosis) else diagnose(source)
     places = diagnosis.places

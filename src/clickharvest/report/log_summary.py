@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clickharvest.checks import Checked, Finding, budget_of, check_fit
 from clickharvest.checks.budget import TOLERANCE
-from clickharvest.diagnosis.design_holds import design_findings
+from clickharvest.checks.design_holds import design_findings
 from clickharvest.errors import InputError
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design
@@ -162,8 +162,7 @@ def _of_design(source: ClickLog | Interventions, design: Design | None, max_posi
     """Return whether the log agrees with the design; where it does not, exposures are wrong by any factor."""
     if isinstance(source, Interventions) or design is None or isinstance(design, LoggedPlacements):
         return []
-    tests = map(Finding.of_test, design_findings(source.parsed(), design, max_position))
-    return [replace(test, severity="decisive") if test.severity == "warning" else test for test in tests]
+    return design_findings(source.parsed(), design, max_position)
 
 
 def _compared(interventions: Interventions) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from clickharvest.checks.base import Finding, Severity
+from clickharvest.checks.finding import Finding, Severity
 from clickharvest.click_models.browsing.fitted import (
     BrowsingPropensities,
     StatePropensities,
@@ -354,7 +354,7 @@ def compare_within_ranks(
     Queries that are read to different depths have more or fewer clicks above, so that states tell of depth, and states
     of several ranks would explain clicks where nobody browses. The same result at the same rank, in one query and
     context, is free of this. Whatever else makes users who clicked above click below counts: that they read on, or that
-    they click more than others. `diagnosis.cascade` tells these apart, this does not.
+    they click more than others. The check of clicks above distinguishes them, this test does not.
 
     Args:
         interventions: their positions are numbers of states.

@@ -104,7 +104,7 @@ class Objective(ABC):
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What a model file tells of the objective beside its name."""
+        """What a model file keeps of the objective beside its name."""
         return {}
 
     def init(self, random: np.random.Generator) -> Params:

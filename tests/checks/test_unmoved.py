@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from clickharvest.diagnosis.diagnosing import diagnose
-from clickharvest.diagnosis.findings import Finding
+from clickharvest.checks.diagnosing import diagnose
+from clickharvest.checks.finding import Finding
 from clickharvest.logs.reading import read_log
 
 
@@ -18,13 +18,13 @@ def found(still: int, *, clicked: bool = True) -> list[Finding]:
     resting += [("b", "z", position, 0) for position in (1, 2) if not clicked]
     query, doc, position, click = zip(*moving, *resting, strict=True)
     log = read_log(pa.table({"query": query, "doc": doc, "position": position, "click": click}), validate=False)
-    return [one for one in diagnose(log).findings if one.name == "unmoved queries"]
+    return [one for one in diagnose(log).findings if one.kind == "unmoved queries"]
 
 
 @pytest.mark.parametrize(("still", "status"), [(0, None), (1, None), (2, "note"), (3, "note"), (4, "warning")])
 def test_clicks_of_queries_that_do_not_move_are_told_from_a_tenth_on(still: int, status: str | None) -> None:
     findings = found(still)
-    assert [one.status for one in findings] == ([] if status is None else [status])
+    assert [one.severity for one in findings] == ([] if status is None else [status])
     if findings:
         assert findings[0].value == pytest.approx(still / (10 + still))
         assert findings[0].sentence.startswith(f"{100 * still / (10 + still):.1f} % of the clicks are of queries whose")

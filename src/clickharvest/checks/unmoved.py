@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clickharvest.diagnosis.findings import Finding, percent
+from clickharvest.checks.finding import Finding, spell_percent
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -33,8 +33,8 @@ def unmoved_queries(log: ClickLog, harvested: ir.Table) -> list[Finding]:
     if not found["moved"] or share < SOME:
         return []
     sentence = (
-        f"{percent(share)} of the clicks are of queries whose results never moved, or were not clicked where they did: "
-        "the curve is that of the other queries. If rankers agree on what is read otherwise, such as names of sites, "
-        "it does not hold there: name the kind of query (--context), or swap ranks at random in all queries."
+        f"{spell_percent(share)} of the clicks are of queries whose results never moved, or were not clicked where "
+        "they did: the curve is that of the other queries. If rankers agree on what is read otherwise, such as names "
+        "of sites, it does not hold there: name the kind of query (--context), or swap ranks at random in all queries."
     )
-    return [Finding(NAME, "warning" if share >= MANY else "note", sentence, share)]
+    return [Finding(NAME, "warning" if share >= MANY else "note", sentence, value=share)]

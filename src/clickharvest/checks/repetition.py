@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clickharvest.diagnosis.findings import Finding, percent
+from clickharvest.checks.finding import Finding, spell_percent
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -27,20 +27,22 @@ def repetition(log: ClickLog) -> list[Finding]:
         "make units of query and document alone (--unit query), use coarser context columns, or give the rankings "
         "of all rankers (--rankings)"
     )
-    told = f"{percent(units)} of impressions show a query, context and document seen more than once"
+    told = f"{spell_percent(units)} of impressions show a query, context and document seen more than once"
     if units == 0 and bare > 0:
         sentence = (
             f"With the context columns every impression is unique, so nothing is shown twice (without them "
-            f"{percent(bare)} of impressions would be): {remedy}."
+            f"{spell_percent(bare)} of impressions would be): {remedy}."
         )
-        findings = [Finding("repetition", "warning", sentence, 0.0)]
+        findings = [Finding("repetition", "warning", sentence, value=0.0)]
     elif units < FEW * bare:
-        sentence = f"Only {told}, against {percent(bare)} without the context: {remedy}."
-        findings = [Finding("repetition", "warning", sentence, units)]
+        sentence = f"Only {told}, against {spell_percent(bare)} without the context: {remedy}."
+        findings = [Finding("repetition", "warning", sentence, value=units)]
     elif units == 0:
-        findings = [Finding("repetition", "note", "No impression shows a query and document seen more than once.", 0.0)]
+        findings = [
+            Finding("repetition", "note", "No impression shows a query and document seen more than once.", value=0.0)
+        ]
     else:
-        findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", units)]
+        findings = [Finding("repetition", "ok", f"{told[0].upper()}{told[1:]}.", value=units)]
     return findings + _constancy(log)
 
 
@@ -74,7 +76,7 @@ def _constancy(log: ClickLog) -> list[Finding]:
     parts = []
     if fixed:
         parts.append(f"{', '.join(fixed)}: constant within every query")
-    parts += [f"{column} varies within {percent(share)} of queries" for column, share in moving.items()]
+    parts += [f"{column} varies within {spell_percent(share)} of queries" for column, share in moving.items()]
     found = [Finding("context within queries", "ok" if not moving else "note", "; ".join(parts) + ".")] if parts else []
     if empty:
         sentence = (

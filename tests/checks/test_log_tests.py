@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from clickharvest import diagnose
-from clickharvest.diagnosis.assignment import ranker_independence, sample_ratio
-from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.repetition import repetition
+from clickharvest.checks.assignment import ranker_independence, sample_ratio
+from clickharvest.checks.finding import Finding
+from clickharvest.checks.repetition import repetition
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
@@ -60,7 +60,7 @@ def simulated(
 
 
 def named(findings: list[Finding], name: str) -> Finding:
-    (found,) = [finding for finding in findings if finding.name == name]
+    (found,) = [finding for finding in findings if finding.kind == name]
     return found
 
 
@@ -78,8 +78,8 @@ def null_p_values() -> dict[str, list[float]]:
         log = simulated(seed)
         for findings in (ranker_independence(log), sample_ratio(log, {"0": 1, "1": 1})):
             for found in findings:
-                assert found.p_value is not None
-                p_values[found.name].append(found.p_value)
+                assert found.p is not None
+                p_values[found.kind].append(found.p)
     return p_values
 
 
@@ -98,9 +98,9 @@ def test_p_values_are_uniform_when_all_is_well(name: str, null_p_values: dict[st
 )
 def test_violations_are_found(name: str, broken: dict[str, Any], status: str) -> None:
     found = named(TESTS[name](simulated(7, pages=4000, **broken)), name)
-    assert found.status == status
-    assert found.p_value is not None
-    assert found.p_value < 0.001
+    assert found.severity == status
+    assert found.p is not None
+    assert found.p < 0.001
     assert "p < 0.001" in found.sentence
 
 
@@ -117,33 +117,33 @@ def test_the_sample_ratio_by_hand() -> None:
     """30 and 10 pages where 20 and 20 were meant: χ² = 10, p = .0016, which is a weak sign, not yet an alarm."""
     found = named(sample_ratio(pages_log({("a", "x"): 30, ("b", "x"): 10}), {"a": 2, "b": 2, "c": 0}), "sample ratio")
     assert found.value == pytest.approx(10 / 40)
-    assert found.p_value == pytest.approx(stats.chi2.sf(10, 1))
-    assert found.status == "note"
+    assert found.p == pytest.approx(stats.chi2.sf(10, 1))
+    assert found.severity == "note"
     assert "a weak sign" in found.sentence
     assert "a 75.0 %, b 25.0 %" in found.sentence
     worse = named(sample_ratio(pages_log({("a", "x"): 60, ("b", "x"): 20}), {"a": 1, "b": 1}), "sample ratio")
-    assert worse.status == "warning"
-    guessed = [sample_ratio(pages_log({("a", "x"): n, ("b", "x"): 10}), None)[0].status for n in (10, 100)]
+    assert worse.severity == "warning"
+    guessed = [sample_ratio(pages_log({("a", "x"): n, ("b", "x"): 10}), None)[0].severity for n in (10, 100)]
     assert guessed == ["ok", "note"]
 
 
 def test_a_ranker_that_was_meant_to_serve_and_did_not_counts() -> None:
     log = pages_log({("a", "x"): 20, ("b", "x"): 20})
     missing = named(sample_ratio(log, {"a": 1, "b": 1, "c": 2}), "sample ratio")
-    assert missing.p_value == pytest.approx(stats.chisquare([20, 20, 0], [10, 10, 20]).pvalue)
+    assert missing.p == pytest.approx(stats.chisquare([20, 20, 0], [10, 10, 20]).pvalue)
     assert missing.value == pytest.approx(20 / 40)
 
 
 def test_one_ranker_is_nothing_to_test() -> None:
     log = pages_log({("a", "x"): 20, ("a", "y"): 20})
-    assert [found.status for found in sample_ratio(log, None)] == ["note"]
-    assert [found.status for found in ranker_independence(log)] == ["note", "note"]
+    assert [found.severity for found in sample_ratio(log, None)] == ["note"]
+    assert [found.severity for found in ranker_independence(log)] == ["note", "note"]
 
 
 def test_a_column_of_one_value_is_no_lack_of_pages() -> None:
     found = named(ranker_independence(pages_log({("a", "x"): 5_000, ("b", "x"): 5_000})), "ranker and device")
     assert found.sentence == "device has one value on all pages, on which no choice of ranker can depend."
-    assert (found.status, found.p_value) == ("note", None)
+    assert (found.severity, found.p) == ("note", None)
     few = named(ranker_independence(pages_log({("a", "x"): 3, ("b", "y"): 2})), "ranker and device")
     assert few.sentence == "Too few pages to test whether the ranker depends on device."
 
@@ -154,8 +154,8 @@ def test_independence_by_hand() -> None:
     log = pages_log({(r, d): int(pages[i, j]) for i, r in enumerate("ab") for j, d in enumerate("xy")})
     found = named(ranker_independence(log), "ranker and device")
     assert found.value == pytest.approx(1 / 6)
-    assert found.p_value == pytest.approx(stats.chi2_contingency(pages, correction=False).pvalue)
-    assert found.status == "note"
+    assert found.p == pytest.approx(stats.chi2_contingency(pages, correction=False).pvalue)
+    assert found.severity == "note"
     assert found.sentence == (
         "Weak sign that the choice of ranker depends on device (p = 0.010, pages taken as independent)."
     )
@@ -165,12 +165,12 @@ def test_levels_too_rare_for_the_test_are_put_together() -> None:
     """Levels y and z have expected counts of 4 with the smaller ranker, together 8; x and the two are compared."""
     pages = {("a", "x"): 40, ("b", "x"): 40, ("a", "y"): 5, ("b", "y"): 3, ("a", "z"): 2, ("b", "z"): 6}
     found = named(ranker_independence(pages_log(pages)), "ranker and device")
-    assert found.p_value == pytest.approx(stats.chi2_contingency([[40, 7], [40, 9]], correction=False).pvalue)
+    assert found.p == pytest.approx(stats.chi2_contingency([[40, 7], [40, 9]], correction=False).pvalue)
     rare = {("a", "x"): 40, ("b", "x"): 40, ("a", "y"): 2, ("b", "y"): 3}
-    assert named(ranker_independence(pages_log(rare)), "ranker and device").p_value is None
+    assert named(ranker_independence(pages_log(rare)), "ranker and device").p is None
     exactly_five = {("a", "x"): 43, ("b", "x"): 47, ("a", "y"): 7, ("b", "y"): 3}
     expected = stats.chi2_contingency([[43, 7], [47, 3]], correction=False).pvalue
-    assert named(ranker_independence(pages_log(exactly_five)), "ranker and device").p_value == pytest.approx(expected)
+    assert named(ranker_independence(pages_log(exactly_five)), "ranker and device").p == pytest.approx(expected)
 
 
 def repeated_log(unique: int, device: str = "p") -> ClickLog:
@@ -184,14 +184,14 @@ def repeated_log(unique: int, device: str = "p") -> ClickLog:
 @pytest.mark.parametrize(("unique", "status"), [(0, "ok"), (8, "ok"), (9, "warning")])
 def test_contexts_that_hide_four_fifths_of_the_repetition_warn(unique: int, status: str) -> None:
     found = named(repetition(repeated_log(unique)), "repetition")
-    assert found.status == status
+    assert found.severity == status
     assert found.value == pytest.approx(2 / (2 + unique))
 
 
 def test_a_log_without_repetition_has_nothing_to_lose() -> None:
     columns = {"query": ["q", "q"], "doc": ["a", "b"], "position": [1, 2], "click": [1, 0], "device": ["x", "x"]}
     findings = repetition(read_log(pa.table(columns), context=["device"]))
-    assert [(found.name, found.status) for found in findings] == [
+    assert [(found.kind, found.severity) for found in findings] == [
         ("repetition", "note"),
         ("context within queries", "ok"),
     ]
@@ -203,7 +203,7 @@ def test_contexts_that_vary_within_queries_are_a_note() -> None:
     columns = {"query": ["q", "q", "r"], "doc": ["a"] * 3, "position": [1, 2, 1], "click": [1, 0, 1]}
     table = pa.table(columns | {"device": ["x", "y", "x"], "topic": ["s", "s", None]})
     found = named(repetition(read_log(table, context=["device", "topic"])), "context within queries")
-    assert found.status == "note"
+    assert found.severity == "note"
     assert "topic: constant within every query; device varies within 50.0 % of queries" in found.sentence
 
 
@@ -213,15 +213,15 @@ def test_an_empty_value_is_one_more_value_of_a_context() -> None:
     findings = repetition(read_log(table, context=["device", "topic"]))
     assert named(findings, "context within queries").sentence == "device varies within 50.0 % of queries."
     empty = named(findings, "empty context")
-    assert (empty.status, "nothing can depend on it: topic." in empty.sentence) == ("warning", True)
+    assert (empty.severity, "nothing can depend on it: topic." in empty.sentence) == ("warning", True)
 
 
 def test_equal_shares_are_only_a_guess_without_traffic() -> None:
-    assert named(sample_ratio(simulated(1, shares=(0.7, 0.3)), None), "sample ratio").status == "note"
+    assert named(sample_ratio(simulated(1, shares=(0.7, 0.3)), None), "sample ratio").severity == "note"
 
 
 def test_meant_traffic_is_compared() -> None:
-    assert named(sample_ratio(simulated(1, shares=(0.7, 0.3)), {"0": 70, "1": 30}), "sample ratio").status == "ok"
+    assert named(sample_ratio(simulated(1, shares=(0.7, 0.3)), {"0": 70, "1": 30}), "sample ratio").severity == "ok"
     assert "Rankers outside" in named(sample_ratio(simulated(1), {"0": 1}), "sample ratio").sentence
 
 
@@ -258,7 +258,7 @@ def without_users(log: ClickLog) -> ClickLog:
 
 def all_p_values(log: ClickLog) -> dict[str, float]:
     findings = ranker_independence(log) + sample_ratio(log, {"0": 1, "1": 1})
-    return {found.name: found.p_value for found in findings if found.p_value is not None}
+    return {found.kind: found.p for found in findings if found.p is not None}
 
 
 @pytest.fixture(scope="module")
@@ -283,14 +283,14 @@ def test_users_that_come_back_are_no_violation(
 
 def test_rankers_that_depend_on_the_device_of_users_are_found() -> None:
     found = named(ranker_independence(user_log(3, skewed=True, pages=6000)), "ranker and device")
-    assert (found.status, "clustered by user" in found.sentence) == ("warning", True)
+    assert (found.severity, "clustered by user" in found.sentence) == ("warning", True)
 
 
 def test_users_are_counted_where_each_met_one_ranker() -> None:
     by_user = named(sample_ratio(user_log(5), {"0": 1, "1": 1}), "sample ratio")
     users = np.unique(np.array(user_log(5).source.to_pyarrow().select(["user", "ranker"]).to_pandas()), axis=0)
     count = np.bincount(users[:, 1])
-    assert by_user.p_value == pytest.approx(stats.chisquare(count).pvalue)
+    assert by_user.p == pytest.approx(stats.chisquare(count).pvalue)
     assert "of users" in by_user.sentence
     by_page = named(sample_ratio(user_log(5, by_user=False), {"0": 1, "1": 1}), "sample ratio")
     assert "clustered by user" in by_page.sentence
@@ -301,7 +301,7 @@ def test_one_page_a_user_is_the_plain_test_nearly() -> None:
     log = user_log(8, by_user=False, pages=4000)
     lonely = read_log(log.source, user="page", page="", context=["device"], engine=ENGINE, validate=False)
     for own, plain in zip(ranker_independence(lonely), ranker_independence(without_users(log)), strict=True):
-        assert own.p_value == pytest.approx(plain.p_value, rel=0.1)
+        assert own.p == pytest.approx(plain.p, rel=0.1)
 
 
 def log_of_users(pages: npt.NDArray[np.int64]) -> ClickLog:
@@ -327,7 +327,7 @@ def test_independence_by_user_by_hand() -> None:
     freedom = squares.sum() ** 2 / ((products**2).sum() - (squares**2).sum())
     groups = squares.sum() ** 2 / (squares**2).sum()
     found = named(ranker_independence(log_of_users(pages)), "ranker and query")
-    assert found.p_value == pytest.approx(stats.f.sf(products.sum() / squares.sum(), freedom, 2 * groups * freedom))
+    assert found.p == pytest.approx(stats.f.sf(products.sum() / squares.sum(), freedom, 2 * groups * freedom))
 
 
 def test_users_of_many_arms_are_no_violation() -> None:
@@ -341,8 +341,8 @@ def test_users_of_many_arms_are_no_violation() -> None:
         query = np.where(random.random(5_000) < 0.5, favourite, other)
         np.add.at(pages, (user, random.integers(10, size=1_000)[user], query), 1)
         found = named(ranker_independence(log_of_users(pages)), "ranker and query")
-        assert found.p_value is not None
-        p_values.append(found.p_value)
+        assert found.p is not None
+        p_values.append(found.p)
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 
@@ -351,12 +351,12 @@ def test_a_rare_level_of_one_ranker_is_not_left_out() -> None:
     pages = {("a", "x"): 600, ("b", "x"): 600, ("a", "y"): 300, ("b", "y"): 300, ("c", "z"): 20}
     found = named(ranker_independence(pages_log(pages)), "ranker and device")
     expected = stats.chi2_contingency([[600, 300], [600, 300], [0, 20]], correction=False).pvalue
-    assert found.p_value == pytest.approx(expected)
+    assert found.p == pytest.approx(expected)
 
 
 def test_positions_that_restart_count_a_page_once() -> None:
     for one, two in zip(ranker_independence(user_log(2, lists=2)), ranker_independence(user_log(2)), strict=True):
-        assert (one.value, one.p_value) == (two.value, pytest.approx(two.p_value))
+        assert (one.value, one.p) == (two.value, pytest.approx(two.p))
     assert sample_ratio(without_users(user_log(2, lists=2)), None) == sample_ratio(without_users(user_log(2)), None)
 
 
@@ -368,7 +368,7 @@ def test_users_may_be_unknown() -> None:
     paged = read_log(table, user="page", page="", context=["device"], engine=ENGINE)
     assert all_p_values(alone) == pytest.approx(all_p_values(paged))
     unpaged = read_log(nobody, page="", context=["device"], engine=ENGINE)
-    assert [found.status for found in ranker_independence(unpaged)] == ["note", "note"]
+    assert [found.severity for found in ranker_independence(unpaged)] == ["note", "note"]
 
 
 def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,16 +377,16 @@ def test_nothing_is_fine_with_a_small_p_value(monkeypatch: pytest.MonkeyPatch) -
         "assignment": ("chi_square_tail", "hotelling_tail", "squares_tail"),
     }.items():
         for law in laws:
-            monkeypatch.setattr(f"clickharvest.diagnosis.{module}.{law}", lambda *_: 0.002)
+            monkeypatch.setattr(f"clickharvest.checks.{module}.{law}", lambda *_: 0.002)
     found: list[Finding] = []
     for log in (user_log(0), without_users(user_log(0)), simulated(0)):
         found += ranker_independence(log) + sample_ratio(log, None)
         found += sample_ratio(log, dict.fromkeys(log.source.ranker.to_pyarrow().to_pylist(), 1.0))
-    found = [finding for finding in found if finding.p_value is not None]
-    assert len({finding.name for finding in found}) == 3
+    found = [finding for finding in found if finding.p is not None]
+    assert len({finding.kind for finding in found}) == 3
     for finding in found:
-        assert finding.p_value == 0.002
-        assert finding.status == "note", finding
+        assert finding.p == 0.002
+        assert finding.severity == "note", finding
         assert "No sign" not in finding.sentence
         assert "as meant (" not in finding.sentence
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clickharvest.diagnosis.findings import Finding, Status, percent
-from clickharvest.diagnosis.swap_ranks import NAME as SWAPS
-from clickharvest.diagnosis.swap_ranks import swap_ranks
+from clickharvest.checks.finding import Finding, Severity, spell_percent
+from clickharvest.checks.swap_ranks import NAME as SWAPS
+from clickharvest.checks.swap_ranks import swap_ranks
 from clickharvest.harvesting.designs import Rankings, Swap, agreement
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import same
@@ -49,15 +49,15 @@ def design_findings(log: ClickLog, design: Design | None, max_position: int | No
         >>> ranked = {"query": ["q"] * 2, "ranker": ["f"] * 2, "doc": ["a", "b"], "position": [1, 2]}
         >>> design = Rankings(pa.table(ranked), traffic={"f": 1})
         >>> [finding] = design_findings(read_log(pa.table(shown)), design)
-        >>> finding.status, finding.value
-        ('warning', 0.5)
+        >>> finding.severity, finding.value
+        ('decisive', 0.5)
     """
     if design is None or isinstance(design, LoggedPlacements):  # the latter says nothing of where nothing stood
         return []
     found = agreement(log, design, max_position)
     what = f"of {count(found.known, 'impression')}"
     share = found.elsewhere / found.known
-    told = f"{found.elsewhere:,} {what} ({percent(share)}) stand where, by the design, they could not"
+    told = f"{found.elsewhere:,} {what} ({spell_percent(share)}) stand where, by the design, they could not"
     sound = "Every impression stands where, by the design, it could"
     if isinstance(design, Rankings) and log.has("ranker"):
         moved, known = _by_own_ranker(log, design, max_position)
@@ -65,15 +65,16 @@ def design_findings(log: ClickLog, design: Design | None, max_position: int | No
         if known and moved / known > share:
             share = moved / known
             told = (
-                f"{moved:,} of {count(known, 'impression')} ({percent(share)}) do not stand where their ranker has them"
+                f"{moved:,} of {count(known, 'impression')} ({spell_percent(share)}) do not stand where their ranker "
+                "has them"
             )
     rest = found.shown - found.known
     left = f"; {count(rest, 'impression is', 'impressions are')} of results that the design does not have, and left out"
     left *= rest > 0
     if not share:
-        return [Finding(NAME, "ok", f"{sound}{left}.", 0.0), *_of_swaps(log, design, max_position)]
-    status: Status = "warning" if share > FEW else "note"
-    finding = Finding(NAME, status, f"{told}{left}.{WRONG * (status == 'warning')}", share)
+        return [Finding(NAME, "ok", f"{sound}{left}.", value=0.0), *_of_swaps(log, design, max_position)]
+    severity: Severity = "decisive" if share > FEW else "note"
+    finding = Finding(NAME, severity, f"{told}{left}.{WRONG * (share > FEW)}", value=share)
     return [finding, *_of_swaps(log, design, max_position)]
 
 

@@ -13,9 +13,9 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.diagnosis.findings import MATTERS, Finding, percent, sign_of, spell_p, spell_sign
-from clickharvest.diagnosis.laws import chi_square_tail, squares_tail
-from clickharvest.diagnosis.users import count_moments, with_user
+from clickharvest.checks.finding import Finding, sign_of, spell_p, spell_percent, spell_sign
+from clickharvest.checks.laws import chi_square_tail, squares_tail
+from clickharvest.checks.users import count_moments, with_user
 from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ NAME = "swap ranks"
 TASK = "Testing swaps"
 EXPECTED = 5.0
 """Pages that a rank should have; rarer ranks are put together."""
+MATTERS = 0.1
+"""Share by which the exposures of a rank are off that does harm."""
 SURE = 2.0
 """Standard errors that are taken off a difference before it is said how large it is at the least."""
 WRONG = (
@@ -88,8 +90,8 @@ def swap_ranks(log: ClickLog, design: Swap, max_position: int | None = None) -> 
         >>> shown = {"query": ["q"] * 40, "doc": ["a", "b"] * 20, "position": [1, 2] * 20, "click": [1, 0] * 20}
         >>> log = read_log(pa.table(shown | {"original": [1, 2] * 20}))
         >>> [finding] = swap_ranks(log, Swap.uniform(2))
-        >>> finding.status, round(finding.value, 2)
-        ('warning', 0.55)
+        >>> finding.severity, round(finding.value, 2)
+        ('decisive', 0.55)
     """
     t = log.table if max_position is None else log.table.filter(log.table.position <= max_position)
     shown = t.filter(t.position.isin([rank for rank, share in design.probabilities.items() if share > 0]))
@@ -196,15 +198,15 @@ def _tell(drawn: _Drawn, pivot: int) -> Finding:
     worst = int(np.lexsort((np.abs(off) / expected, least))[-1])
     value, status = float(least[worst]), sign_of(p_value)
     several = "s" * (len(drawn.ranks[worst]) > 1)
-    seen, meant = percent(drawn.pages[worst] / whole), percent(drawn.meant[worst])
+    seen, meant = spell_percent(drawn.pages[worst] / whole), spell_percent(drawn.meant[worst])
     told = (
         f"what stood at rank {pivot} before the swap stands at rank{several} {spell_positions(drawn.ranks[worst])} on "
         f"{seen} of the pages, by the design on {meant} ({spell_p(p_value)}, {drawn.how})"
     )
     if status != "warning":
         sentence = f"{spell_sign(p_value)} that swaps were not drawn as the design says: {told}."
-        return Finding(NAME, status, sentence, value, p_value)
+        return Finding(NAME, status, sentence, value=value, p=p_value)
     if value < MATTERS:
         sentence = f"Swaps were not drawn quite as the design says: {told}. This is too little to matter."
-        return Finding(NAME, "note", sentence, value, p_value)
-    return Finding(NAME, "warning", WRONG.format(told=told), value, p_value)
+        return Finding(NAME, "note", sentence, value=value, p=p_value)
+    return Finding(NAME, "decisive", WRONG.format(told=told), value=value, p=p_value)

@@ -17,10 +17,10 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.diagnosis.findings import Finding, percent, sign_of, spell_p, spell_sign
-from clickharvest.diagnosis.laws import chi_square_tail, hotelling_tail, squares_tail
-from clickharvest.diagnosis.overlap import level_of
-from clickharvest.diagnosis.users import count_moments, pairs_of_counts, with_user
+from clickharvest.checks.finding import Finding, sign_of, spell_p, spell_percent, spell_sign
+from clickharvest.checks.laws import chi_square_tail, hotelling_tail, squares_tail
+from clickharvest.checks.overlap import level_of
+from clickharvest.checks.users import count_moments, pairs_of_counts, with_user
 from clickharvest.errors import InputError
 from clickharvest.parameters import require_number
 
@@ -70,11 +70,11 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
         sentence = f"{spell_sign(p_value)} that the choice of ranker depends on {column} ({told})."
         if status == "warning":
             sentence = (
-                f"The choice of ranker depends on {column} (traffic mixes differ by {percent(distance)}, "
+                f"The choice of ranker depends on {column} (traffic mixes differ by {spell_percent(distance)}, "
                 f"{told}): design exposures and AllPairs would be biased; realised exposures with "
                 "ClickShare are not affected."
             )
-        findings.append(Finding(name, status, sentence, distance, p_value))
+        findings.append(Finding(name, status, sentence, value=distance, p=p_value))
     return findings
 
 
@@ -124,17 +124,17 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
         moments = count_moments(counted.cells, {"arm": counted.arms}, log.engine, "Testing the traffic")
         p_value = _robust(observed - expected, linear @ moments @ linear.T, total)
     value = float(np.max(np.abs(observed - expected)) / observed.sum())
-    told = f"{', '.join(f'{arm} {percent(n / observed.sum())}' for arm, n in seen.items())} of {counted.what}"
+    told = f"{', '.join(f'{arm} {spell_percent(n / observed.sum())}' for arm, n in seen.items())} of {counted.what}"
     status, how = sign_of(p_value), f"{spell_p(p_value)}, {counted.told}"
     if traffic is None:
         sentence = f"Traffic: {told}. If equal shares were meant, {how}; test other shares with --traffic."
-        return [Finding("sample ratio", "ok" if status == "ok" else "note", sentence, value, p_value)]
+        return [Finding("sample ratio", "ok" if status == "ok" else "note", sentence, value=value, p=p_value)]
     verdict = {
         "ok": "as meant",
         "note": "perhaps not as meant, a weak sign",
         "warning": "not as meant: is part of the traffic lost or logged twice?",
     }[status]
-    return [Finding("sample ratio", status, f"Traffic: {told}, {verdict} ({how}).", value, p_value)]
+    return [Finding("sample ratio", status, f"Traffic: {told}, {verdict} ({how}).", value=value, p=p_value)]
 
 
 def _pages(log: ClickLog, column: str | None) -> ir.Table:

@@ -13,10 +13,10 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from clickharvest.diagnosis.assignment import ranker_independence, require_shares, sample_ratio
-from clickharvest.diagnosis.design_holds import design_findings
-from clickharvest.diagnosis.findings import Finding
-from clickharvest.diagnosis.overlap import (
+from clickharvest.checks.assignment import ranker_independence, require_shares, sample_ratio
+from clickharvest.checks.design_holds import design_findings
+from clickharvest.checks.finding import Finding
+from clickharvest.checks.overlap import (
     PairOverlap,
     PositionOverlap,
     Segment,
@@ -24,8 +24,8 @@ from clickharvest.diagnosis.overlap import (
     position_overlaps,
     segments,
 )
-from clickharvest.diagnosis.repetition import repetition
-from clickharvest.diagnosis.unmoved import unmoved_queries
+from clickharvest.checks.repetition import repetition
+from clickharvest.checks.unmoved import unmoved_queries
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design
@@ -65,7 +65,7 @@ class Diagnosis:
         overlaps: one entry per position with intervened units.
         pairs: one entry per pair of positions with common units.
         segments: connectivity within each level of each context column.
-        findings: every check with its sentence.
+        findings: what tests of the log have found, that of connectivity first.
         places: what positions stand for, where they are numbers of places and not of a list.
     """
 
@@ -93,16 +93,16 @@ class Diagnosis:
     def require_identified(self) -> None:
         """Raise `NotIdentifiedError`, with the reason and what would help, unless all positions are linked."""
         if not self.identified:
-            blocking = next(finding for finding in self.findings if finding.status == "blocking")
-            raise NotIdentifiedError(blocking.sentence)
+            raise NotIdentifiedError(self.findings[0].sentence)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings, lists and dicts, numbers with twelve digits.
 
         An engine adds up in parallel, in any order: further digits would differ from run to run.
         """
-        told = {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
-        return {name: _with_twelve_digits(value) for name, value in told.items()}
+        plain = {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
+        plain["findings"] = tuple(finding.to_dict() for finding in self.findings)
+        return {name: _with_twelve_digits(value) for name, value in plain.items()}
 
 
 def _with_twelve_digits(value: Any) -> Any:
@@ -223,14 +223,14 @@ def _connectivity(
     among = spell_positions(positions) if places is None else places.spell(positions)
     to = name_place(anchor, places)
     if anchor not in positions:
-        return Finding(name, "blocking", f"{_begin(to)} was never shown: choose an anchor among {among}.", 0.0)
+        return Finding(name, "decisive", f"{_begin(to)} was never shown: choose an anchor among {among}.", value=0.0)
     if len(positions) < 2:
-        return Finding(name, "blocking", f"Only one {what} was ever shown: there is nothing to compare.", 0.0)
+        return Finding(name, "decisive", f"Only one {what} was ever shown: there is nothing to compare.", value=0.0)
     value = len(set(linked) & set(positions)) / len(positions)
     unlinked = [position for position in positions if position not in linked]
     if not unlinked:
         sentence = f"Every {what} shown ({among}) is linked to {to}."
-        return Finding(name, "ok", sentence, value)
+        return Finding(name, "ok", sentence, value=value)
     touching = {p for pair in pairs if {pair.position, pair.other} & set(linked) for p in (pair.position, pair.other)}
     silent = [position for position in unlinked if position in touching]
     why = (
@@ -250,7 +250,7 @@ def _connectivity(
         helps += ", or coarser places; the linked ones alone can be estimated"
     told = f"{_begin(name_places(unlinked, places))} cannot be linked to {to}"
     sentence = f"{told}: {why}. What would help: {helps}."
-    return Finding(name, "blocking", sentence, value)
+    return Finding(name, "decisive", sentence, value=value)
 
 
 def _begin(words: str) -> str:
@@ -266,12 +266,12 @@ def _dominance(overlaps: list[PositionOverlap], places: Places | None) -> list[F
     few = min(overlap.effective_queries for overlap in overlaps)
     if worst.top_share < DOMINANT:
         what = "position" if places is None else "place"
-        return [Finding("dominance", "ok", f"Every {what} rests on {few:.0f} effective queries or more.", few)]
+        return [Finding("dominance", "ok", f"Every {what} rests on {few:.0f} effective queries or more.", value=few)]
     sentence = (
         f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about "
         f"{name_place(worst.position, places)}: trust query-clustered error bars only, and look at the fit without it."
     )
-    return [Finding("dominance", "warning", sentence, few)]
+    return [Finding("dominance", "warning", sentence, value=few)]
 
 
 def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) -> list[Finding]:
@@ -282,7 +282,7 @@ def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) 
     if not cut:
         whose = f"Each of the {len(parts)} context segments" if len(parts) > 1 else "The one context segment"
         sentence = f"{whose} links all these {what} by itself."
-        return [Finding("segments", "ok", sentence, 1.0)]
+        return [Finding("segments", "ok", sentence, value=1.0)]
     lacking = [set(linked) - set(part.linked) for part in cut[:3]]
     named = "; ".join(
         f"{part.column} = {part.level} lacks {spell_positions(own) if places is None else places.spell(own)}"
@@ -293,4 +293,4 @@ def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) 
         f"{len(cut)} of {len(parts)} context segments do not link all these {what} by themselves ({named}{more}): "
         "a context-dependent curve leans on its shape there."
     )
-    return [Finding("segments", "warning", sentence, 1 - len(cut) / len(parts))]
+    return [Finding("segments", "warning", sentence, value=1 - len(cut) / len(parts))]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from clickharvest.diagnosis.diagnosing import Diagnosis, diagnose
+from clickharvest.checks.diagnosing import Diagnosis, diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.reading import read_log
@@ -24,7 +24,7 @@ def log_of(rows: list[tuple[Any, ...]], names: str, **options: Any) -> Any:
 
 
 def finding(diagnosis: Diagnosis, name: str) -> Any:
-    (found,) = [finding for finding in diagnosis.findings if finding.name == name]
+    (found,) = [finding for finding in diagnosis.findings if finding.kind == name]
     return found
 
 
@@ -70,7 +70,7 @@ def test_positions_whose_units_were_never_clicked_rest_on_nothing() -> None:
 def test_a_log_without_interventions_has_no_overlap_to_judge() -> None:
     diagnosis = diagnose(log_of([("q", "a", 1, 1), ("q", "b", 2, 0)], "query doc position click"))
     assert diagnosis.overlaps == diagnosis.pairs == ()
-    assert [f.name for f in diagnosis.findings] == ["connectivity"]
+    assert [f.kind for f in diagnosis.findings] == ["connectivity"]
     assert diagnosis.totals["unit_clicks"] == 0
 
 
@@ -88,7 +88,7 @@ def test_a_query_with_half_of_what_is_known_dominates(clicks: int, status: str) 
     queries = {"q": clicks, "r": 1, "s": 1, "t": 1}
     rows = [(query, "a", k, 5, n) for query, n in queries.items() for k in (1, 2)]
     found = finding(diagnose(log_of(rows, "query doc position impressions clicks")), "dominance")
-    assert found.status == status
+    assert found.severity == status
     assert found.value == pytest.approx((clicks + 3) ** 2 / (clicks**2 + 3))
     assert ("One query (q) carries" in found.sentence) == (status == "warning")
     if status == "warning":
@@ -101,7 +101,7 @@ def test_a_position_of_which_nothing_is_known_rests_on_no_queries() -> None:
     diagnosis = diagnose(log_of(rows, "query doc position impressions clicks"))
     assert "rests on 9 effective queries" in finding(diagnosis, "dominance").sentence
     none = diagnose(log_of([(0, "d", 1, 50, 0), (0, "d", 2, 50, 0)], "query doc position impressions clicks"))
-    assert "dominance" not in {one.name for one in none.findings}
+    assert "dominance" not in {one.kind for one in none.findings}
 
 
 def cut_log() -> pa.Table:
@@ -162,7 +162,7 @@ def test_segments_tell_which_context_cannot_stand_alone() -> None:
         log_of([*rows, ("q", "b", 3, 0, "phone")], "query doc position click device", context=["device"])
     )
     assert {(s.level, s.linked) for s in diagnosis.segments} == {("desk", (1, 2, 3)), ("phone", (1, 2))}
-    assert finding(diagnosis, "segments").status == "warning"
+    assert finding(diagnosis, "segments").severity == "warning"
     assert "device = phone lacks 3" in finding(diagnosis, "segments").sentence
     assert finding(diagnosis, "segments").value == pytest.approx(1 - 1 / 2)
     assert {(s.level, s.clicks) for s in diagnosis.segments} == {("desk", 3), ("phone", 2)}
@@ -172,7 +172,7 @@ def test_segments_that_stand_alone_are_told_too() -> None:
     rows = [("q", "a", k, 1, device) for k in (1, 2, 3) for device in ("desk", "phone")]
     diagnosis = diagnose(log_of(rows, "query doc position click device", context=["device"]))
     found = finding(diagnosis, "segments")
-    assert (found.status, found.value) == ("ok", 1.0)
+    assert (found.severity, found.value) == ("ok", 1.0)
     assert "Each of the 2 context segments" in found.sentence
 
 
@@ -269,7 +269,7 @@ def test_the_real_log(yandex_log: Any) -> None:
     assert diagnosis.identified
     assert len(diagnosis.pairs) == 45
     assert min(pair.units for pair in diagnosis.pairs) > 0
-    assert finding(diagnosis, "dominance").status == "warning"
+    assert finding(diagnosis, "dominance").severity == "warning"
     assert "9982_0" in finding(diagnosis, "dominance").sentence
     assert diagnosis.totals["clicks"] == 42_703
     assert np.sum([shown.impressions for shown in diagnosis.shown]) == 350_640

@@ -1,3 +1,0 @@
-from .diagnosing import Diagnosis as Diagnosis
-from .diagnosing import diagnose as diagnose
-from .findings import Finding as Finding
