@@ -76,7 +76,7 @@ def _(diagnose, log, plot_overlap):
 
 @app.cell
 def _(diagnosis, mo):
-    mo.md("\n".join(f"- **{finding.status}**: {finding.sentence}" for finding in diagnosis.findings))
+    mo.md("\n".join(f"- **{finding.severity}**: {finding.sentence}" for finding in diagnosis.findings))
     return
 
 

@@ -73,6 +73,10 @@ class Parameterised:
             raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
 
 
+TOLERANCE = 0.3
+"""How far off a usable curve may be, as measured by `benchmarks/tolerance.py`; the half-width that plans aim at."""
+
+
 def _is_learned(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 

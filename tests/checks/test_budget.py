@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from checks.worlds import fitted, world
-from clickharvest import CPBM, PBM, harvest
-from clickharvest.checks import TOLERANCE, Budget, Evidence, Finding, budget_of, findings_of, make_budget
+from clickharvest import CPBM, PBM, harvest, read_log
+from clickharvest.checks import TOLERANCE, Budget, Evidence, Finding, budget_of, check_fit, findings_of, make_budget
 from clickharvest.checks.budget import noise
 from clickharvest.checks.checking import displays_of
 from clickharvest.harvesting import Interventions
+from clickharvest.planning import plan_from_log
+from clickharvest.simulate import simulate_ab_log
 from samples import fixed_curve, simulated_interventions
 
 Z = 1.96
@@ -189,8 +191,6 @@ def test_how_much_more_data_brings_noise_within_the_tolerance() -> None:
         4, rel=1e-3
     )
     assert budget(sd=0.1, tolerance=np.expm1(Z * 0.2)).times == pytest.approx(1 / 4, rel=1e-3)
-    assert np.isinf(of(np.inf).times)
-    assert np.isinf(Budget((), (), (), {}, (), {}).times)
     assert "4 times this log" in " ".join(budget(sd=0.2, tolerance=np.expm1(Z * 0.1)).lines())
     assert "times this log" not in " ".join(budget().lines())
 
@@ -378,3 +378,12 @@ def test_a_model_without_intervals_bounds_nothing() -> None:
     assert found.word == "cannot tell"
     assert found.largest == "noise"
     assert Budget.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))).word == "cannot tell"
+
+
+def test_plan_fit_and_budget_say_the_same_of_how_much_more_data() -> None:
+    log = read_log(simulate_ab_log(pages=3_000, queries=100, seed=2)[0], context=["device"])
+    interventions = harvest(log)
+    model = CPBM(curve="linear").fit(interventions).propensities_
+    found = check_fit(log, model, tolerance=0.05, interventions=interventions).budget
+    assert found.times == pytest.approx(plan_from_log(interventions, width=0.05).times.max())
+    assert Budget.from_dict(found.to_dict()).times == pytest.approx(found.times, rel=1e-3)

@@ -167,7 +167,7 @@ def test_terminals_without_letters_or_width(sound: Path) -> None:
     assert (process.returncode, err) == (0, "")
     assert out.isascii()
     assert "examination relative to position 1" in out
-    assert "off at any position" in out
+    assert "next: clickharvest fit log.parquet" in out
 
 
 @pytest.mark.parametrize("size", [10**6, 10**8, 10**11])

@@ -13,10 +13,11 @@ from clickharvest.checks import TOLERANCE
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
+from clickharvest.planning.needs import MOST_COLUMNS, MOST_SEGMENTS, plan_traffic
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import summarise_log
-from clickharvest.report.traffic import MOST_COLUMNS, MOST_SEGMENTS, plan_traffic, traffic_data
+from clickharvest.report.traffic import traffic_data
 from clickharvest.simulate import simulate_ab_log
 
 

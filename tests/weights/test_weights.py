@@ -515,7 +515,7 @@ def test_weigh_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[s
     assert math.isclose(w.max(), 1 / 0.3)
     assert run("weigh", *files, *roles, "--context", "pays,age,length,device", "--clip", "auto", "-o", out) == 0
     printed = capsys.readouterr().out
-    assert "clicks of equal weight" in printed
+    assert "Effective sample size" in printed
     assert max(map(len, printed.splitlines())) <= 80 or str(out) in printed.splitlines()[-1]
 
 

@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
+from clickharvest.parameters import TOLERANCE
+from clickharvest.planning.needs import times_needed
+from clickharvest.planning.scaling import spell_times
 from clickharvest.positions.places import name_places
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from clickharvest.harvesting.interventions import Interventions
+
 Array = NDArray[np.float64]
 Word = Literal["usable", "with care", "cannot tell"]
 
-TOLERANCE = 0.3
-"""How far off a curve may be that is usable, as measured by `benchmarks/tolerance.py`."""
 HOPELESS = 1.0
 """Beyond a factor of two the word is `cannot tell`."""
 UNBOUNDED = float(np.log(1e6))
@@ -55,6 +58,8 @@ class Budget:
         reason: why the word is `cannot tell`, whatever the numbers; empty where they count.
         folds: positions at which the page changes, as the user has said.
         noun: what a position is called.
+        times: how many times this log brings noise within the tolerance, as `clickharvest plan` says; at most 1 where
+            it is, infinite where more of the same queries never will.
     """
 
     positions: tuple[int, ...]
@@ -67,6 +72,7 @@ class Budget:
     reason: str = ""
     folds: tuple[int, ...] = ()
     noun: str = "position"
+    times: float = 1.0
 
     @property
     def off(self) -> float:
@@ -110,18 +116,12 @@ class Budget:
         """The source that contributes most."""
         return next(iter(self.terms), NOISE)
 
-    @property
-    def times(self) -> float:
-        """How many times this log it takes until noise alone is within the tolerance at every position."""
-        noise = max(self.terms.get(NOISE, ()), default=np.inf)
-        return float((np.log1p(noise) / np.log1p(self.tolerance)) ** 2)
-
     def lines(self) -> list[str]:
         """Return the budget, its terms and what is assumed, in two or three lines."""
         told = [f"{name} {percent(size)}" for name, size in self.sizes().items() if 0.005 <= size < np.inf]
         lines = [str(self), ", ".join(told) if told else "no source of error has any size"]
         if np.isfinite(self.times) and self.times > 1:
-            lines.append(f"about {self.times:.2g} times this log would bring noise within {percent(self.tolerance)}")
+            lines.append(f"{spell_times(self.times)} times this log would bring noise within {percent(self.tolerance)}")
         if self.untested:
             lines.append("not tested: " + ", ".join(f"{name} ({needs})" for name, needs in self.untested.items()))
         else:
@@ -176,6 +176,7 @@ class Budget:
             reason=str(plain["reason"]),
             folds=tuple(int(k) for k in plain["folds"]),
             noun=str(plain["noun"]),
+            times=np.inf if plain["times"] is None else float(plain["times"]),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -208,6 +209,7 @@ def make_budget(
     *,
     positions: Collection[int] = (),
     tolerance: float = TOLERANCE,
+    interventions: Interventions | None = None,
 ) -> Budget:
     """Return the budget of a fit.
 
@@ -216,6 +218,7 @@ def make_budget(
         findings: what checks have found.
         positions: positions that are asked for; all that have an estimate without.
         tolerance: how far off a usable curve may be, as a fraction.
+        interventions: what the model was fitted on, from which it is planned how much more data is needed.
     """
     down, up = noise(evidence)
     below, above = {NOISE: down}, {NOISE: up}
@@ -234,6 +237,11 @@ def make_budget(
         decisive.append(f"there is no estimate at {name_places(missing, evidence.model.places)}")
     if evidence.model.draws is None:
         decisive.append("the fit has no intervals, so the size of the noise is unknown")
+    times = float((terms[NOISE].max(initial=0) / np.log1p(tolerance)) ** 2)
+    if times > 1 and interventions is not None:
+        anchor = int(evidence.model.curve.anchor)
+        planned = times_needed(interventions, tolerance, evidence.positions[asked].tolist(), anchor=anchor)
+        times = times if planned is None else planned
     return Budget(
         positions=tuple(int(k) for k in evidence.positions[asked]),
         up=_fractions(sums[0][asked]),
@@ -245,6 +253,7 @@ def make_budget(
         reason=decisive[0] if decisive else "",
         folds=evidence.folds,
         noun="position" if evidence.model.places is None else "place",
+        times=times,
     )
 
 

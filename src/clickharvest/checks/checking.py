@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clickharvest.checks.base import CHECKS
-from clickharvest.checks.budget import TOLERANCE, Budget, make_budget
+from clickharvest.checks.budget import Budget, make_budget
 from clickharvest.checks.displays import Displays, read_displays
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.interventions import Interventions, UnitKind
+from clickharvest.parameters import TOLERANCE
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -50,6 +51,7 @@ def check_fit(
     tolerance: float = TOLERANCE,
     seed: int = 0,
     further: Sequence[Finding] = (),
+    interventions: Interventions | None = None,
 ) -> Checked:
     """Check a fitted model against the log that it was fitted on.
 
@@ -62,6 +64,7 @@ def check_fit(
         tolerance: how far off a usable curve may be, as a fraction.
         seed: seed of the split of users into halves.
         further: findings of other tests, such as those of a design.
+        interventions: what the model was fitted on, from which it is planned how much more data is needed.
 
     Example:
         >>> from clickharvest import CPBM, harvest, read_log
@@ -73,12 +76,14 @@ def check_fit(
         ['clicks above', 'crowd', 'time']
     """
     if isinstance(source, Interventions):
+        interventions = source if interventions is None else interventions
         displays = displays_of(source)
     else:
         displays = source if isinstance(source, Displays) else read_displays(source, unit)
     evidence = Evidence(displays, model, folds=folds, seed=seed)
     findings = (*further, *(check.run(evidence) for check in CHECKS.values()))
-    return Checked(findings, make_budget(evidence, findings, positions=positions, tolerance=tolerance))
+    budget = make_budget(evidence, findings, positions=positions, tolerance=tolerance, interventions=interventions)
+    return Checked(findings, budget)
 
 
 def displays_of(interventions: Interventions) -> Displays:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
 
 Array = NDArray[np.float64]
-CLEAR = 3.5
-"""Standard errors beyond which a step is reported: the largest of many is tested."""
+BY_CHANCE = 0.004
+"""How likely a step is found in a smooth curve; more steps that are none, and smaller ones, if it is larger."""
 MOST = 30
 """Positions up to which steps are looked for."""
+DEGREE = 4
+"""Degree of the smooth law in log k; a smaller one takes plateaus for steps, a larger one misses steps."""
 
 
 class Step(Check):
-    """The largest step beside a smooth law, log p = a L + b L² + c [k ≥ j], j any position from 2 on.
+    """The clearest step beside a smooth law, log p = a L + b L² + … + d L⁴ + c [k ≥ j], j any position from 2 on.
 
     A fold of the screen makes one, and so do lost clicks, misplaced rows and advertisements between results: a question
     to the user, which a named fold answers. Until then the step may be no examination, and counts.
@@ -44,7 +49,7 @@ class Step(Check):
         kind = int(np.argmax(np.abs(size).max(axis=1)))
         at = int(positions[np.flatnonzero(np.diff(size[kind]))[0] + 1])
         change = np.exp(np.diff(size[kind])[np.flatnonzero(np.diff(size[kind]))[0]])
-        sentence = f"From position {at} on, results get {change:.2f} times the clicks that a smooth curve has."
+        sentence = f"From position {at} on, results get {change:.2f} times the clicks that a smooth curve would have."
         advice = f"does the page change there, as at a fold? Then say so (--fold {at}); else clicks or rows may be lost"
         return Finding(self.kind, "warning", sentence, advice, -size, error)
 
@@ -52,10 +57,13 @@ class Step(Check):
 def _largest(evidence: Evidence, rows: NDArray[np.int64]) -> tuple[Array, Array]:
     """Return the clearest step in log p, relative to the anchor, and its standard error, [K]; 0 where none is clear."""
     positions, number = evidence.positions, evidence.basis.shape[1]
-    folds = [positions >= fold for fold in evidence.folds]
+    beside: list[NDArray[Any]] = [positions >= fold for fold in evidence.folds]
+    degree = min(DEGREE, len(positions) - 3)
+    distance = evidence.distance / max(float(np.abs(evidence.distance).max()), 1e-9)
+    beside += [distance**power for power in range(number + 1, degree + 1)]
 
     def step(at: int, *, by_viewer: bool) -> tuple[float, float]:
-        more = np.stack([positions >= at, *folds], axis=1).astype(np.float64)
+        more = np.stack([positions >= at, *beside], axis=1).astype(np.float64)
         fit = evidence.moves(rows=rows, more=more, beside_model=False, by_viewer=by_viewer)
         return float(fit.theta[number]), float(np.sqrt(fit.covariance[number, number]))
 
@@ -67,6 +75,7 @@ def _largest(evidence: Evidence, rows: NDArray[np.int64]) -> tuple[Array, Array]
         return none, none
     size, error = step(at, by_viewer=True)
     below = (positions >= at) - float(positions[evidence.anchor] >= at)
-    if abs(size) <= CLEAR * error:
+    clear = -float(ndtri(BY_CHANCE / 2 / len(asked) / len(evidence.moved_by_kind)))
+    if abs(size) <= clear * error:
         return none, none
     return np.asarray(size * below, dtype=np.float64), np.asarray(error * np.abs(below), dtype=np.float64)

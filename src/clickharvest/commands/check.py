@@ -115,7 +115,8 @@ def _fitted(
             model = replace(model, curve="linear" if interventions.contexts else "constant")
         found = model.fit(interventions)
     tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
-    return interventions, found, checks.check(data, found, unit=unit, further=[*more, *tests])
+    checked = checks.check(data, found, unit=unit, further=[*more, *tests], interventions=interventions)
+    return interventions, found, checked
 
 
 def _print(

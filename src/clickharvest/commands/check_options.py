@@ -83,12 +83,14 @@ class CheckOptions:
         unit: UnitKind = "context",
         further: Sequence[Finding] = (),
         seed: int = 0,
+        interventions: Interventions | None = None,
     ) -> Checked:
         """Return what checking a fit finds, see `check_fit`."""
         from clickharvest.checks import check_fit
 
         with show_progress("Checking"):
-            return check_fit(source, model, unit=unit, **self.arguments(), further=further, seed=seed)
+            asked: Any = {**self.arguments(), "interventions": interventions}
+            return check_fit(source, model, unit=unit, **asked, further=further, seed=seed)
 
 
 def parse_share(option: str, text: str) -> float:

@@ -312,7 +312,9 @@ def fit(
     findings: Sequence[Finding] = ()
     if isinstance(fitted, Propensities) and data is not None and not no_checks:
         further = _of_design(data, how.get("design"), how.get("max_position"))
-        checked = checks.check(data, fitted, unit=units.unit_kind, further=further, seed=model.seed)
+        checked = checks.check(
+            data, fitted, unit=units.unit_kind, further=further, seed=model.seed, interventions=interventions
+        )
         fitted = replace(fitted, info=dict(fitted.info) | checked.info())
         findings = checked.findings
         fitted.save(output)

@@ -15,6 +15,7 @@ from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
+from clickharvest.parameters import TOLERANCE
 from clickharvest.positions.places import find_anchor
 
 if TYPE_CHECKING:
@@ -126,11 +127,11 @@ def plan(
         float,
         typer.Option(
             "--width",
-            help="Half-width wanted: .1 is ±10 %.",
+            help="Half-width wanted: .1 is ±10 %; by default the tolerance of fit.",
             rich_help_panel=WANTED,
             callback=between(0, 10, ends=False),
         ),
-    ] = 0.1,
+    ] = TOLERANCE,
     level: LevelOption = 0.95,
     days: Annotated[
         float | None,

@@ -74,7 +74,7 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
 def _worth(told: Mapping[str, Any]) -> str:
     """Return what the clicks are worth: their effective number, those without support, those without features."""
     total = told["train"]["clicks"] + (told["test"]["clicks"] if told["tried"] is None else 0)
-    parts = [f"All clicks tell as much as {told['effective_clicks']:,.0f} of equal weight"]
+    parts = [f"Effective sample size: {told['effective_clicks']:,.0f} of {count(total, 'click')}"]
     if (share := told["unsupported_clicks"]) is not None:
         where = "at positions or in contexts that the model has no estimate of its own for"
         parts.append(f"{share:.1%} are {where}{', and left out' * told['corrected']}")

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.outline import Outline, Pair
-from clickharvest.planning.scaling import WIDTH, log_margin, z_value
+from clickharvest.planning.scaling import log_margin, z_value
 from clickharvest.planning.swaps import candidates, choose_swaps
 from clickharvest.words import name_positions
 
@@ -109,7 +110,7 @@ def plan_from_design(
     outline: Outline,
     pages: float,
     *,
-    width: float = WIDTH,
+    width: float = TOLERANCE,
     level: float = 0.95,
     choose: bool = False,
     draws: int = DRAWS,

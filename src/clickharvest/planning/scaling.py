@@ -21,6 +21,7 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.numbering import numbered
 from clickharvest.model.support import rests_on_few
+from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
 from clickharvest.positions.places import Places, name_places
@@ -28,12 +29,12 @@ from clickharvest.words import cluster_nouns, count, spell_positions
 
 Array = NDArray[np.float64]
 
-WIDTH = 0.1
-"""Half-width that is wanted unless told otherwise: ±10 %."""
 LEAST_WIDTH = 1e-6
 MOST = 1e4
 """Times the traffic of the log beyond which it is called never."""
 LEAST = 1e-3
+MOST_ROWS, MOST_SEGMENTS = 12, 6
+"""Positions and segments that are printed; `to_dict` has all."""
 HALVINGS = 30
 SCALES = np.exp(np.linspace(0, math.log(MOST), 24))
 """Times the traffic at which widths are drawn; between them logarithms are interpolated."""
@@ -169,27 +170,38 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines, others = [self.sentence], cluster_nouns(self.source.sample.clustered_by)[1]
-        for i, segment in enumerate(self.segments):
-            lines += [f"\n{segment} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
+        """Return the sentence, a table of the segment that needs most, and a line for each of the others."""
+        lines, order = [self.sentence], np.argsort(-self.times.max(axis=1, initial=0.0), kind="stable").tolist()
+        for i in order[:1] if self.positions else ():
+            lines += [f"\n{self.segments[i]} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
             own = [_percent(margin) for margin in self.margin[i]]
             room = max(8, *map(len, own))
             lines.append(f"position {'now':>{room - 1}}   traffic needed")
-            for j, k in enumerate(self.positions):
-                ends = float(self.range[0, i, j]), float(self.range[1, i, j])
-                told = spell_traffic(float(self.times[i, j]), self.days, ends)
-                told += f", of more {others}" if rests_on_few(self.queries[j]) else ""
-                lines.append(f"{k:>8} {own[j]:>{room}}   {told}")
+            shown = np.unique(np.linspace(0, len(self.positions) - 1, MOST_ROWS).round().astype(int))
+            lines += [f"{self.positions[j]:>8} {own[j]:>{room}}   {self._needs(i, j)}" for j in shown.tolist()]
+        for i in order[1:MOST_SEGMENTS]:
+            j = int(np.argmax(self.times[i]))
+            now = f"{self.segments[i]} ({count(self.clicks[i], 'click')}): {_percent(self.margin[i, j])} at position"
+            lines.append(f"{now} {self.positions[j]}, {self._needs(i, j)}")
+        if len(order) > MOST_SEGMENTS:
+            lines.append(f"and {len(order) - MOST_SEGMENTS} more segments that need less")
         never = set(self.unlinked) - set(self.awaited)
-        lines += [f"\nNot linked yet, for want of clicks: {spell_positions(self.awaited)}."] if self.awaited else []
-        lines += [f"\nNot linked, whatever the traffic: {spell_positions(never)}."] if never else []
+        lines += [f"Not linked yet, for want of clicks: {spell_positions(self.awaited)}."] if self.awaited else []
+        lines += [f"Not linked, whatever the traffic: {spell_positions(never)}."] if never else []
         return "\n".join(lines)
+
+    def _needs(self, segment: int, place: int) -> str:
+        """Return the traffic that a position needs in a segment, in words."""
+        low, high = self.range[:, segment, place].tolist()
+        words = spell_traffic(float(self.times[segment, place]), self.days, (low, high))
+        more = f", of more {cluster_nouns(self.source.sample.clustered_by)[1]}"
+        return words + more * rests_on_few(self.queries[place])
 
 
 def plan_from_log(
     interventions: Interventions,
     *,
-    width: float = WIDTH,
+    width: float = TOLERANCE,
     level: float = 0.95,
     days: float | None = None,
     anchor: int = 1,
@@ -329,13 +341,12 @@ def spell_traffic(times: float, days: float | None, ends: tuple[float, float]) -
         >>> spell_traffic(3.2, None, (2.5, 4.6)), spell_traffic(3.2, 7.0, (2.5, math.inf))
         ('3.2 (2.5 to 4.6) × this log', '3.2 (2.5 or more) × this log, 23 (18 or more) days')
         >>> spell_traffic(0.5, None, (0.5, 0.5)), spell_traffic(math.inf, None, (9.0, math.inf))
-        ('0.5 × this log', 'never with these queries, or more than 9 × this log')
+        ('0.5 × this log', 'needs more queries: at least 9 × this log')
     """
     low, high = ends
     if math.isinf(times):
-        least = "" if math.isinf(low) else f", or more than {_times_told(low)} × this log"
-        return f"never with these queries{least}"
-    told = f"{_times_told(times)}{_range_told(_times_told(times), _times_told(low), _times_told(high))} × this log"
+        return "needs more queries" + ("" if math.isinf(low) else f": at least {spell_times(low)} × this log")
+    told = f"{spell_times(times)}{_range_told(spell_times(times), spell_times(low), spell_times(high))} × this log"
     if days is None:
         return told
     whole, least, most = (_days_told(end * days) for end in (times, low, high))
@@ -343,7 +354,8 @@ def spell_traffic(times: float, days: float | None, ends: tuple[float, float]) -
     return f"{told}, {whole}{_range_told(whole, least, most)} {noun}"
 
 
-def _times_told(times: float) -> str:
+def spell_times(times: float) -> str:
+    """Return how many times a log, as people write it."""
     return "inf" if math.isinf(times) else f"{times:.2g}" if times < 10 else f"{times:,.0f}"
 
 

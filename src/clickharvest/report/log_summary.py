@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.checks import Checked, Finding, budget_of, check_fit
-from clickharvest.checks.budget import TOLERANCE
 from clickharvest.checks.design_holds import design_findings
 from clickharvest.errors import InputError
 from clickharvest.harvesting.collecting import harvest
@@ -22,10 +21,11 @@ from clickharvest.logs.days import days_of
 from clickharvest.model.cautions import outcome_of
 from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities
+from clickharvest.parameters import TOLERANCE
+from clickharvest.planning.needs import plan_traffic
 from clickharvest.planning.scaling import Plan
 from clickharvest.positions.places import name_places
 from clickharvest.progress import Progress, silent
-from clickharvest.report.traffic import plan_traffic
 from clickharvest.report.values import encode_contexts
 from clickharvest.weights.clipping import effective_sample_size, ips_weights, vanishing_clip
 from clickharvest.words import count
@@ -124,12 +124,6 @@ def summarise_log(
         positions = () if kept is None else kept.positions
     if tolerance is None:
         tolerance = TOLERANCE if kept is None else kept.tolerance
-    checked = None
-    if outcome_of(model) is None:
-        with progress("Checking"):
-            further = _of_design(source, design, max_position)
-            asked: Any = {"positions": positions, "folds": folds, "tolerance": tolerance}
-            checked = check_fit(source, model, unit=unit, **asked, further=further)
     if isinstance(source, Interventions):
         interventions, days = source, None
         clicked = (source.contexts, source.position, source.clicks)
@@ -143,6 +137,17 @@ def summarise_log(
             max_clicks=most if isinstance(most, int) else None,
         )
         days, clicked = days_of(source), _clicked(source, max_position)
+    checked = None
+    if outcome_of(model) is None:
+        with progress("Checking"):
+            further = _of_design(source, design, max_position)
+            asked: Any = {
+                "positions": positions,
+                "folds": folds,
+                "tolerance": tolerance,
+                "interventions": interventions,
+            }
+            checked = check_fit(source, model, unit=unit, **asked, further=further)
     data, plan = model.info.get("data"), None
     if (checked is None or checked.budget.word != "usable") and model.places is None:
         with progress("Planning"):

@@ -1,51 +1,12 @@
-"""How much more traffic would bring the interval within the tolerance."""
+"""The section of a report on how much more traffic would bring the interval within the tolerance."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from clickharvest.errors import NotIdentifiedError
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.planning.scaling import WIDTH, Plan, plan_from_log
-
-MOST_SEGMENTS, MOST_COLUMNS = 6, 3
-"""With more contexts or columns, all contexts are planned together: the chart has six colours, and a plan of many
-columns takes minutes."""
-
-
-def plan_traffic(
-    interventions: Interventions, *, anchor: int = 1, days: float | None = None, width: float = WIDTH
-) -> Plan | None:
-    """Plan from the interventions of a report; None where nothing is linked, or where they are a part of the log.
-
-    A plan from a part of the log would say how many times that part is needed, not the log.
-
-    Example:
-        >>> from clickharvest import harvest, read_log
-        >>> from clickharvest.simulate import simulate_ab_log
-        >>> plan = plan_traffic(harvest(read_log(simulate_ab_log(pages=2_000)[0], context=["device"])))
-        >>> plan.segments
-        ['device = mobile', 'device = desktop']
-    """
-    if interventions.thinned_from:
-        return None
-    if interventions.contexts and not _are_few(interventions):
-        interventions = replace(interventions, contexts={})
-    try:
-        return plan_from_log(interventions, anchor=anchor, days=days, width=width)
-    except NotIdentifiedError:
-        return None
-
-
-def _are_few(interventions: Interventions) -> bool:
-    columns = {name: pa.array(column, from_pandas=True) for name, column in interventions.contexts.items()}
-    if len(columns) > MOST_COLUMNS:
-        return False
-    return bool(pa.table(columns).group_by(list(columns)).aggregate([]).num_rows <= MOST_SEGMENTS)
+from clickharvest.planning.scaling import Plan
 
 
 def traffic_data(plan: Plan) -> dict[str, Any]:

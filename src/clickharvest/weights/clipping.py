@@ -78,7 +78,7 @@ def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share
         share: effective share of the clicks to keep, from 0 to 1.
 
     Example:
-        Seven clicks at propensity 1, two at .5 and one at .05: unclipped, they tell as much as 2.3 clicks.
+        Seven clicks at propensity 1, two at .5 and one at .05: unclipped, the effective sample size is 2.3 clicks.
 
         >>> choose_clip([1, 0.5, 0.05], clicks=[7, 2, 1])
         0.5

@@ -44,7 +44,7 @@ class OutcomeReport:
         told += [f"{self.unsupported:,} without an estimate of their own"] * bool(self.unsupported)
         return (
             f"Weighed {count(self.outcomes, 'outcome')} ({clean_text(self.column)}) {how}; the largest weight is "
-            f"{self.largest_weight:.4g}. They tell as much as {self.effective:,.0f} of equal weight"
+            f"{self.largest_weight:.4g}. Effective sample size: {self.effective:,.0f}"
             f"{'; ' if told else ''}{', '.join(told)}."
         )
 
@@ -113,7 +113,7 @@ class WeightReport:
         lines = [
             f"Weighed {count(self.clicks, 'click')} in {count(self.rows, 'row')}; "
             f"the largest weight is {self.largest_weight:.4g}.",
-            f"They tell as much as {count(self.effective_clicks, 'click')} of equal weight "
+            f"Effective sample size: {self.effective_clicks:,.0f} of {count(self.clicks, 'click')} "
             f"({self.effective_share:.1%}).",
             clipped,
         ]

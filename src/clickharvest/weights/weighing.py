@@ -139,7 +139,7 @@ def weigh(
         [1.0, 2.0, 2.0]
         >>> print(weights.report)
         Weighed 2 clicks in 3 rows; the largest weight is 2.
-        They tell as much as 2 clicks of equal weight (90.0%).
+        Effective sample size: 2 of 2 clicks (90.0%).
         No weight is clipped.
         No estimate at position 3 (rows: 1, clicks: 0): the one of the last supported position above is used instead.
     """

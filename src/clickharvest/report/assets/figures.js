@@ -163,7 +163,7 @@ function makeFigures(data, state) {
         p: d.times === null ? null : d.times * unit,
         lower: d.times === null || d.most === d.least ? null : d.least * unit,
         upper: d.times === null || d.most === d.least ? null : (d.most ?? MOST_TIMES) * unit,
-        note: d.times === null ? "never with these queries" : undefined,
+        note: d.times === null ? "needs more queries" : undefined,
       })),
     }));
     const own = positions.map((k) => ({ k, p: unit, lower: null, upper: null }));
