@@ -4,8 +4,7 @@
     .venv/bin/python benchmarks/budget.py --worlds trust "100,000 pages" --logs 1
     .venv/bin/python benchmarks/budget.py --json FILE --report           # write the tables of what a file holds
 
-The worlds are those of `budget_worlds`: the checks were developed on some of them, with seed 0, and are judged on the
-others. The true error is log p_k less log p̂_k in the worst context that is asked for. The bars are those of the budget:
+The checks were developed on the worlds of `budget_worlds`, and are judged on those of `judged_worlds`. The true error is log p_k less log p̂_k in the worst context that is asked for. The bars are those of the budget:
 
 - the truth is within the budget at position 3 and at position 10 in 90 % of all logs;
 - of sound logs of 100,000 pages or more, 80 % are known to ±30 % or better;
@@ -23,11 +22,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import budget_worlds
+import judged_worlds
 import many_logs
 import numpy as np
 import pyarrow as pa
 from accuracy import say
-from budget_worlds import BIASED, JUDGED, JUDGED_BIASED, JUDGED_SOUND, SOUND, WORLDS
 from numpy.typing import NDArray
 
 from clickharvest import CPBM, PBM, harvest, read_log
@@ -41,6 +41,7 @@ Array = NDArray[np.float64]
 Log = dict[str, Any]
 """What was measured on one log."""
 
+WORLDS = judged_worlds.SOUND | judged_worlds.BIASED | budget_worlds.SOUND | budget_worlds.BIASED
 LOGS, TOLERANCE = 10, 0.3
 POSITIONS = (3, 10)
 """Positions at which budgets are judged; where a page is shorter, its last."""
@@ -65,7 +66,7 @@ HEAD = (
 
 def measure(world: str, seed: int) -> Log:
     """Return the true error and the budget of a log, by position."""
-    pages = (WORLDS | JUDGED)[world](seed)
+    pages = WORLDS[world](seed)
     log: Log = {"seed": seed, "pages": len(pages.query), "refused": ""}
     began = time.process_time()
     with warnings.catch_warnings():
@@ -165,8 +166,8 @@ def table(kept: dict[str, list[Log]]) -> tuple[list[str], list[str]]:
     lines: list[str] = []
     bars: list[str] = []
     for title, sound, biased in (
-        ("Judged on", JUDGED_SOUND, JUDGED_BIASED),
-        ("Developed on", SOUND, BIASED),
+        ("Judged on", judged_worlds.SOUND, judged_worlds.BIASED),
+        ("Developed on", budget_worlds.SOUND, budget_worlds.BIASED),
     ):
         worlds = {name: kept[name] for name in (*sound, *biased) if name in kept}
         if not worlds:
@@ -264,4 +265,4 @@ def spell(size: float) -> str:
 
 
 if __name__ == "__main__":
-    many_logs.main("budget", __doc__, dict.fromkeys(JUDGED | WORLDS, LOGS), measure, table)
+    many_logs.main("budget", __doc__, dict.fromkeys(WORLDS, LOGS), measure, table)

@@ -2,8 +2,7 @@
 
 Pages of ten results by three rankers, a thousand queries with Zipf traffic, users who come back. Examination is k^−.7
 on desktops and k^−1.4 on phones, unless a world says otherwise. A world changes the pages before they are clicked, or
-the rows that the log keeps. The checks were developed on `SOUND` and `BIASED`, and are judged on `JUDGED_SOUND` and
-`JUDGED_BIASED`.
+the rows that the log keeps. The checks were developed on these worlds, and are judged on those of `judged_worlds`.
 """
 
 from __future__ import annotations
@@ -657,7 +656,7 @@ def commercial(pages: Pages) -> Array:
     return (pages.random.random(int(pages.query.max()) + 1) < 0.4)[pages.query]
 
 
-JUDGED_SOUND: dict[str, Callable[[int], Pages]] = {
+SOUND |= {
     "nearly flat": lambda s: make(s, 100_000, curve=power(0.0, 0.2)).draw(),
     "very steep": lambda s: make(s, 100_000, curve=power(1.8, 2.4)).draw(),
     "a plateau at the top": lambda s: make(s, 100_000, curve=plateau()).draw(),
@@ -678,7 +677,7 @@ JUDGED_SOUND: dict[str, Callable[[int], Pages]] = {
     "queries with six results": lambda s: short_queries(make(s, 100_000)),
     "two columns": lambda s: two_columns(make(s, 100_000)),
 }
-JUDGED_BIASED: dict[str, Callable[[int], Pages]] = {
+BIASED |= {
     "trust in the rank": lambda s: trusted_rank(make(s, 60_000)),
     "two clicks are enough": lambda s: two_clicks(make(s, 60_000)),
     "cascade at the top": lambda s: cascade_at_top(make(s, 60_000)),
@@ -705,5 +704,3 @@ JUDGED_BIASED: dict[str, Callable[[int], Pages]] = {
     "arms that users choose": lambda s: enthusiasts(make(s, 60_000, rankers=2)),
     "back button": lambda s: back_button(make(s, 60_000)),
 }
-JUDGED = JUDGED_SOUND | JUDGED_BIASED
-WORLDS = SOUND | BIASED
