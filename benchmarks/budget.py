@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/budget.py --worlds trust "100,000 pages" --logs 1
     .venv/bin/python benchmarks/budget.py --json FILE --report           # write the tables of what a file holds
 
-The checks were developed on the worlds of `budget_worlds`, and are judged on those of `judged_worlds`. The true error is log p_k less log p̂_k in the worst context that is asked for. The bars are those of the budget:
+The checks were developed on the worlds of `budget_worlds`, and are judged on those of `judged_worlds`. The true error
+is log p_k less log p̂_k in the worst context that is asked for. The bars are those of the budget:
 
 - the truth is within the budget at position 3 and at position 10 in 90 % of all logs;
 - of sound logs of 100,000 pages or more, 80 % are known to ±30 % or better;

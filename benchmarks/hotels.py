@@ -1,7 +1,8 @@
 """A real log with a context: hotel lists of trivago (a public sample of the RecSys Challenge 2019), by device.
 
-What `check` and `fit --context device` find in it, written into docs/hotels.md between its marks. The log is not part
-of this repository: a Parquet file of page, query (the city), device, platform, time, doc, position and click.
+What `check --context device` prints of it, and the curve of `fit --curve power`, written into docs/hotels.md between
+its marks. The log is not part of this repository: a Parquet file of page, query (the city), device, platform, time,
+doc, position and click.
 
     make benchmark-hotels            # reads ../shared/data/trivago_clickouts.parquet
     python benchmarks/hotels.py --log hotels.parquet
@@ -10,56 +11,50 @@ of this repository: a Parquet file of page, query (the city), device, platform, 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
-from clickharvest import CPBM, ClickLog, check_model, diagnose, harvest, read_log
-from clickharvest.model.propensities import Propensities
+from accuracy import write_between_markers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "hotels.md"
-MARK = "<!-- numbers of benchmarks/hotels.py -->"
-POSITIONS = (2, 3, 5, 10, 15, 25)
 
 
-def describe(log: ClickLog) -> list[str]:
-    """Return what the check says, as a list."""
-    diagnosis = diagnose(log)
-    findings = [f"- {finding.sentence}" for finding in diagnosis.findings]
-    linked = "All positions are linked." if diagnosis.identified else "Not all positions are linked."
-    facts = log.facts
-    assert facts is not None
-    told = f"{facts.impressions:,} impressions and {facts.clicks:,} clicks on {facts.pages:,} pages. {linked}"
-    return [f"{told} The check says:", "", *findings]
+def run(*words: str | Path) -> list[str]:
+    """Return the lines that a command prints, but for the last, the next command."""
+    command = [sys.executable, "-m", "clickharvest", *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[:-1]
 
 
-def table(model: Propensities, devices: list[str]) -> list[str]:
-    """Return propensities and their intervals, a row for each device."""
-    predicted = model.predict({"device": devices})
-    places = [list(predicted.positions).index(k) for k in POSITIONS]
-    rows = ["| device | " + " | ".join(f"position {k}" for k in POSITIONS) + " |", "|---|" + "---|" * len(POSITIONS)]
-    for i, device in enumerate(devices):
-        known = predicted.propensity[i], predicted.lower[i], predicted.upper[i]
-        cells = [f"{p[k]:.3f} ({low[k]:.3f} to {high[k]:.3f})" for p, low, high in [known] for k in places]
-        rows.append(f"| {device} | {' | '.join(cells)} |")
-    return rows
+def curve(lines: list[str]) -> list[str]:
+    """Return the table of the curve."""
+    start = next(i for i, line in enumerate(lines) if line.startswith("examination")) + 1
+    return lines[start : lines.index("", start)]
 
 
 def main() -> None:
-    """Run the whole of it and write the page's numbers."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Run both commands and write the page's blocks."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--log", type=Path, default=ROOT.parent / "shared" / "data" / "trivago_clickouts.parquet")
-    log = read_log(parser.parse_args().log, context=["device"])
-    interventions = harvest(log)
-    devices = ["mobile", "desktop", "tablet"]
-    lines = [*describe(log), "", "Does a model fit, and is it the same for all devices?", ""]
-    lines += [f"- {finding.sentence}" for finding in check_model(interventions)]
-    chosen = CPBM(seed=0).fit(interventions).propensities_
-    lines += ["", f"The curve that cross-validation selects is `{chosen.curve.name}`, the same for all devices:", ""]
-    lines += table(chosen, devices[:1])
-    power = CPBM(curve="power", seed=0).fit(interventions).propensities_
-    lines += ["", "With `--curve power`, which lets the steepness depend on the device:", "", *table(power, devices)]
-    before, _, after = PAGE.read_text().split(MARK)
-    PAGE.write_text("\n".join([before + MARK, "", *lines, "", MARK + after]))
+    log = parser.parse_args().log
+    with tempfile.TemporaryDirectory() as folder:
+        checked = run("check", log, "--context", "device")
+        model = Path(folder) / "model.safetensors"
+        power = run("fit", log, "--context", "device", "--curve", "power", "--no-checks", "-o", model)
+    lines = ["`check` prints:", "", *indented(checked), ""]
+    lines += [
+        "With `--curve power`, which follows a power law, steeper or flatter by device:",
+        "",
+        *indented(curve(power)),
+    ]
+    write_between_markers(PAGE, "hotels", "\n".join(lines))
+
+
+def indented(lines: list[str]) -> list[str]:
+    """Return lines as a block of a page."""
+    return [f"    {line}".rstrip() for line in lines]
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def test_one_ranker_needs_users_to_tell_what_it_knows_of_them() -> None:
 
 
 def test_too_few_clicks_are_no_answer() -> None:
-    pages = world(0, 300)
-    pages.appeal = pages.appeal * 0.1
+    pages = world(0, 1000)
+    pages.appeal = pages.appeal * 0.02
     found = answer("relevance", evidence_of(pages.draw().log()))
     assert (found.severity, found.needs) == ("untested", "more clicks")
 
@@ -394,7 +394,7 @@ def test_a_step_counts_until_its_fold_is_named() -> None:
     named = answer("step", evidence_of(log, folds=[4]))
     assert named.severity == "ok"
     npt.assert_array_equal(effect_of(named), 0)
-    assert answer("step", evidence_of(log, folds=[3])).severity == "warning", "the page changes elsewhere"
+    assert answer("step", evidence_of(log, folds=[5])).severity == "warning", "the page changes elsewhere"
 
 
 @pytest.mark.parametrize("folds", [[3, 4, 5, 6], [1], [4, 4], [99]])

@@ -122,6 +122,8 @@ class Budget:
         lines = [str(self), ", ".join(told) if told else "no source of error has any size"]
         if np.isfinite(self.times) and self.times > 1:
             lines.append(f"{spell_times(self.times)} times this log would bring noise within {percent(self.tolerance)}")
+        elif self.times > 1:
+            lines.append(f"noise within {percent(self.tolerance)} takes other queries, not more clicks of these")
         if self.untested:
             lines.append("not tested: " + ", ".join(f"{name} ({needs})" for name, needs in self.untested.items()))
         else:

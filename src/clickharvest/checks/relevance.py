@@ -13,23 +13,25 @@ from clickharvest.checks.finding import Finding
 from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
+FOLDS = 4
+"""Parts that users are dealt into; more of them measure relevance better, and take longer."""
 SPREAD = 2.33
 """The effect is that on a result so many standard deviations better than average: the best of a hundred."""
 TINY = 1e-12
 MOST_CONTEXTS = 200
 """Contexts up to which results of different ones are not compared within a query."""
 LEAST_RELIABLE = 0.15
-"""Split-half correlation below which relevance is not measured well enough."""
+"""Reliability below which relevance is not measured well enough."""
 
 
 class Relevance(Check):
-    """Clicks of half of the users tell how relevant a result is, and those of the others how steep its curve.
+    """Clicks of three quarters of the users tell how relevant a result is, and those of the others how steep its curve.
 
-    With z the standardised log click rate of a result among those of its query, in one half, the other half gives γ of
-    p_k e^{γ z L}, L = log k, and the other way round. The correlation of both halves' z is the reliability r: per
-    standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on the best result of a
-    hundred, 2.33 standard deviations of all results better than average, and the other way for the worst. Queries of
-    unequal steepness look like that, too: then the mean curve may be right.
+    With z the standardised log click rate of a result among those of its query, in three quarters, the last one gives γ
+    of p_k e^{γ z L}, L = log k, and so for each quarter. The share of the variance of z that two halves have in common
+    is its reliability r: per standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on
+    the best result of a hundred, 2.33 standard deviations of all results better than average, and the other way for the
+    worst. Queries of unequal steepness look like that, too: then the mean curve may be right.
     """
 
     kind = "relevance"
@@ -59,45 +61,59 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
     Args:
         evidence: the displays.
         within: whether results are compared with those of their query and context alone, weighted by what the clicks
-            of the other half tell of slopes, so that how steep a query is as a whole changes nothing; the size is then
-            that among these.
+            of the last quarter tell of slopes, so that how steep a query is as a whole changes nothing; the size is
+            then that among these.
     """
-    half, evidence = _halves(evidence)
+    fold, evidence = _dealt(evidence)
     d, rows = evidence.displays, evidence.moved
     n_units = int(d.unit.max(initial=-1)) + 1
-    part = d.unit * 2 + half
-    clicks = np.bincount(part, d.clicks, 2 * n_units).reshape(n_units, 2)
-    seen = np.bincount(part, d.shown * np.exp(evidence.log_p), 2 * n_units).reshape(n_units, 2)
+    part, shape = d.unit * FOLDS + fold, (n_units, FOLDS)
+    clicks = np.bincount(part, d.clicks, n_units * FOLDS).reshape(shape)
+    seen = np.bincount(part, d.shown * np.exp(evidence.log_p), n_units * FOLDS).reshape(shape)
     if not clicks.sum() or not len(rows):
         return None
-    z = np.log((clicks + 1) / (seen + seen.sum() / clicks.sum()))
-    known = _information(evidence, part, 2 * n_units).reshape(n_units, 2)
+    known = _information(evidence, part, n_units * FOLDS).reshape(shape)
     query = np.zeros(n_units, dtype=np.int64)
     query[d.unit] = d.query
     if within:
-        query[d.unit] = distinct(d.query, evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind)[
-            1
-        ]
-        weights = known[:, ::-1]
+        own = evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind
+        query[d.unit] = distinct(d.query, own)[1]
+        weights = known
     else:
-        weights = np.repeat((clicks.sum(axis=1) * (known.sum(axis=1) > 0))[:, None], 2, axis=1)
+        weights = np.repeat((clicks.sum(axis=1) * (known.sum(axis=1) > 0))[:, None], FOLDS, axis=1)
     weight = weights.sum(axis=1) / max(float(weights.sum()), TINY)
-    whole = z - weight @ z
-    for own, its in zip(z.T, weights.T, strict=True):
-        own -= (np.bincount(query, its * own) / np.maximum(np.bincount(query, its), TINY))[query]
-    real, spread = float(weight @ z.prod(axis=1)), np.sqrt(weight @ z**2)
-    reliability = real / max(float(spread.prod()), TINY)
+    prior = seen.sum() / clicks.sum()
+
+    def rates(dealt: Array) -> Array:
+        """Return z before it is standardised, of folds put together by columns of `dealt`, [units, columns]."""
+        return np.asarray(np.log((clicks @ dealt + 1) / (seen @ dealt + prior)))
+
+    halves = rates(np.repeat(np.eye(2), FOLDS // 2, axis=0))
+    whole = halves - weight @ halves
+    halves = _among_queries(halves, query, np.repeat(weight[:, None], 2, axis=1))
+    z = _among_queries(rates(1.0 - np.eye(FOLDS)), query, weights)
+    real, spread = float(weight @ halves.prod(axis=1)), np.sqrt(weight @ z**2)
+    reliability = real / max(float(np.mean(spread**2)), TINY)
     if reliability < LEAST_RELIABLE and not within:  # within queries it is the sign that is asked for, not the size
         return None
-    other = (z / np.maximum(spread, TINY))[d.unit[rows], 1 - half[rows]]
+    others = (z / np.maximum(spread, TINY))[d.unit[rows], fold[rows]]
     distance = evidence.distance[evidence.place[rows]]
     cell = part[rows] * len(evidence.positions) + evidence.place[rows]
-    fit = evidence.fit(rows, part[rows], cell, np.stack([other * distance, distance], axis=1))
+    fit = evidence.fit(rows, part[rows], cell, np.stack([others * distance, distance], axis=1))
     scale = SPREAD / np.sqrt(max(reliability, LEAST_RELIABLE))
     if not within:  # from results of one query to all results
         scale *= np.sqrt(max(float(weight @ whole.prod(axis=1)) / real, 1.0))
     error = scale * np.sqrt(fit.covariance[0, 0]) * np.abs(evidence.distance)
     return scale * fit.theta[0] * evidence.distance, error
+
+
+def _among_queries(z: Array, query: NDArray[np.int64], weights: Array) -> Array:
+    """Return columns less their weighted means by query, [units, columns]."""
+    means = [
+        np.bincount(query, its * own) / np.maximum(np.bincount(query, its), TINY)
+        for own, its in zip(z.T, weights.T, strict=True)
+    ]
+    return z - np.stack(means, axis=1)[query]
 
 
 def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Array:
@@ -109,23 +125,23 @@ def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Arr
     return np.asarray(np.bincount(part, d.clicks, parts) * np.maximum(second / total - (first / total) ** 2, 0.0))
 
 
-def _halves(evidence: Evidence) -> tuple[NDArray[np.int64], Evidence]:
-    """Deal users, or else pages or single displays, into halves; return each row's half, [n], and the rows.
+def _dealt(evidence: Evidence) -> tuple[NDArray[np.int64], Evidence]:
+    """Deal users, or else pages or single displays, into `FOLDS`; return each row's fold, [n], and the rows.
 
-    Rows that count several displays are torn in two, each with its part of them and of the clicks.
+    Rows that count several displays are torn, each part with its displays and clicks.
     """
     d, random = evidence.displays, evidence.random(Relevance.kind)
     if not d.counted:
         who = np.arange(len(d)) if d.viewer is None else d.viewer
-        return (random.random(int(who.max(initial=0)) + 1) < 0.5)[who].astype(np.int64), evidence
+        return random.integers(FOLDS, size=int(who.max(initial=0)) + 1)[who], evidence
     shown = np.rint(d.shown).astype(np.int64)
     clicks = np.minimum(np.rint(d.clicks).astype(np.int64), shown)
-    part = random.binomial(shown, 0.5)
-    own = np.minimum(random.binomial(clicks, part / np.maximum(shown, 1)), part)
-    both = d.take(np.tile(np.arange(len(d)), 2))
-    both = replace(
-        both,
-        shown=np.concatenate([part, shown - part]).astype(np.float64),
-        clicks=np.concatenate([own, clicks - own]).astype(np.float64),
+    even = np.full(FOLDS, 1 / FOLDS)
+    clicked, left = (random.multinomial(many, even).T.ravel() for many in (clicks, shown - clicks))
+    torn = replace(
+        d.take(np.tile(np.arange(len(d)), FOLDS)),
+        shown=(clicked + left).astype(np.float64),
+        clicks=clicked.astype(np.float64),
     )
-    return np.repeat([0, 1], len(d)), Evidence(both, evidence.model, folds=evidence.folds, seed=evidence.seed)
+    fold = np.repeat(np.arange(FOLDS), len(d))
+    return fold, Evidence(torn, evidence.model, folds=evidence.folds, seed=evidence.seed)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OTHER_LOG = "The other log"
 LONGEST = 24
 """Letters of a model's name in a table."""
-MOST_ROWS = 20
+MOST_ROWS = 14
 
 
 @dataclass(frozen=True)
