@@ -209,6 +209,7 @@ def _summary(model: Propensities, log: ReportLogOptions, units: HarvestOptions, 
 
     options = asked.arguments() | {"name": Path(log.source).name or log.source, "progress": show_progress}
     options |= {name: None for name in ("tolerance", "positions") if getattr(asked, name) is None}  # as the model's
+    options |= {"folds": None} if asked.fold is None else {}
     if is_interventions(log.source):
         return summarise_log(units.read_interventions(log), model, **options)
     harvest = units.arguments(log)

@@ -88,7 +88,7 @@ def summarise_log(
     max_position: int | None = None,
     design: Design | None = None,
     positions: Collection[int] | None = None,
-    folds: Sequence[int] = (),
+    folds: Sequence[int] | None = None,
     tolerance: float | None = None,
     progress: Progress = silent,
 ) -> LogSummary:
@@ -102,7 +102,7 @@ def summarise_log(
         max_position: as in `harvest`.
         design: as in `harvest`.
         positions: as in `check_fit`; by default those of the budget that the model keeps.
-        folds: as in `check_fit`.
+        folds: as in `check_fit`; by default those of the budget that the model keeps.
         tolerance: as in `check_fit`; by default that of the budget that the model keeps.
         progress: what shows progress.
 
@@ -122,6 +122,8 @@ def summarise_log(
     kept = budget_of(model)
     if positions is None:
         positions = () if kept is None else kept.positions
+    if folds is None:
+        folds = () if kept is None else kept.folds
     if tolerance is None:
         tolerance = TOLERANCE if kept is None else kept.tolerance
     if isinstance(source, Interventions):
