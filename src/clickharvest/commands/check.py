@@ -80,7 +80,7 @@ def check(
         told = diagnosis.to_dict()
         tell(json.dumps(told | {"tests": told["findings"]} | found, indent=2))
     elif fitted is None:
-        print_diagnosis(diagnosis)
+        print_diagnosis(diagnosis, verbose=checks.verbose)
     else:
         if checks.verbose:
             screen().print(position_table(diagnosis))

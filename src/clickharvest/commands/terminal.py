@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from clickharvest.commands.one_screen import MOST_PROBLEMS
 from clickharvest.positions.places import spell_label
 from clickharvest.words import clean_lines, clean_text, count, name_positions
 
@@ -69,8 +70,8 @@ def screen() -> Console:
     return console
 
 
-def print_diagnosis(diagnosis: Diagnosis, advice: str | None = None) -> None:
-    """Print a diagnosis: counts, a table of positions, every finding, the answer, and advice, if any."""
+def print_diagnosis(diagnosis: Diagnosis, *, verbose: bool) -> None:
+    """Print what was counted, what is wrong and the answer; with `verbose` a table of positions and every finding."""
     console = screen()
     t = diagnosis.totals
     console.print(
@@ -82,13 +83,17 @@ def print_diagnosis(diagnosis: Diagnosis, advice: str | None = None) -> None:
         f"Harvest: {count(t['units'], 'unit')} shown at two {what} or more, {t['clicked_units']:,} of them clicked, "
         f"{count(t['unit_clicks'], 'click')}\n"
     )
-    console.print(position_table(diagnosis))
-    for finding in diagnosis.findings:
+    findings = list(diagnosis.findings)
+    if verbose:
+        console.print(position_table(diagnosis))
+    else:
+        findings = [one for one in findings if one.severity in ("decisive", "warning")]
+    for finding in findings if verbose else findings[:MOST_PROBLEMS]:
         console.print(finding_line(finding))
+    if not verbose and len(findings) > MOST_PROBLEMS:
+        console.print(f"and {len(findings) - MOST_PROBLEMS} more: --verbose")
     console.print()
     console.print(_answer(diagnosis))
-    if advice is not None:
-        console.print(advice)
 
 
 def position_table(diagnosis: Diagnosis) -> Table:
