@@ -111,9 +111,9 @@ class Objective(ABC):
         """Return the objective's own parameters to start from."""
         return {}
 
+    @abstractmethod
     def formula(self, params: Params, x: Any, xp: Any = np) -> Any:
         """Return the objective's own formula, [m, columns], by array functions that `clickharvest.model.trace` has."""
-        raise NotImplementedError
 
     def penalty(self, params: Params, xp: Any = np) -> Any:
         """Return ½ Σ d θ² over the objective's own parameters that are penalised."""
