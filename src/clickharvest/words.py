@@ -173,3 +173,13 @@ def _clean(letter: str) -> str:
     if letter.isprintable():
         return letter
     return " " if unicodedata.category(letter) == "Zs" else "?"
+
+
+def spell_times(times: float) -> str:
+    """Return how many times a log, as people write it.
+
+    Example:
+        >>> spell_times(3.21), spell_times(67.4), spell_times(math.inf)
+        ('3.2', '67', 'inf')
+    """
+    return "inf" if math.isinf(times) else f"{times:.2g}" if times < 10 else f"{times:,.0f}"

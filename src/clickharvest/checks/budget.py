@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
 from clickharvest.parameters import TOLERANCE
-from clickharvest.planning.needs import times_needed
-from clickharvest.planning.scaling import spell_times
 from clickharvest.positions.places import name_places
+from clickharvest.words import spell_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -241,6 +240,8 @@ def make_budget(
         decisive.append("the fit has no intervals, so the size of the noise is unknown")
     times = float((terms[NOISE].max(initial=0) / np.log1p(tolerance)) ** 2)
     if times > 1 and interventions is not None:
+        from clickharvest.planning.needs import times_needed
+
         anchor = int(evidence.model.curve.anchor)
         planned = times_needed(interventions, tolerance, evidence.positions[asked].tolist(), anchor=anchor)
         times = times if planned is None else planned

@@ -25,7 +25,7 @@ from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
 from clickharvest.positions.places import Places, name_places
-from clickharvest.words import cluster_nouns, count, spell_positions
+from clickharvest.words import cluster_nouns, count, spell_positions, spell_times
 
 Array = NDArray[np.float64]
 
@@ -352,11 +352,6 @@ def spell_traffic(times: float, days: float | None, ends: tuple[float, float]) -
     whole, least, most = (_days_told(end * days) for end in (times, low, high))
     noun = "day" if whole == "1" and not _range_told(whole, least, most) else "days"
     return f"{told}, {whole}{_range_told(whole, least, most)} {noun}"
-
-
-def spell_times(times: float) -> str:
-    """Return how many times a log, as people write it."""
-    return "inf" if math.isinf(times) else f"{times:.2g}" if times < 10 else f"{times:,.0f}"
 
 
 def _days_told(days: float) -> str:
