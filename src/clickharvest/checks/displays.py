@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.harvesting.numbering import as_array, as_column, distinct
+from clickharvest.harvesting.numbering import as_array, as_column, code_values, distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,20 +123,6 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
         doubts=tuple(doubts(log)),
         **known,
     )
-
-
-def code_values(values: NDArray[Any]) -> Integers:
-    """Return the number of each value in the order of values; what is missing is a value, too.
-
-    Example:
-        >>> code_values(np.array(["b", None, "a", "b"], dtype=object)).tolist()
-        [1, -1, 0, 1]
-    """
-    if values.dtype != object:
-        return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    plain = values.tolist()
-    place = {value: i for i, value in enumerate(sorted(set(plain) - {None}))}
-    return np.fromiter((place.get(value, -1) for value in plain), np.int64, len(plain))
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:

@@ -112,6 +112,20 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     return first, code
 
 
+def code_values(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of each value in the order of values; what is missing is a value, too.
+
+    Example:
+        >>> code_values(np.array(["b", None, "a", "b"], dtype=object)).tolist()
+        [1, -1, 0, 1]
+    """
+    if values.dtype != object:
+        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    plain = values.tolist()
+    place = {value: i for i, value in enumerate(sorted(set(plain) - {None}))}
+    return np.fromiter((place.get(value, -1) for value in plain), np.int64, len(plain))
+
+
 def whole_numbers(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the distinct integers of an array, ascending, as `np.unique` does.
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.numbering import code_values, distinct
 from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.scaling import Plan, plan_from_log
 
@@ -56,7 +56,5 @@ def times_needed(
 
 
 def _are_few(interventions: Interventions) -> bool:
-    columns = {name: pa.array(column, from_pandas=True) for name, column in interventions.contexts.items()}
-    if len(columns) > MOST_COLUMNS:
-        return False
-    return bool(pa.table(columns).group_by(list(columns)).aggregate([]).num_rows <= MOST_SEGMENTS)
+    columns = list(interventions.contexts.values())
+    return len(columns) <= MOST_COLUMNS and len(distinct(*map(code_values, columns))[0]) <= MOST_SEGMENTS
