@@ -88,6 +88,8 @@ def test_one_position_is_no_comparison(run: Command) -> None:
     code, out, _ = run("check log.csv --context device")
     assert (code, out.splitlines()[-1]) == (3, "This log does not reveal examination.")
     assert out.startswith("Log:     2 impressions, 1 click, 1 query, position 1\n")
+    assert "✗ Only one position was ever shown: there is nothing to compare." in out
+    _, out, _ = run("check log.csv --context device --verbose")
     assert "· No impression shows a query and document seen more than once." in out
 
 
