@@ -42,7 +42,7 @@ VALID = {
     "--cutoffs": ("0.5,1,2", "0.1,0.2,0.3"), "--scale": ("corpus", "query", "rate"), "--missing": ("drop", "error"),
     "--learner": ("linear", "svm", "lightgbm", "xgboost", "auto"), "--C": ("0.1", "1"), "--features": ("a", "a,b"),
     "--loss": ("softmax", "poisson", "pairwise", "lambda", "robust", "hinge"), "--test-share": ("0.2", "0.5"),
-    "--judgements": ("grades.csv",),
+    "--judgements": ("grades.csv",), "--tolerance": ("10%", "0.5"), "--fold": ("3", "2,4"),
 }  # fmt: skip
 """Valid values of options that do not depend on the log; those of columns are in `small_logs.py`."""
 DOUBTFUL: dict[str, tuple[str, ...]] = {
@@ -69,6 +69,7 @@ DOUBTFUL: dict[str, tuple[str, ...]] = {
     "--positions": ("2", "5", "1000"), "--queries": ("1", "100", "1000000"), "--baseline-log": ("log.parquet",),
     "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05", "1-2=1", "2-2=.1", "1-99=.1", "1=.1", "1-2-3=.1"),
     "--click-rates": ("0.3,0.2", "0.3", "1,1,1", "0,0", "2", "nan", "0.3,"), "--steepness": ("0", "1", "10"),
+    "--tolerance": ("10%", "1", "0", "-1", "x%", ""), "--fold": ("3", "99", "0", "x", "1-3", "3-1"),
     "--spread": ("0", "0.5", "3"), "--as": ("table", "quepid", "qrels", "opensearch", "nothing"),
     "--cutoffs": ("0.5,1,2", "1", "0", "3,2,1", "nan", "1,1", "0.1,0.2,0.3,0.4,0.5"),
     "--clip": ("0.1", "auto", "1", "2"), "--penalty": ("0", "1", "1e12"), "--curve": ("constant", "linear", "power"),
@@ -98,6 +99,7 @@ OF_COMMANDS: dict[tuple[str, str], tuple[str, ...]] = {
 NOT_TRIED = {
     "--spark-master": "a Spark session outlasts all other cases together",
     "--log-to": "MLflow outlasts all other cases together",
+    "--start": "it needs a model of the same options, which a combination does not have",
 }
 """Options that no case has, and why."""
 
