@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clickharvest.checks.finding import Finding, Severity, spell_percent
-from clickharvest.checks.swap_ranks import NAME as SWAPS
 from clickharvest.checks.swap_ranks import swap_ranks
 from clickharvest.harvesting.designs import Rankings, Swap, agreement
 from clickharvest.harvesting.placements import LoggedPlacements
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
 
 NAME = "design"
-NAMES = (NAME, SWAPS)
-"""All that is told of a design."""
 FEW = 0.01
 """Share of the impressions that may stand elsewhere, as after late changes of an index or a page in a cache: at one
 position of ten it is a tenth of the clicks at most, which moves a curve by as much."""
