@@ -31,8 +31,8 @@ Index = NDArray[np.int64]
 POSITIONS, NOISE = 10, 0.1
 STEEPNESS = np.array([0.5, 1.2, 2.0])[:, None] + np.array([-0.2, 0.2])
 """η of every kind of query and device, [3, 2]."""
-ARM_QUERIES = 3, 60
-"""Queries that the shown rankers are trained on: A, which has the larger share of the traffic, is the weak one."""
+UNEQUAL, FAIR = (3, 60), (30, 30)
+"""Queries that the shown rankers are trained on: A, which has the larger share, is weak, or as good as B."""
 MOST_LOGGED, LOGGED = 500, 0.6
 """Logged queries at most, and the share of those that train no shown ranker that are logged."""
 
@@ -124,12 +124,16 @@ class Log:
             found[name] = ShownRanking(place, column + 1.0, np.ones(len(place)), served[names])
         return found
 
+    def sides(self) -> dict[str, Corpus]:
+        """Return the logged queries and the new ones."""
+        return {"log": self.corpus, "new": self.test}
+
     def grades(self) -> Array:
         """Return the true grades of the documents of `data`."""
         return self.corpus.grades[np.unique(self.cells["doc"])].astype(np.float64)
 
 
-def simulate(corpus: Corpus, share: float, clicks: int, seed: int) -> Log:
+def simulate(corpus: Corpus, share: float, clicks: int, seed: int, arm_queries: tuple[int, int] = UNEQUAL) -> Log:
     """Return a log with about so many clicks; A has this share of the traffic.
 
     Args:
@@ -137,6 +141,7 @@ def simulate(corpus: Corpus, share: float, clicks: int, seed: int) -> Log:
         share: share of the traffic of ranker A.
         clicks: expected number of clicks.
         seed: seed of the division, the rankers and the clicks.
+        arm_queries: queries that the shown rankers are trained on, A and B.
     """
     random = np.random.default_rng(seed)
     useful = random.permutation(corpus.queries_with_relevant())
@@ -144,10 +149,10 @@ def simulate(corpus: Corpus, share: float, clicks: int, seed: int) -> Log:
     weights = np.stack(
         [
             np.where(known == k, svm_rank(_only(corpus.take(part), known == k)), 0.0)
-            for k, part in enumerate(np.split(useful[: sum(ARM_QUERIES)], ARM_QUERIES[:1]))
+            for k, part in enumerate(np.split(useful[: sum(arm_queries)], arm_queries[:1]))
         ]
     )
-    rest = useful[sum(ARM_QUERIES) :]
+    rest = useful[sum(arm_queries) :]
     size = min(MOST_LOGGED, round(LOGGED * len(rest)))
     logged, test = corpus.take(rest[:size]), corpus.take(rest[size:])
     orders = np.stack([top(logged, w, POSITIONS) for w in weights])

@@ -180,24 +180,20 @@ def covered(predicted: Any, number: NDArray[np.int64], truth: Array) -> float:
 
 
 def of_yandex() -> Outcome:
-    """Return how much better browsing states explain held-out queries of the Yandex log."""
-    from clickharvest import read_log
-    from clickharvest.click_models.browsing import Browsing
-    from clickharvest.click_models.browsing.estimating import compare_within_ranks
+    """Return how much better the last click above explains held-out queries of the Yandex log."""
+    from clickharvest import PBM, harvest, read_log
+    from clickharvest.checks import Evidence, read_displays
+    from clickharvest.checks.clicks_above import held_out_gain
 
-    states = Browsing().harvest(read_log(YANDEX, page="session"))
+    log = read_log(YANDEX, page="session")
+    fitted, displays = PBM(intervals=None).fit(harvest(log)).propensities_, read_displays(log)
+    largest = np.argmax(np.bincount(displays.query, displays.clicks))
     found = {}
-    for clicks, kept in (("all", states), ("largest left out", without_largest(states))):
-        gain = compare_within_ranks(kept, folds=20)
-        figures = [gain.gain, gain.lower, gain.upper, gain.browsing, gain.ranks, gain.clicks, gain.clusters]
-        found[clicks] = figures
+    for clicks, kept in (("all", displays), ("largest left out", displays.take(displays.query != largest))):
+        gain = held_out_gain(Evidence(kept, fitted))
+        assert gain is not None
+        found[clicks] = [gain.gain, 1.96 * gain.standard_error, gain.times, gain.clicks]
     return {"gains": found}
-
-
-def without_largest(states: Any) -> Any:
-    """Return interventions without the query that has most clicks."""
-    _, query = np.unique(states.query, return_inverse=True)
-    return states.take(query != np.argmax(np.bincount(query, states.clicks)))
 
 
 def table(kept: dict[str, list[Outcome]]) -> tuple[list[str], list[str]]:
@@ -229,13 +225,10 @@ def yandex_lines(kept: dict[str, list[Outcome]]) -> list[str]:
     """Return the lines on the Yandex log."""
     if not kept.get("yandex"):
         return []
-    lines = ["", "| Yandex log | queries | clicks | browsing | positions | gain per click | 95 % |"]
-    lines.append("|---|--:|--:|--:|--:|--:|---|")
-    for name, (gain, lower, upper, browsing, ranks, clicks, queries) in kept["yandex"][0]["gains"].items():
-        lines.append(
-            f"| {name} | {queries} | {clicks:,} | {browsing:.4f} | {ranks:.4f} | {gain:.4f} "
-            f"| {lower:.4f} to {upper:.4f} |"
-        )
+    lines = ["", "| Yandex log | clicks | below a click | gain per click | 95 % |", "|---|--:|--:|--:|---|"]
+    for name, (gain, margin, times, clicks) in kept["yandex"][0]["gains"].items():
+        ends = f"{gain - margin:.4f} to {gain + margin:.4f}"
+        lines.append(f"| {name} | {clicks:,} | × {times:.2f} | {gain:.4f} | {ends} |")
     return lines
 
 
@@ -261,8 +254,8 @@ def bars(kept: dict[str, list[Outcome]]) -> list[str]:
         met = "PASS" if ours <= THIRD else "FAIL"
         found.append(f"{met}: {name}: {kind}: rel {ours:.3f}, at most a third of beyond-cascade's .8946: {THIRD:.3f}")
     if kept.get("yandex"):
-        gain, lower, upper, *_ = kept["yandex"][0]["gains"]["all"]
-        found.append(f"{'PASS' if lower > 0 else 'FAIL'}: yandex: gain {gain:.4f} ({lower:.4f} to {upper:.4f}) above 0")
+        gain, margin, *_ = kept["yandex"][0]["gains"]["all"]
+        found.append(f"{'PASS' if gain > margin else 'FAIL'}: yandex: gain {gain:.4f} ± {margin:.4f} above 0")
     return found
 
 

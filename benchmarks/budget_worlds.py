@@ -37,6 +37,7 @@ class Pages:
         clicks: clicks, [pages, K]; None until they are drawn.
         position: positions as the log has them, [pages, K].
         kept: which rows the log has, or how often, [pages, K].
+        relevance: how much documents are wanted, [queries, documents of a query].
         columns: further columns of the log, by page.
         context: context columns.
         drop: columns that the log lacks.
@@ -55,6 +56,7 @@ class Pages:
     clicks: Any = None
     position: Any = None
     kept: Any = None
+    relevance: Any = None
     columns: dict[str, Array] = field(default_factory=dict)
     context: tuple[str, ...] = ("device",)
     drop: tuple[str, ...] = ()
@@ -180,7 +182,8 @@ def make(
     if spread:
         log_p = log_p * np.exp(random.normal(0, spread, queries) - spread**2 / 2)[query][:, None]
     shown = query[:, None] * docs + shown
-    return Pages(random, query, user, ranker, device, time, shown, np.clip(appeal, 0, 1), np.exp(log_p), truth)
+    appeal, examined = np.clip(appeal, 0, 1), np.exp(log_p)
+    return Pages(random, query, user, ranker, device, time, shown, appeal, examined, truth, relevance=relevance)
 
 
 def fold(size: float = 0.7) -> Array:
@@ -213,7 +216,7 @@ def feedback(seed: int, pages: int, days: int = 10, *, forget: bool = False) -> 
     queries = int(made.query.max()) + 1
     counts, shown_ = np.zeros((queries, DOCS)), np.zeros((queries, DOCS)) + 5
     random = made.random
-    relevance = random.beta(1, 2, (queries, DOCS))
+    made.relevance = relevance = random.beta(1, 2, (queries, DOCS))
     made.clicks = np.zeros(made.shown.shape, bool)
     day = np.minimum((made.time * days).astype(int), days - 1)
     for one in range(days):

@@ -3,10 +3,11 @@
     PYTHONPATH=src python3 benchmarks/rankers.py --jobs 16
     .venv/bin/python benchmarks/rankers.py --seeds 1 --corpora mq2008 --clicks 10000 --json some.json
 
-`arms` has the logs. Contenders learn from the same clicks. Those of clickharvest know examination as it was simulated
-(true), or as CPBM or PBM estimate it from the log. LightGBM and XGBoost by page learn from every page with a click.
-`auto` is what `clickharvest rank --learner auto` does: it never sees a grade; where it says to keep an arm, that arm
-counts.
+`arms` has the logs: the shown rankers are of equal quality (fair), or the one with the larger share of the traffic is
+weak. Contenders learn from the same clicks. Those of clickharvest know examination as it was simulated (true), as CPBM
+or PBM estimate it from the log, or take clicks at face value. LightGBM and XGBoost by page learn from every page with a
+click. `auto` is what `clickharvest rank --learner auto` does: it never sees a grade; where it says to keep an arm, that
+arm counts.
 
 Needs NumPy, SciPy, lazy_loader, threadpoolctl, LightGBM and XGBoost, no engine. Outcomes are kept in
 `benchmarks/data/rankers.json`, and a run goes on where an earlier one ended; a run of all cells writes the table in
@@ -27,6 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import arms
 import numpy as np
 from accuracy import machine, say, write_between_markers, write_whole
 from arms import Array, Log, ndcg, simulate
@@ -35,25 +37,26 @@ HERE = Path(__file__).resolve().parent
 README, KEPT = HERE / "README.md", HERE / "data" / "rankers.json"
 SEEDS = 5
 CORPORA, SHARES, CLICKS = ("synthetic", "mq2007_part", "mq2008"), (0.5, 0.9), (10_000, 100_000)
+ARMS = {"fair": arms.FAIR, "weak A": arms.UNEQUAL}
 ROUNDS, LEAVES = 40, 15
 """Trees of the libraries' own rankers, which have no clicks that are free of bias to stop early by."""
-LEARNERS = ("linear", "svm", "lightgbm", "xgboost")
-PROPENSITIES = ("true", "CPBM", "PBM")
-NAIVE, BETTER, CONTEXT = "naive pairwise", "better arm", "LightGBM position × context"
-AUTO = "auto, CPBM"
+PROPENSITIES = ("true", "CPBM", "PBM", "face value")
+BETTER, CONTEXT = "better arm", "LightGBM position × context"
+AUTO, NAIVE = "auto, CPBM", "auto, face value"
 RIVALS = (NAIVE, BETTER, CONTEXT)
-CLOSE, AHEAD = 0.01, 0.03
+CLOSE, SLOWER = 0.01, 3.0
 
 Record = dict[str, Any]
-Key = tuple[str, float, int, int]
+Key = tuple[str, str, float, int, int]
 
 
 def main() -> None:
     """Run what is missing, print the tables, and judge them."""
     options = parse_options()
     wanted = [
-        (corpus, share, clicks, seed)
+        (kind, corpus, share, clicks, seed)
         for seed in range(options.seeds)
+        for kind in options.arms
         for clicks in sorted(options.clicks, reverse=True)
         for corpus in options.corpora
         for share in options.shares
@@ -71,7 +74,7 @@ def main() -> None:
 
 def full() -> list[Key]:
     """Return all that the table needs."""
-    return [(c, s, n, seed) for c in CORPORA for s in SHARES for n in CLICKS for seed in range(SEEDS)]
+    return [(a, c, s, n, seed) for a in ARMS for c in CORPORA for s in SHARES for n in CLICKS for seed in range(SEEDS)]
 
 
 def parse_options() -> argparse.Namespace:
@@ -79,6 +82,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=SEEDS, help="logs of each cell")
     parser.add_argument("--corpora", type=lambda text: text.split(","), default=list(CORPORA), help="or LETOR paths")
+    parser.add_argument("--arms", type=lambda text: text.split(","), default=list(ARMS), help="fair, weak A")
     parser.add_argument("--shares", type=numbers(float), default=list(SHARES), help="of ranker A in the traffic")
     parser.add_argument("--clicks", type=numbers(int), default=list(CLICKS), help="clicks of a log, about")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -103,13 +107,13 @@ def run(missing: list[Key], kept: dict[Key, Record], options: argparse.Namespace
             key = work[future]
             kept[key] = {"found": future.result(), "machine": place}
             write_outcomes(options.json, kept)
-            say(f"{done} of {len(work)}: {key[0]}, {key[1]:.0%}, {key[2]:,} clicks, seed {key[3]}")
+            say(f"{done} of {len(work)}: {key[0]}, {key[1]}, {key[2]:.0%}, {key[3]:,} clicks, seed {key[4]}")
 
 
-def measure(corpus: str, share: float, clicks: int, seed: int) -> dict[str, list[Any]]:
+def measure(kind: str, corpus: str, share: float, clicks: int, seed: int) -> dict[str, list[Any]]:
     """Return nDCG@10 and seconds of every contender on one log, and what `auto` chose."""
     warnings.simplefilter("ignore")
-    log = simulate(corpus_of(corpus, seed), share, clicks, seed)
+    log = simulate(corpus_of(corpus, seed), share, clicks, seed, ARMS[kind])
     found: dict[str, list[Any]] = {}
 
     def timed(name: str, score: Callable[[], tuple[Any, str]]) -> None:
@@ -123,11 +127,11 @@ def measure(corpus: str, share: float, clicks: int, seed: int) -> dict[str, list
     for name, learn in {**by_page(log, seed), **skylines(log, seed)}.items():
         timed(name, lambda own=learn: (own().predict(x), ""))
     timed("XGBoost lambdarank_unbiased", lambda: (xgboost_by_page(log, seed)(x), ""))
-    for kind in PROPENSITIES:
+    for known in PROPENSITIES:
         began = time.perf_counter()
-        examination = estimate(log, kind)
-        found[f"propensities, {kind}"] = [None, round(time.perf_counter() - began, 1), ""]
-        for name, learn in ours(log, examination, kind, seed).items():
+        examination = estimate(log, known)
+        found[f"propensities, {known}"] = [None, round(time.perf_counter() - began, 1), ""]
+        for name, learn in ours(log, examination, known, seed).items():
             timed(name, lambda own=learn: own(x))
     return found
 
@@ -147,7 +151,7 @@ def estimate(log: Log, kind: str) -> Array:
     from clickharvest.estimation import CPBM, PBM
 
     truth = log.truth
-    if kind == "true":
+    if kind in ("true", "face value"):
         return truth
     if kind == "PBM":
         curve = PBM(intervals=None).fit(log.interventions()).propensities_.predict().propensity
@@ -221,18 +225,17 @@ def skylines(log: Log, seed: int) -> dict[str, Callable[[], Any]]:
 
 
 def ours(log: Log, examination: Array, kind: str, seed: int) -> dict[str, Callable[[Any], tuple[Any, str]]]:
-    """Return each of our learners with every loss, and `auto`."""
+    """Return the candidates of `auto` with true propensities, and `auto`."""
     from clickharvest.rank import at_face_value, train_ranker
-    from clickharvest.rank.endings import LOSSES
+    from clickharvest.rank.choosing import CANDIDATES
 
-    data = log.data(examination)
+    data = log.data(examination) if kind != "face value" else at_face_value(log.data(examination))
 
-    def train(learner: str, loss: str, own: Any = data) -> Callable[[Any], tuple[Any, str]]:
-        return lambda x: (train_ranker(own, learner, loss=loss, seed=seed).predict(x), "")
+    def train(learner: str, loss: str) -> Callable[[Any], tuple[Any, str]]:
+        return lambda x: (train_ranker(data, learner, loss=loss, seed=seed).predict(x), "")
 
-    found = {f"{learner} {loss}, {kind}": train(learner, loss) for learner in LEARNERS for loss in LOSSES[learner]}
-    if kind == "true":
-        found[NAIVE] = train("lightgbm", "pairwise", at_face_value(data))
+    alone = CANDIDATES if kind == "true" else ()
+    found = {f"{learner} {loss}, {kind}": train(learner, loss) for learner, loss in alone}
     return found | {f"auto, {kind}": lambda x: automatic(log, data, kind, seed, x)}
 
 
@@ -241,67 +244,73 @@ def automatic(log: Log, data: Any, kind: str, seed: int, x: Any) -> tuple[Any, s
     from clickharvest.rank.choosing import choose_ranker
 
     choice = choose_ranker(data, ["linear", "svm", "lightgbm"], shown=log.arms(), seed=seed)
-    if choice.keep_shown:
+    if choice.keep_shown and kind != "face value":
         return x @ log.weights["AB".index(choice.shown or "A")], f"keep {choice.shown}"
     return choice.ranker.predict(x), choice.best
 
 
 def report(kept: dict[Key, Record]) -> tuple[str, list[str]]:
     """Return the tables, and a sentence for every bar that is missed."""
-    cells = list(dict.fromkeys(key[:3] for key in kept))
+    cells = sorted(dict.fromkeys(key[:4] for key in kept))
     names = list(dict.fromkeys(name for one in kept.values() for name in one["found"] if one["found"][name][0]))
     values = {cell: cell_values(cell, kept, names) for cell in cells}
     shown = [name for name in names if name.startswith("auto") or name.partition(", ")[2] in ("", "true")]
     order = [BETTER, *(name for name in shown if not name.startswith("arm"))]
-    head = [f"{corpus}<br>{share:.0%}, {clicks // 1000}k" for corpus, share, clicks in cells]
+    columns = sorted({cell[:3] for cell in cells})
+    head = [f"{kind}<br>{corpus}<br>{share:.0%}" for kind, corpus, share in columns]
     lines = [
         f"| nDCG@10 | {' | '.join(head)} | mean | seconds |",
-        f"|---|{'--:|' * (len(cells) + 2)}",
+        f"|---|{'--:|' * (len(columns) + 2)}",
     ]
     for name in order:
-        own = [values[cell][name] for cell in cells]
-        seconds = np.mean([one["found"][name][1] for one in kept.values() if name in one["found"]] or [0.0])
+        own = [np.mean([values[cell][name] for cell in cells if cell[:3] == column]) for column in columns]
+        seconds = mean_seconds(kept, name)
         mark = "**" if name.startswith("auto") else ""
         told = " | ".join(f"{value:.3f}" for value in own)
         lines.append(f"| {mark}{name}{mark} | {told} | {np.mean(own):.3f} | {seconds:.1f} |")
-    judged, missed = judge(values)
+    judged, missed = judge(values, mean_seconds(kept, AUTO) / mean_seconds(kept, CONTEXT))
     chosen: dict[str, int] = {}
     for one in kept.values():
         chosen[one["found"][AUTO][2]] = chosen.get(one["found"][AUTO][2], 0) + 1
     told = ", ".join(f"{name} × {times}" for name, times in sorted(chosen.items(), key=lambda pair: -pair[1]))
-    logs = f"{len(kept)} logs, {len({key[3] for key in kept})} seeds of each cell. `{AUTO}` chose: {told}."
+    logs = f"{len(kept)} logs, {len({key[4] for key in kept})} seeds of each cell. `{AUTO}` chose: {told}."
     places = "; ".join(sorted({one["machine"] for one in kept.values()}))
     return "\n".join([*lines, "", *judged, "", logs, "", f"{places}."]), missed
 
 
-def cell_values(cell: tuple[str, float, int], kept: dict[Key, Record], names: Iterable[str]) -> dict[str, float]:
+def mean_seconds(kept: dict[Key, Record], name: str) -> float:
+    """Return the mean seconds of a contender; 0 where it has none."""
+    return float(np.mean([one["found"][name][1] for one in kept.values() if name in one["found"]] or [0.0]))
+
+
+def spell(cell: tuple[str, str, float, int]) -> str:
+    """Return a cell in words."""
+    return f"{cell[0]}, {cell[1]}, {cell[2]:.0%}, {cell[3]:,} clicks"
+
+
+def cell_values(cell: tuple[str, str, float, int], kept: dict[Key, Record], names: Iterable[str]) -> dict[str, float]:
     """Return the mean of every contender over the logs of a cell."""
-    own = [one["found"] for key, one in kept.items() if key[:3] == cell]
+    own = [one["found"] for key, one in kept.items() if key[:4] == cell]
     found = {name: float(np.mean([one[name][0] for one in own if name in one])) for name in names}
     return found | {BETTER: float(np.mean([max(one["arm A"][0], one["arm B"][0]) for one in own]))}
 
 
-def judge(values: dict[tuple[str, float, int], dict[str, float]]) -> tuple[list[str], list[str]]:
+def judge(values: dict[tuple[str, str, float, int], dict[str, float]], slower: float) -> tuple[list[str], list[str]]:
     """Return a sentence for every bar, and those that are missed."""
     lines: list[tuple[bool, str]] = []
-    uneven = [own[AUTO] - own[NAIVE] for cell, own in values.items() if cell[1] != 0.5]
-    if uneven:
-        lead = float(np.mean(uneven))
-        lines.append((lead >= AHEAD, f"above naive clicks at 90/10 by {lead:.3f} in the mean (bar {AHEAD})"))
     behind = {cell: own[AUTO] - max(own[name] for name in RIVALS) for cell, own in values.items()}
     worst = min(behind, key=lambda cell: behind[cell])
-    where = f"{worst[0]}, {worst[1]:.0%}, {worst[2]:,} clicks"
-    told = f"to the best of {', '.join(RIVALS)}, worst cell ({where}): {behind[worst]:+.3f} (bar −{CLOSE})"
+    told = f"to the best of {', '.join(RIVALS)}, worst cell ({spell(worst)}): {behind[worst]:+.3f} (bar −{CLOSE})"
     lines.append((behind[worst] >= -CLOSE, told))
-    for name in RIVALS:
-        lead = float(np.mean([own[AUTO] - own[name] for own in values.values()]))
-        lines.append((lead > 0, f"minus {name}, mean over cells: {lead:+.3f} (bar 0)"))
+    for kind in dict.fromkeys(cell[0] for cell in values):
+        for name in RIVALS:
+            lead = float(np.mean([own[AUTO] - own[name] for cell, own in values.items() if cell[0] == kind]))
+            lines.append((lead > 0, f"minus {name}, arms {kind}, mean over cells: {lead:+.3f} (bar 0)"))
     gaps = {cell: own[AUTO] - own["auto, true"] for cell, own in values.items()}
     worst = min(gaps, key=lambda cell: gaps[cell])
-    where = f"{worst[0]}, {worst[1]:.0%}, {worst[2]:,} clicks"
-    lines.append(
-        (gaps[worst] >= -CLOSE, f"minus auto with true propensities, worst cell ({where}): {gaps[worst]:+.3f}")
-    )
+    told = f"minus auto with true propensities, worst cell ({spell(worst)}): {gaps[worst]:+.3f} (bar −{CLOSE})"
+    lines.append((gaps[worst] >= -CLOSE, told))
+    lines.append((slower <= SLOWER, f"takes {slower:.1f} times the seconds of {CONTEXT} (bar {SLOWER:g})"))
     spoken = [f"- {'pass' if met else 'FAIL'}: `{AUTO}` {text}" for met, text in lines]
     return spoken, [line for line in spoken if line.startswith("- FAIL")]
 

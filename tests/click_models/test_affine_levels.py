@@ -13,7 +13,7 @@ import pytest
 
 from clickharvest import harvest, read_log
 from clickharvest.click_models import load_model
-from clickharvest.click_models.affine import Affine, AffineLevels, AffineModel
+from clickharvest.click_models.affine import Affine, AffineLevels, AffineModel, trust_within_queries
 from clickharvest.click_models.affine.levels import Classes
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation import CPBM
@@ -132,14 +132,14 @@ def test_contexts_that_are_read_to_different_depths_are_not_taken_for_trust(
 ) -> None:
     """Less steep contexts are clicked more far down, as if their results were better and trusted."""
     logs = [read_unlike(seed, contexts, np.array(steepness)) for seed in range(4)]
-    assert sum(Affine().check(replace(log, contexts={}))[0].severity == "ok" for log in logs) >= 3
-    found = [Affine().check(log)[0] for log in logs]
+    assert sum(trust_within_queries(replace(log, contexts={})).severity == "ok" for log in logs) >= 3
+    found = [trust_within_queries(log) for log in logs]
     assert sum(check.severity == "ok" for check in found) <= 1
     assert all(check.p is not None and check.p > 0.001 for check in found)
 
 
 def test_trust_shows_within_queries_whatever_devices_do() -> None:
-    found = [Affine().check(read_unlike(s, DEVICES, np.array([1.2, 0.6]), trust=0.9))[0] for s in range(3)]
+    found = [trust_within_queries(read_unlike(s, DEVICES, np.array([1.2, 0.6]), trust=0.9)) for s in range(3)]
     assert sum(check.severity == "ok" for check in found) >= 2
 
 
@@ -150,7 +150,7 @@ def test_contexts_of_classes_are_told_by_the_model_that_makes_them() -> None:
     classes = Classes(CPBM(curve="power", intervals=None).fit(log).propensities_, np.array([-1.0]))
     same = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.zeros(2), None, (1, 2))
     fitted = AffineLevels(("hour",), (("class 1",), ("class 2",)), (same, same), ("", ""), classes=classes)
-    (found,) = Affine().check(log, fitted)
+    found = trust_within_queries(log, fitted)
     assert found.severity == "warning"
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.click_models import load_model
-from clickharvest.click_models.browsing.fitted import DEEPER, BrowsingPropensities
+from clickharvest.click_models.browsing.fitted import BrowsingPropensities
 from clickharvest.errors import InputError
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.simulate import simulate_protocol
@@ -78,14 +78,14 @@ def test_propensities_have_a_row_for_every_state(model: Path, tmp_path: Path) ->
     assert run("propensities", model, "-o", tmp_path / "states.parquet") == 0
     states = pq.read_table(tmp_path / "states.parquet").to_pylist()
     assert len(states) == 15
-    assert list(states[0]) == ["position", "last_click", "propensity", "lower", "upper", "supported"]
+    assert list(states[0]) == ["position", "last_click", "propensity", "lower", "upper", "propensity_state"]
     assert all(0 <= row["last_click"] < row["position"] for row in states)
 
 
 def test_every_impression_has_the_propensity_of_its_own_state(log: Path, model: Path, tmp_path: Path) -> None:
     assert run("weigh", log, model, "-o", tmp_path / "weighed.parquet") == 0
     rows, own = pq.read_table(tmp_path / "weighed.parquet"), pq.read_table(log)
-    assert rows.column_names == [*own.column_names, "propensity", "ips_weight", "propensity_supported"]
+    assert rows.column_names == [*own.column_names, "propensity", "ips_weight", "propensity_state"]
     assert rows.num_rows == own.num_rows
     frame = rows.sort_by([("page", "ascending"), ("position", "ascending")])
     rank, clicked = frame["position"].to_numpy().reshape(-1, 5), frame["click"].to_numpy().reshape(-1, 5)
@@ -108,8 +108,8 @@ def test_positions_below_those_of_the_model_are_told_apart(
     pq.write_table(deep, tmp_path / "deep.parquet")
     assert run("weigh", tmp_path / "deep.parquet", model, "-o", tmp_path / "weighed.parquet", "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["unsupported_contexts"] == {DEEPER: 1}
-    assert pq.read_table(tmp_path / "weighed.parquet")["propensity_supported"].to_pylist().count(False) == 1
+    assert report["untold_rows"] == 1
+    assert pq.read_table(tmp_path / "weighed.parquet")["propensity_state"].to_pylist().count("cannot tell") == 1
 
 
 def test_what_cannot_be_is_refused_in_a_line(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +132,7 @@ def test_what_cannot_be_is_refused_in_a_line(log: Path, tmp_path: Path, capsys: 
     clicks = np.add.reduceat(rows["click"].to_numpy(), np.arange(0, rows.num_rows, 5))
     pq.write_table(rows.filter(np.repeat(clicks > 0, 5)), tmp_path / "clicked.parquet")
     assert run("fit", tmp_path / "clicked.parquet", "--model", "browsing", *out) == 3
-    assert "pages without a click are missing" in capsys.readouterr().err
+    assert "as where pages without one are missing" in capsys.readouterr().err
 
 
 def test_low_positions_can_be_left_out(log: Path, tmp_path: Path) -> None:

@@ -10,13 +10,10 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 
+from clickharvest.checks import Evidence, read_displays
+from clickharvest.checks.clicks_above import HeldOutGain, held_out_gain
 from clickharvest.click_models.browsing import Browsing, browsing_log
-from clickharvest.click_models.browsing.estimating import (
-    HeldOutGain,
-    compare_within_ranks,
-    pool_states,
-    state_sample,
-)
+from clickharvest.click_models.browsing.estimating import pool_states, state_sample
 from clickharvest.click_models.browsing.fitted import number_of, states_of
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import PBM
@@ -58,6 +55,14 @@ def simulated(
 
 def harvested(log: pa.Table, **options: Any) -> Interventions:
     return harvest(browsing_log(read_log(log, **options)), clicked_only=True)
+
+
+def gain_of(table: pa.Table) -> HeldOutGain:
+    log = read_log(table)
+    fitted = PBM(intervals=None).fit(harvest(log, clicked_only=True)).propensities_
+    gain = held_out_gain(Evidence(read_displays(log), fitted))
+    assert gain is not None
+    return gain
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +131,7 @@ def test_the_anchor_is_a_position_like_any_other() -> None:
 
 def test_states_that_happened_to_be_clicked_are_no_sign_of_browsing() -> None:
     """By those alone, clicks above would gain .036 per click where users look by position."""
-    gains = [compare_within_ranks(harvested(sparse_log(seed, anew=False))).gain for seed in range(3)]
+    gains = [gain_of(sparse_log(seed, anew=False)).gain for seed in range(3)]
     assert np.mean(gains) < 0.01
 
 
@@ -189,51 +194,37 @@ def test_users_who_begin_anew_are_likely_whatever_their_curve() -> None:
     assert near < 10 < far / 10
 
 
-def test_held_out_queries_tell_who_browses(interventions: Interventions) -> None:
-    gain = compare_within_ranks(interventions)
-    assert gain.lower > 0
-    assert gain.finding.severity == "ok"
+def test_held_out_queries_tell_who_browses() -> None:
+    gain = gain_of(simulated(20_000))
+    assert gain.is_clear
+    assert "explain clicks better" in gain.sentence
     flat = {(k, j): 1 / k for k, j in GAMMA}
-    none = compare_within_ranks(harvested(simulated(6_000, seed=4, gamma=flat)))
-    assert none.lower < 0.001
+    none = gain_of(simulated(6_000, seed=4, gamma=flat))
+    assert not none.explains
     assert abs(none.gain) < 0.005
-    worse, unclear = HeldOutGain(-0.1, -0.2, -0.05, 0, 0, 9, 9), HeldOutGain(0.1, -0.2, 0.3, 0, 0, 9, 9)
-    assert "positions alone explain clicks better" in worse.finding.sentence
-    assert unclear.finding.severity == "note"
+    assert "do not clearly explain" in none.sentence
+
+
+def test_a_click_that_ends_the_page_leaves_fewer_clicks_below_and_the_gain_is_clear() -> None:
+    stops = {(k, j): (0.3 if j else 1.0) / k for k, j in GAMMA}
+    gain = gain_of(simulated(20_000, gamma=stops))
+    assert gain.is_clear
+    assert gain.times == pytest.approx(0.3, abs=0.05)
 
 
 def test_queries_that_are_read_to_different_depths_do_not_browse() -> None:
     """Who clicked above is of a query that is read far down; at one rank, of one query, that tells nothing."""
     flat = {(k, j): 1 / k for k, j in GAMMA}
-    unlike = harvested(simulated(20_000, seed=7, gamma=flat, shallow=2.0))
-    within = compare_within_ranks(unlike)
-    assert within.lower < 0 < within.upper + 1e-3
+    within = gain_of(simulated(20_000, seed=7, gamma=flat, shallow=2.0))
+    assert not within.explains
     assert abs(within.gain) < 1e-3
 
 
-def test_what_is_shared_out_within_a_rank_is_an_exposures_share_where_nobody_browses() -> None:
-    """A unit of every query is met 30 of 40 times below a click, and clicked there 3 of 4 times."""
-    query = np.repeat(np.arange(6), 3)
-    rows = Interventions(
-        unit=query,
-        query=query,
-        position=np.tile([1, 2, 3], 6),
-        exposure=np.tile([5.0, 10.0, 30.0], 6),
-        clicks=np.tile([1, 1, 3], 6),
-        impressions=np.tile([5, 10, 30], 6),
-    )
-    found = compare_within_ranks(rows)
-    assert_allclose(found.ranks, (np.log(0.25) + 3 * np.log(0.75)) / 4)
-    assert (found.clicks, found.clusters) == (24, 6)
-
-
-def test_one_query_has_no_error_bars_and_nothing_to_hold_out() -> None:
+def test_one_query_has_no_error_bars() -> None:
     one = harvested(simulated(2_000, seed=5, queries=1))
     with pytest.warns(match="there are none to give with fewer than 3"):
         model = Browsing().fit(one)
     assert np.isnan(model.predict().lower).all()
-    with pytest.raises(InputError, match="clicks of 1 query: expected 3 or more to hold some"):
-        compare_within_ranks(one)
 
 
 def test_pages_with_a_click_on_everything_or_on_nothing() -> None:

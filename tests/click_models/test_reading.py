@@ -137,7 +137,7 @@ def test_from_a_log_to_weights(path: Path, tmp_path: Path, capsys: pytest.Captur
     assert table.column_names[:4] == ["position", "distance", "skipped", "served"]
     assert run("weigh", path, model, "-o", weights) == 0
     rows = pq.read_table(weights)
-    added = ["propensity", "ips_weight", "propensity_supported"]
+    added = ["propensity", "ips_weight", "propensity_state"]
     assert rows.column_names == [*pq.read_schema(path).names, *added]
     assert rows.num_rows == pq.read_metadata(path).num_rows
     assert run("report", model, "-o", tmp_path / "page.html") == 0

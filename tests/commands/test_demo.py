@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.checks.checking import budget_of
+from clickharvest.checks import budget_of
 from clickharvest.commands import demo as module
 from clickharvest.commands import tour
 from clickharvest.model.loading import load_propensities

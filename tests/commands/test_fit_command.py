@@ -36,7 +36,7 @@ def test_from_log_to_propensities(folder: Path, capsys: pytest.CaptureFixture[st
     (folder / "contexts.csv").write_text("device,shop\ndesktop,a\nmobile,b\n")
     assert run("propensities", model, folder / "contexts.csv", "-o", out) == 0
     table = pq.read_table(out)
-    assert table.column_names == ["device", "shop", "position", "propensity", "lower", "upper", "supported"]
+    assert table.column_names == ["device", "shop", "position", "propensity", "lower", "upper", "propensity_state"]
     assert table.num_rows == 2 * 10
     truth = np.concatenate([np.arange(1, 11.0) ** -0.7, np.arange(1, 11.0) ** -1.4])
     assert np.abs(np.log(table["propensity"].to_numpy() / truth)).max() < 0.3
@@ -73,7 +73,7 @@ def test_unlinked_positions_exit_3_or_stay_without_a_number(folder: Path, capsys
     assert run("fit", folder / "cut.parquet", "-o", model) == 0
     assert run("propensities", model, "-o", out) == 0
     rows = pq.read_table(out).to_pylist()
-    assert [row["supported"] for row in rows] == [True] * 5 + [False] * 5
+    assert [row["propensity_state"] == "cannot tell" for row in rows] == [False] * 5 + [True] * 5
     assert {row["propensity"] for row in rows[5:]} == {None}
     capsys.readouterr()
     assert run("fit", folder / "cut.parquet", "--anchor", 99, "-o", folder / "none.safetensors") == 3

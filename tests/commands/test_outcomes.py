@@ -101,7 +101,7 @@ def test_weigh_takes_both_models_and_warns_of_what_is_said_wrongly(
     assert run("weigh", folder / "falls.parquet", *common, "--after-click", after, "-o", out) == 0
     assert "outcomes (purchase) by clicks and what comes of them" in " ".join(capsys.readouterr().out.split())
     own = pq.read_table(out).to_pandas()
-    p, s = (load_propensities(folder / name).predict().propensity[0] for name in ("clicks.safetensors", after))
+    p, s = (load_propensities(folder / name).predict().clipped()[0] for name in ("clicks.safetensors", after))
     np.testing.assert_allclose(own["outcome_propensity"], (p * s)[own["position"] - 1])
     clip = 1 / np.sqrt(own["purchase"].sum())
     np.testing.assert_allclose(own["outcome_weight"], 1 / np.maximum(own["outcome_propensity"], clip))

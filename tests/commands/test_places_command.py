@@ -54,7 +54,7 @@ def test_check_and_fit_tell_places_by_their_labels(folder: Path, capsys: pytest.
 def test_propensities_have_the_columns_of_places(folder: Path) -> None:
     assert run("propensities", folder / "m.safetensors", "-o", folder / "p.parquet") == 0
     table = pq.read_table(folder / "p.parquet")
-    assert table.column_names == ["position", "row", "column", "propensity", "lower", "upper", "supported"]
+    assert table.column_names == ["position", "row", "column", "propensity", "lower", "upper", "propensity_state"]
     truth = pq.read_table(folder / "grid" / "truth.parquet")
     assert table["row"].to_pylist() == truth["row"].to_pylist()
     assert np.abs(np.log(table["propensity"].to_numpy() / truth["examination"].to_numpy())).max() < 0.35
@@ -69,18 +69,18 @@ def test_weights_go_by_label_even_where_another_log_numbers_places_otherwise(
     pq.write_table(pa.concat_tables([later, lost]), folder / "later.parquet")
     out = folder / "weighed.parquet"
     assert run("weigh", folder / "later.parquet", folder / "m.safetensors", "-o", out) == 0
-    assert "No estimate at row 9, column" in capsys.readouterr().out
+    assert "Row 9, column" in capsys.readouterr().out
     rows, model = pq.read_table(out).to_pylist(), load_propensities(folder / "m.safetensors")
     assert model.places is not None
-    predicted = dict(zip(model.places.labels, model.predict().propensity[0], strict=True))
+    predicted = dict(zip(model.places.labels, model.predict().clipped()[0], strict=True))
     for row in rows:
         if row["row"] != 9:
             assert row["propensity"] == predicted[row["row"], row["column"]]
         else:
             # A middling place of its column.
             column = sorted(p for (_, j), p in predicted.items() if j == row["column"])
-            assert (row["propensity"], row["propensity_supported"]) == (column[1], False)
-    assert list(rows[0]) == [*log.column_names, "propensity", "ips_weight", "propensity_supported"]
+            assert (row["propensity"], row["propensity_state"]) == (column[1], "cannot tell")
+    assert list(rows[0]) == [*log.column_names, "propensity", "ips_weight", "propensity_state"]
 
 
 def test_a_report_draws_a_grid(folder: Path) -> None:

@@ -26,7 +26,7 @@ from clickharvest.simulate.layouts import simulate_places
 from command_line import run
 
 FOLDER = Path(__file__).parent
-WORDS = ("sentence", "advice", "why", "note", "also", "file", "log", "bytes", "unsupported_places", "findings")
+WORDS = ("sentence", "advice", "why", "note", "also", "file", "log", "bytes", "untold_where", "lender", "findings")
 """Keys of what people read, or of files."""
 SCORED = ("propensity", "lower", "upper")
 PLANNED = ("position", "margin", "queries", "times", "times_range")
@@ -119,7 +119,7 @@ def measure(golden: Golden) -> dict[str, Any]:
                 pq.write_table(pa.table(golden.contexts), "contexts.parquet")
             contexts = "contexts.parquet" if golden.contexts is not None else ""
             _said(f"propensities model.safetensors {contexts} -o propensities.parquet")
-            scored = pq.read_table("propensities.parquet").select([*SCORED, "supported"])
+            scored = pq.read_table("propensities.parquet").select([*SCORED, "propensity_state"])
             found["propensities"] = scored.to_pylist()
     return _plain(found)
 

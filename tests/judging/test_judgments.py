@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from clickharvest import PBM, harvest
 from clickharvest.click_models import AffineModel
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging import Judgments, judge, write_judgments
@@ -21,8 +22,10 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
 from command_line import run
+from places import SHARED_DATA
 from samples import fixed_curve
 
+YANDEX = SHARED_DATA / "yandex_sessions.parquet"
 P = {1: 1.0, 2: 0.5, 3: 0.25}
 
 
@@ -89,7 +92,7 @@ def test_no_text_of_a_table_is_a_formula(tmp_path: Path) -> None:
         "position": [1, 2] * 5 + [1],
         "click": [1, 0] * 5 + [1],
     }
-    found = judge(read_log(pa.table(shown)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1))
+    found = judge(read_log(pa.table(shown)), fixed_curve({1: 0.0, 2: -0.5}, sd=0.1), keep_unsure=True)
     for format, expected in (
         ("table", [*harmless, *(f"'{text}" for text in formulas)]),
         ("quepid", harmless + formulas),
@@ -109,7 +112,7 @@ def test_what_is_left_out_is_told() -> None:
     with pytest.warns(HarvestWarning, match="no error bars"):
         found = judge(log, model)
     assert (found.table["doc"].to_pylist(), found.left_out, found.supported) == (["b", "a"], 1, 2 / 3)
-    assert "33 % of their impressions" in str(found)
+    assert "33 % of the impressions" in str(found)
     assert str(found).endswith("Left out: 1 document, shown only where the model tells nothing.")
     with pytest.warns(HarvestWarning), pytest.raises(InputError, match="only where the model tells nothing"):
         judge(
@@ -128,12 +131,42 @@ def test_the_truth_is_found(judged: tuple[Judgments, pa.Table, dict[str, float]]
 
 
 def test_grades_are_by_the_cutoffs(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
-    found, _, _ = judged
-    for row in found.table.to_pylist():
-        times = row["relevance"] / found.prior.mean
-        assert row["grade"] == (times >= 0.5) + (times >= 1) + (times >= 2)
-    assert sum(found.grades) == found.table.num_rows
-    assert len(found.grades) == 4
+    """In multiples of the query's mean, (1 + C) / (1 / m + E); m is that of all queries."""
+    found, rows, _ = judged
+    graded = found.table.to_pylist()
+    mean = {}
+    for query in {row["query"] for row in graded}:
+        own = [row for row in graded if row["query"] == query]
+        exposure = sum(row["effective_impressions"] for row in own)
+        mean[query] = (1 + sum(row["clicks"] for row in own)) / (1 / found.mean + exposure)
+    for row in graded:
+        times = row["relevance"] / mean[row["query"]]
+        assert row["grade"] in (None, (times >= 0.5) + (times >= 1) + (times >= 2))
+    told = found.to_dict()
+    assert sum(found.grades) == told["graded"] > 100
+    assert told["graded"] + told["wide"] + told["hardly_examined"] == found.table.num_rows
+    model = fixed_curve({k: np.log(p) for k, p in P.items()}, sd=0.02)
+    kept = judge(read_log(rows), model, keep_unsure=True)
+    assert sum(kept.grades) == kept.table.num_rows
+
+
+def test_what_clicks_do_not_tell_has_no_grade(tmp_path: Path) -> None:
+    """Three documents were seen often; one was shown once on top, one where hardly anybody looks."""
+    rows = {"query": ["q"] * 5, "doc": list("abcde"), "position": [1, 1, 1, 1, 2]}
+    rows |= {"clicks": [200, 100, 0, 0, 0], "impressions": [1000, 1000, 1000, 1, 100]}
+    model = fixed_curve({1: 0.0, 2: np.log(0.001)}, sd=0.1)
+    found = judge(read_log(pa.table(rows)), model)
+    assert dict(zip(*found.table.select(["doc", "grade"]).to_pydict().values(), strict=True)) == {
+        "a": 2, "b": 1, "c": 0, "d": None, "e": None,
+    }  # fmt: skip
+    assert (found.hardly_examined, found.wide) == (1, 1)
+    assert "Not graded: 1 with less than one effective impression, 1 whose clicks leave more than two grades" in str(
+        found
+    )
+    write_judgments(found, tmp_path / "judged.qrels")
+    assert (tmp_path / "judged.qrels").read_text() == "q 0 a 2\nq 0 b 1\nq 0 c 0\n"
+    write_judgments(judge(read_log(pa.table(rows)), model, keep_unsure=True), tmp_path / "judged.qrels")
+    assert (tmp_path / "judged.qrels").read_text().endswith("q 0 c 0\nq 0 d 0\nq 0 e 0\n")
 
 
 def test_rows_are_sorted_by_query_and_relevance(judged: tuple[Judgments, pa.Table, dict[str, float]]) -> None:
@@ -168,7 +201,7 @@ def test_contexts_divide_examination() -> None:
     model = Propensities(curve, {"W": w[:-1, None], "b": w[-1:]}, encoder, (1, 2))
     log = read_log(pa.table(table), context=["device"])
     with pytest.warns(HarvestWarning, match="no error bars"):
-        found = {row["doc"]: row for row in judge(log, model, placement=False).table.to_pylist()}
+        found = {row["doc"]: row for row in judge(log, model).table.to_pylist()}
     assert found["a"]["effective_impressions"] == pytest.approx(401)
     assert found["b"]["effective_impressions"] == pytest.approx(101)
     assert found["b"]["relevance"] > 2 * found["a"]["relevance"]
@@ -179,12 +212,25 @@ def test_positions_without_an_estimate_are_told() -> None:
     log = read_log(pa.table({"query": ["q"] * 3, "doc": ["a", "b", "b"], "position": [1, 2, 9], "click": [1, 0, 1]}))
     found = judge(log, model)
     assert {row["doc"]: row["supported"] for row in found.table.to_pylist()} == {"a": 1.0, "b": 0.5}
-    assert "33 % of their impressions are at positions or in contexts" in str(found)
+    assert "33 % of the impressions have a propensity that the model cannot tell" in str(found)
+
+
+@pytest.mark.skipif(not YANDEX.exists(), reason="the log of Yandex is not there")
+def test_a_real_log_grades_nothing_good_that_nobody_clicked() -> None:
+    log = read_log(YANDEX)
+    found = judge(log, PBM().fit(harvest(log)).propensities_)
+    rows = found.table.to_pylist()
+    good = [row for row in rows if row["grade"] is not None and row["grade"] >= 2]
+    assert len(good) > 50
+    assert all(row["clicks"] > 0 for row in good)
+    assert all(0 <= row["lower"] <= row["relevance"] <= row["upper"] <= 1 for row in rows)
+    assert found.hardly_examined > 100
 
 
 def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:
     found = judged[0]
     rows = found.table.to_pylist()
+    graded = [row for row in rows if row["grade"] is not None]
     assert write_judgments(found, tmp_path / "all.csv") == "table"
     assert [row["doc"] for row in csv.DictReader((tmp_path / "all.csv").read_text().splitlines())] == [
         row["doc"] for row in rows
@@ -196,15 +242,15 @@ def test_formats(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path:
     )
     write_judgments(found, tmp_path / "ratings.csv", format="quepid")
     quepid = list(csv.DictReader((tmp_path / "ratings.csv").read_text().splitlines()))
-    assert quepid[0] == {"query": "q0", "docid": rows[0]["doc"], "rating": str(rows[0]["grade"])}
+    assert quepid[0] == {"query": "q0", "docid": graded[0]["doc"], "rating": str(graded[0]["grade"])}
     assert write_judgments(found, tmp_path / "judged.qrels") == "qrels"
     line = (tmp_path / "judged.qrels").read_text().splitlines()[0]
-    assert line == f"q0 0 {rows[0]['doc'].replace(' ', '_')} {rows[0]['grade']}"
+    assert line == f"q0 0 {graded[0]['doc'].replace(' ', '_')} {graded[0]['grade']}"
     assert write_judgments(found, tmp_path / "judged.json", rating="relevance", name="clicks") == "opensearch"
     body = json.loads((tmp_path / "judged.json").read_text())
     assert (body["name"], body["type"], len(body["judgmentRatings"])) == ("clicks", "IMPORT_JUDGMENT", 30)
     first = body["judgmentRatings"][0]["ratings"][0]
-    assert first == {"docId": rows[0]["doc"], "rating": f"{rows[0]['relevance']:.3f}"}
+    assert first == {"docId": graded[0]["doc"], "rating": f"{graded[0]['relevance']:.3f}"}
 
 
 def test_what_is_refused(judged: tuple[Judgments, pa.Table, dict[str, float]], tmp_path: Path) -> None:

@@ -175,6 +175,24 @@ def test_shared_positions_are_counted_and_shown() -> None:
         harvest(log)
 
 
+def test_a_page_that_is_a_session_is_named_with_what_makes_a_page() -> None:
+    """Three pages each have one name; with the same result on several of them, or with none."""
+    table = simulated()
+    visit = [page // 3 for page in table["page"].to_pylist()]
+    sessions = table.append_column("visit", [visit]).append_column("at", table["page"]).drop(["page"])
+    told = "pages have several queries: the column 'visit' seems to name a session.*--page visit,query.*--user visit"
+    with pytest.raises(InputError, match=told):
+        read_log(sessions, page="visit")
+    renamed = replaced(sessions, doc=[f"{doc} {i}" for i, doc in enumerate(sessions["doc"].to_pylist())])
+    (doubt,) = doubts(read_log(renamed, page="visit"))
+    assert "--page visit,query" in doubt.sentence
+    log = read_log(sessions, page="visit, at", user="visit")
+    assert log.facts is not None
+    assert (log.facts.pages, log.facts.session_pages, log.facts.shared_pages) == (3_000, 0, 0)
+    with pytest.raises(InputError, match="--page visit,when: no column 'when'"):
+        read_log(sessions, page="visit,when")
+
+
 @pytest.mark.parametrize(
     ("pages", "clicked", "clicks", "missing"),
     [(0, 0, 0, False), (10, 10, 10, False), (100, 100, 110, True), (100, 90, 100, False), (1000, 1000, 6000, False)],

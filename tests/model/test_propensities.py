@@ -131,14 +131,16 @@ def test_arrow_has_one_row_per_context_and_position() -> None:
     for contexts in (CONTEXTS, pa.table(CONTEXTS), pl.DataFrame(CONTEXTS), pa.table(CONTEXTS).to_pandas()):
         prediction = model.predict(contexts)
         table = prediction.to_arrow(contexts)
-        assert table.column_names == ["device", "age", "pays", "position", "propensity", "lower", "upper", "supported"]
+        results = ["position", "propensity", "lower", "upper", "propensity_state"]
+        assert table.column_names == ["device", "age", "pays", *results]
         assert table["device"].to_pylist() == [d for d in CONTEXTS["device"] for _ in range(5)]
         assert table["pays"].to_pylist()[5:10] == [None] * 5
         assert table["position"].to_pylist() == [2, 3, 4, 5, 6] * 3
-        assert table["supported"].to_pylist() == [True, True, False, True, True] * 3
+        assert table["propensity_state"].to_pylist() == prediction.state.ravel().tolist()
         assert table["propensity"].to_pylist()[:3] == [*prediction.propensity[0, :2], None]
         assert (table["lower"].null_count, table["upper"].null_count) == (3, 3)
-    assert free_model().predict().to_arrow().column_names == ["position", "propensity", "lower", "upper", "supported"]
+    results = ["position", "propensity", "lower", "upper", "propensity_state"]
+    assert free_model().predict().to_arrow().column_names == results
     counted = free_model().predict({"user": [7, 8]}).to_arrow({"user": [7, 8]})
     assert counted["user"].to_pylist() == [7] * 5 + [8] * 5
     with pytest.raises(InputError, match="a column 'position'"):
@@ -411,7 +413,7 @@ def test_command_prints_rows_and_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert told["context"] == {"device": "categorical", "age": "numeric", "pays": "boolean"}
     assert told["typical_context"][1] == {
         "position": 3, "propensity": 1, "lower": 1, "upper": 1,
-        "supported": True, "cannot_tell": False, "queries": None, "note": None,
+        "state": "usable", "queries": None, "note": None,
     }  # fmt: skip
     assert told["support"] is None
 
@@ -454,7 +456,7 @@ def test_places_survive_a_file_and_forged_ones_are_refused(tmp_path: Path) -> No
     model.save(path)
     assert load_propensities(path).places == places
     table = model.predict().to_arrow()
-    assert table.column_names == ["position", "shelf", "cell", "propensity", "lower", "upper", "supported"]
+    assert table.column_names == ["position", "shelf", "cell", "propensity", "lower", "upper", "propensity_state"]
     assert table["cell"].to_pylist() == [1, 2, 3, 4, 7]
     assert "No estimate at shelf new, cell 3 and shelf new, cell 7" in " ".join(str(model).split()).replace(";", " and")
     with pytest.raises(InputError, match="the contexts have a column 'cell'"):

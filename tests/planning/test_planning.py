@@ -371,3 +371,22 @@ def test_margins_beyond_telling_keep_the_columns_of_the_plan() -> None:
     assert "over ±1,000 %   " in second
     assert first.index("%") == second.index("%")
     assert header.startswith("position          now   traffic needed")
+
+
+def test_many_positions_are_printed_by_ranges_that_need_the_same_once() -> None:
+    """Seventy positions take a few lines, fewer where no amount of traffic is enough for most."""
+    plan = plan_from_log(simulated_interventions(80, seed=0, steepness={"x": 1.0}, positions=70, shown=40), width=0.02)
+    assert len(plan.positions) == 69
+    lines = str(plan).split("\n\n")[1].splitlines()[1:]
+    assert [line.split()[0] for line in lines[1:6]] == ["2", "3", "4-6", "7-10", "11-20"]
+    never = np.where(np.array(plan.positions) < 4, plan.times, np.inf)
+    lines = str(replace(plan, times=never, range=np.stack([never, never]))).split("\n\n")[1].splitlines()[1:]
+    assert [line.split()[0] for line in lines[1:4]] == ["2", "3", "4-70"]
+    assert "needs more queries" in lines[3]
+
+
+def test_a_position_that_needs_less_than_those_above_it_is_explained() -> None:
+    plan = plan_from_log(simulated_interventions(60, seed=0, steepness={"x": 1.0}), width=0.02)
+    grows, falls = (np.array(times)[None] for times in ([2.0, 3.0, 4.0], [4.0, 3.0, 2.0]))
+    told = [str(replace(plan, times=times, range=np.stack([times, times]))) for times in (grows, falls)]
+    assert ["need less than those above them" in one for one in told] == [False, True]

@@ -24,7 +24,7 @@ from clickharvest.rank import (
     robust_relevance,
     train_ranker,
 )
-from clickharvest.rank.choosing import BLEND, Candidate, blend, candidates_of, installed_learners, spread
+from clickharvest.rank.choosing import BLEND, blend, installed_learners, spread
 from clickharvest.rank.exports import export_ranker
 from clickharvest.rank.features import Features
 
@@ -126,11 +126,6 @@ class TestBlends:
 
 
 class TestChoice:
-    def test_naive_clicks_are_tried_with_every_learner_that_weighs_them(self) -> None:
-        naive = [one for one in candidates_of(["linear", "svm", "lightgbm"]) if one.naive]
-        assert naive == [Candidate("svm", "hinge", naive=True), Candidate("lightgbm", "pairwise", naive=True)]
-        assert [one for one in candidates_of(["linear"]) if one.naive] == [Candidate("linear", "softmax", naive=True)]
-
     def test_at_face_value_every_document_was_seen_on_every_page(self) -> None:
         data = simulated()
         naive = train_ranker(at_face_value(data), "linear").predict(data.features)
@@ -157,12 +152,6 @@ class TestChoice:
 
     def test_the_blend_is_chosen_unless_another_leads_clearly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("lightgbm", reason="the boost extra is not installed")
-        few = [
-            Candidate("linear", "softmax"),
-            Candidate("lightgbm", "softmax"),
-            Candidate("linear", "softmax", naive=True),
-        ]
-        monkeypatch.setattr(choosing, "candidates_of", lambda _: few)
         monkeypatch.setattr(choosing, "LEADS", np.inf)
         data = simulated()
         choice = choose_ranker(data, ["linear", "lightgbm"], settings=QUICK, names=("a", "b", "c"))
@@ -171,7 +160,7 @@ class TestChoice:
         assert choice.ranker.features == ("a", "b", "c")
         monkeypatch.setattr(choosing, "LEADS", -np.inf)
         choice = choose_ranker(data, ["linear", "lightgbm"], settings=QUICK)
-        singles = [str(one) for one in few]
+        singles = ["linear softmax", "lightgbm softmax"]
         assert choice.best == max(singles, key=lambda name: choice.estimates[name].value)
 
     def test_the_choice_is_trained_on_all_queries(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +172,15 @@ class TestChoice:
 
         monkeypatch.setattr(choosing, "train_ranker", spy)
         choose_ranker(simulated(), ["linear"])
-        assert sizes == [45] * 12 + [60]
+        assert sizes == [45] * 8 + [60]
+
+    def test_its_rival_is_the_same_ranker_at_face_value(self) -> None:
+        data = simulated(pages=400.0)
+        choice = choose_ranker(data, ["linear"])
+        plain = choose_ranker(at_face_value(data), ["linear"])
+        assert choice.naive == pytest.approx(
+            plain.scores["linear softmax"] / spread(plain.scores["linear softmax"], data)
+        )
 
     def test_too_few_queries(self) -> None:
         with pytest.raises(InputError, match="10 queries with a click are too few to choose a ranker by"):

@@ -139,7 +139,7 @@ def test_unsupported_clicks_are_told() -> None:
     documents = pa.table({"doc": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})
     assert read_clicks(log, documents, model).unsupported == 0.5
     assert clicks_with(KEYS | {"x": [1.0] * 4}).unsupported is None
-    told = pa.table(SHOWN | {"propensity_supported": [True, True, True, False]})
+    told = pa.table(SHOWN | {"propensity_state": ["usable", "usable", "usable", "cannot tell"]})
     assert read_clicks(read_log(told), documents).unsupported == 0.5
 
 

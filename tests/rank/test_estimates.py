@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
@@ -15,11 +12,9 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank import (
-    PropensitySVMRank,
     RankingData,
     off_policy,
     ranking_data,
-    ranking_data_from_log,
     ranking_metrics,
     ranks,
 )
@@ -243,78 +238,6 @@ def test_metrics_refuse() -> None:
         ranking_metrics([1.0], [1], [0, 1], ["ndcg@"])
     with pytest.raises(InputError, match="0 or more"):
         ranking_metrics([1.0], [-1], [0, 1])
-
-
-LOG = {
-    "query": ["b", "a", "a", "a", "b"],
-    "doc": [1, 1, 2, 2, 3],
-    "click": [1, 0, 1, 1, 0],
-    "position": [1, 1, 2, 2, 2],
-    "propensity": [1.0, 1.0, 0.5, 0.4, 0.5],
-}
-DOCS = {"query": ["b", "a", "b", "a"], "doc": [3, 2, 1, 1], "x": [0.3, 0.2, 0.1, 0.0], "y": [True, False, True, True]}
-
-
-@pytest.mark.parametrize("kind", ["mapping", "arrow", "pandas", "parquet"])
-def test_from_tables(kind: str, tmp_path: Path) -> None:
-    log, docs = pa.table(LOG), pa.table(DOCS)
-    given: list[Any] = [log, docs]
-    if kind == "mapping":
-        given = [LOG, DOCS]
-    elif kind == "pandas":
-        given = [log.to_pandas(), docs.to_pandas()]
-    elif kind == "parquet":
-        given = [tmp_path / "log.parquet", str(tmp_path / "docs.parquet")]
-        for path, table in zip(given, (log, docs), strict=True):
-            pq.write_table(table, path)
-    data, keys = ranking_data_from_log(*given, position="position")
-    assert keys.to_pylist() == [{"query": q, "doc": d} for q, d in [("a", 1), ("a", 2), ("b", 1), ("b", 3)]]
-    assert_allclose(data.features.matrix, [[0.0, 1], [0.2, 0], [0.1, 1], [0.3, 1]])
-    assert data.starts.tolist() == [0, 2, 4]
-    assert data.clicked.tolist() == [1, 2]
-    assert data.propensity == pytest.approx([0.45, 1.0])
-    assert data.impressions is not None
-    assert data.impressions.tolist() == [2, 1]
-    assert PropensitySVMRank().fit(data).coef_.shape == (2,)
-
-
-def test_counted_rows_and_other_names() -> None:
-    log = {"q": [1, 1], "sku": ["x", "y"], "n": [3, 0], "shown": [9, 7], "k": [1, 2], "p": [0.5, 0.25]}
-    docs = {"q": [1, 1, 2], "sku": ["x", "y", "x"], "price": [1, 2, 3], "name": ["a", "b", "c"]}
-    roles = {"query": "q", "doc": "sku", "click": "n", "propensity": "p", "position": "k", "impressions": "shown"}
-    data, _ = ranking_data_from_log(log, docs, **roles, features=["price"])
-    assert (data.clicked.tolist(), data.clicks.tolist()) == ([0], [3])
-    assert data.exposure is not None
-    assert data.exposure.tolist() == [4.5, 1.75, 0]
-    assert data.impressions is not None
-    assert data.impressions.tolist() == [9, 0]
-    with pytest.raises(InputError, match="'name' holds string"):
-        ranking_data_from_log(log, docs, **roles)
-
-
-@pytest.mark.parametrize(
-    ("log", "docs", "message"),
-    [
-        ({"doc": [9, 1, 2, 2, 3]}, {}, "1 clicked document is not in the table"),
-        ({"propensity": [None, 1.0, 0.5, 0.4, 0.5]}, {}, "'propensity': 1 rows are empty"),
-        ({"doc": list("11223")}, {}, "cannot be compared: string, string in one table, string, int64"),
-        ({}, {"doc": [1, 1, 1, 1]}, "some query and document twice"),
-        ({}, {"x": [None, 1.0, 1.0, 1.0]}, "'x': 1 rows are empty"),
-        ({}, {"query": [None, "a", "b", "a"]}, "'query': 1 rows are empty"),
-    ],
-)
-def test_tables_that_make_no_sense(log: dict[str, Any], docs: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        ranking_data_from_log(LOG | log, DOCS | docs)
-
-
-def test_missing_columns_and_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the log lacks the column propensity: found query, doc, click"):
-        ranking_data_from_log({name: LOG[name] for name in ("query", "doc", "click")}, DOCS)
-    with pytest.raises(InputError, match="no column other than"):
-        ranking_data_from_log(LOG, {name: DOCS[name] for name in ("query", "doc")})
-    with pytest.raises(InputError, match="cannot be read as a table"):
-        ranking_data_from_log(tmp_path / "none.parquet", DOCS)
 
 
 def test_documents_never_shown_are_told_and_bounded() -> None:

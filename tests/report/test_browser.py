@@ -281,7 +281,7 @@ def test_what_is_not_supported_has_no_number_in_the_page(browser: Browser, tmp_p
             assert number == pytest.approx(p if supported else np.nan, nan_ok=True), (device, share, row)
             assert row["note"] == ((note or "") if supported else f"not supported: {note}")
         seen.append(page.run(notes))
-    wide = "Position 7: cannot tell: the interval spans a factor of 10 or more."
+    wide = "Position 7: cannot tell: may be off by more than a factor of two."
     thin = "Position 4: rests on 2 queries."
     gap = "Position 3: not supported: nothing links this position to position 1."
     assert set(seen[0]) == {gap, wide, thin}

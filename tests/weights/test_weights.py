@@ -72,9 +72,9 @@ def position_model() -> Propensities:
     return Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.5, 0.2])}, None, (1, 2, 3, 4))
 
 
-def known(model: Propensities, table: pa.Table) -> list[bool]:
-    """Whether the position of each row has an estimate."""
-    return np.isin(table["rank"].to_numpy(), model.curve.positions).tolist()
+def states(model: Propensities, table: pa.Table) -> list[str]:
+    """The state of each row: usable where its position has an estimate, as nothing else is known."""
+    return np.where(np.isin(table["rank"].to_numpy(), model.curve.positions), "usable", "cannot tell").tolist()
 
 
 def rows_of(log: ClickLog, table: Any, order: str) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def check_against_the_definition(log: ClickLog, model: Propensities, table: pa.T
         result = found[row["doc"]]
         assert result["propensity"] == pytest.approx(p, rel=1e-12)
         assert result["ips_weight"] == pytest.approx(1 / max(p, 0.3), rel=1e-12)
-        assert result["propensity_supported"] == (row["rank"] in model.curve.positions)
+        assert (result["propensity_state"] == "usable") == (row["rank"] in model.curve.positions)
         for name in ("q", "rank", "click", "note", "device", "age", "pays"):
             assert result[name] == row[name]
         if row["click"]:
@@ -105,8 +105,8 @@ def check_against_the_definition(log: ClickLog, model: Propensities, table: pa.T
     assert report.clicks == len(clicked)
     assert report.effective_clicks == pytest.approx(w.sum() ** 2 / (w**2).sum())
     assert report.clipped_clicks == np.count_nonzero(np.array(clicked) < 0.3)
-    assert report.unsupported_positions == (4, 6, 7)
-    assert report.unsupported_rows == np.isin(table["rank"].to_numpy(), (4, 6, 7)).sum()
+    assert report.untold_positions == (4, 6, 7)
+    assert report.untold_rows == np.isin(table["rank"].to_numpy(), (4, 6, 7)).sum()
 
 
 def test_every_row_has_the_propensity_of_its_context_and_position(duckdb_engine: DuckDBEngine) -> None:
@@ -130,11 +130,12 @@ def test_a_model_without_context_needs_none(duckdb_engine: DuckDBEngine) -> None
     rows = rows_of(log, weights.table, "position")
     assert [row["propensity"] for row in rows] == pytest.approx([1, 0.5, 0.5, 0.2, 0.2, 0.2])
     assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 2, 5, 5, 5])
-    assert [row["propensity_supported"] for row in rows] == [True, True, False, True, False, False]
+    assert [row["propensity_state"] == "usable" for row in rows] == [True, True, False, True, False, False]
     assert [row["position"] for row in rows] == list(range(6))
     assert weights.report.effective_clicks == pytest.approx(15**2 / (1 + 4 + 4 + 25 + 25))
-    assert (weights.report.unsupported_rows, weights.report.unsupported_clicks) == (3, 2)
-    assert weights.report.unsupported_positions == (3, 5, 6)
+    assert (weights.report.untold_rows, weights.report.untold_clicks) == (3, 2)
+    assert weights.report.untold_positions == (3, 5, 6)
+    assert weights.report.states == {"usable": 3, "with care": 0, "cannot tell": 2}
     assert (weights.report.clip, weights.report.clipped_clicks, weights.report.clip_share) == (None, 0, 0.0)
     assert weights.report.effective_share == pytest.approx(weights.report.effective_clicks / 5)
     assert (weights.report.largest_weight, weights.report.scale) == (pytest.approx(5.0), 1.0)
@@ -150,20 +151,18 @@ def test_contexts_that_the_model_does_not_speak_of_are_told(duckdb_engine: DuckD
     log = read_log(table.append_column("device", pa.array(device)), context=["device"], engine=duckdb_engine)
     weights = weigh(log, model)
     rows = rows_of(log, weights.table, "doc")
-    assert [row["propensity_supported"] for row in rows] == [True, True, False, True] + [False] * 5
-    # The number of the curve stays, so that every weight has something to stand on.
-    assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 2] * 3)
+    assert [row["propensity_state"] == "usable" for row in rows] == [True, True, False] + [True, False, False] * 2
+    assert [row["ips_weight"] for row in rows] == pytest.approx([1, 2, 2, 1, 1, 1, 1, 1, 1])
     report = weights.report
-    assert (report.unsupported_rows, report.unsupported_clicks) == (3, 2)
-    assert (report.unsupported_context_rows, report.unsupported_context_clicks) == (3, 3)
-    never, unlinked = "device: a value that training never had", "device: too few queries with this value link"
-    assert report.unsupported_contexts[never] == 2
-    told = str(report).splitlines()
-    assert told[-3] == (
-        "Contexts that are not supported (rows: 3, clicks: 3): the number is what the curve makes of others."
+    assert (report.untold_rows, report.untold_clicks, report.untold_positions) == (5, 4, (2, 3))
+    assert str(report).splitlines()[-1] == (
+        "Positions 2-3 in some contexts cannot be told: 4 clicks there weigh as at the last one above that can be told "
+        "(--trust all uses the estimates)."
     )
-    assert any(line.startswith(f"  {unlinked}") and line.endswith(": 1 row") for line in told[-2:])
-    assert json.loads(json.dumps(report.to_dict()))["unsupported_contexts"][never] == 2
+    # The curve has a number of other contexts for these.
+    every = weigh(log, model, trust="all")
+    assert [row["ips_weight"] for row in rows_of(log, every.table, "doc")] == pytest.approx([1, 2, 2] * 3)
+    assert str(every.report).splitlines()[-1] == "Position 3 has no estimate: 2 clicks there weigh as at position 2."
 
 
 def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEngine) -> None:
@@ -172,7 +171,7 @@ def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEng
     log = read_log(table, engine=duckdb_engine)
     rows = rows_of(log, weigh(log, model).table, "position")
     assert [row["propensity"] for row in rows] == pytest.approx([1, 0.5])
-    assert [row["propensity_supported"] for row in rows] == [False, True]
+    assert [row["propensity_state"] for row in rows] == ["cannot tell", "usable"]
 
 
 def test_normalised_weights_of_the_clicks_sum_to_their_number(duckdb_engine: DuckDBEngine) -> None:
@@ -274,7 +273,7 @@ def test_following_lines_gives_what_a_cell_for_every_number_gives(
 ) -> None:
     table, model = judged_model(curve)
     log = read_log(table, context=model.context, engine=duckdb_engine)
-    for options in ({"clip": 0.3}, {"normalise": True}, {"policy_aware": True, "clip": "auto"}):
+    for options in ({"clip": 0.3, "trust": "all"}, {"normalise": True}, {"policy_aware": True, "clip": "auto"}):
         ours = weigh(log, model, **options)
         ours_rows = rows_of(log, ours.table, "doc")
         with monkeypatch.context() as patch:
@@ -290,8 +289,7 @@ def test_following_lines_gives_what_a_cell_for_every_number_gives(
                     assert repr(value) == repr(other[name])
         told, expected = ours.report.to_dict(), theirs.report.to_dict()
         assert told == {key: pytest.approx(v, rel=1e-9) if isinstance(v, float) else v for key, v in expected.items()}
-        assert len(told["unsupported_contexts"]) > 8
-        assert told["unsupported_positions"] == [4, 7]
+        assert set(told["untold_positions"]) >= {4, 7}
     cells = count_cells(log, model.context, model)
     assert set(cells.numbers) == (set() if curve in ("power", "index", "mlp") else {"age", "second", "length", "same"})
 
@@ -320,9 +318,9 @@ def test_text_files_keep_identifiers_and_give_numbers(duckdb_engine: DuckDBEngin
     log = read_log(path, position="rank", position_base=0, engine=duckdb_engine)
     assert rows_of(log, weigh(log, position_model()).table, "rank") == [
         {"query": "01", "doc": "007", "rank": 0, "click": 1, "note": "x", "propensity": 1.0, "ips_weight": 1.0,
-         "propensity_supported": True},
+         "propensity_state": "usable"},
         {"query": "01", "doc": "7", "rank": 1, "click": 0, "note": None, "propensity": 0.5, "ips_weight": 2.0,
-         "propensity_supported": True},
+         "propensity_state": "usable"},
     ]  # fmt: skip
 
 
@@ -468,7 +466,7 @@ def test_spark_gives_the_same_rows(
     table = context_log(rows=150).drop(["note"])
     pq.write_table(table, tmp_path / "clicks.parquet")
     model = context_model(table)
-    original = table.sort_by("doc").append_column("propensity_supported", pa.array(known(model, table.sort_by("doc"))))
+    original = table.sort_by("doc").append_column("propensity_state", pa.array(states(model, table.sort_by("doc"))))
     tables, reports = [], []
     engines: tuple[Engine, ...] = (duckdb_engine, spark_engine, spark_engine)
     for engine in engines:

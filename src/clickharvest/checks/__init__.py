@@ -16,11 +16,12 @@ from clickharvest.checks import (  # noqa: F401  each enters its check into `CHE
     step,
 )  # isort: skip
 from clickharvest.checks.base import CHECKS, Check
-from clickharvest.checks.budget import Budget, make_budget, percent
-from clickharvest.checks.checking import Checked, budget_of, check_fit, findings_of
+from clickharvest.checks.budget import make_budget
+from clickharvest.checks.checking import Checked, check_fit, findings_of
 from clickharvest.checks.displays import Displays, read_displays
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
+from clickharvest.model.budget import Budget, budget_of, percent
 from clickharvest.parameters import TOLERANCE
 
 __all__ = [

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clickharvest.checks.base import CHECKS
-from clickharvest.checks.budget import Budget, make_budget
+from clickharvest.checks.budget import make_budget
 from clickharvest.checks.displays import Displays, read_displays
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import Finding
+from clickharvest.checks.finding import NORMAL, Finding
 from clickharvest.harvesting.interventions import Interventions, UnitKind
+from clickharvest.model.budget import BUDGET, Budget
 from clickharvest.parameters import TOLERANCE
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
-BUDGET, FINDINGS = "budget", "findings"
+FINDINGS = "findings"
 """Where a model's `info` keeps them."""
 
 
@@ -81,9 +82,37 @@ def check_fit(
     else:
         displays = source if isinstance(source, Displays) else read_displays(source, unit)
     evidence = Evidence(displays, model, folds=folds, seed=seed)
-    findings = (*further, *(check.run(evidence) for check in CHECKS.values()))
+    found = [with_power(check.run(evidence), tolerance) for check in CHECKS.values()]
+    findings = one_model((*further, *found))
     budget = make_budget(evidence, findings, positions=positions, tolerance=tolerance, interventions=interventions)
     return Checked(findings, budget)
+
+
+def with_power(finding: Finding, tolerance: float) -> Finding:
+    """Return a finding that is not ok where its test could not have seen an effect as large as the tolerance."""
+    if finding.severity != "ok" or finding.standard_error is None or finding.kind not in CHECKS:
+        return finding
+    if NORMAL * finding.standard_error.max(initial=0.0) <= np.log1p(tolerance):
+        return finding
+    told = f"Clicks are too few to tell whether {CHECKS[finding.kind].assumption}; the budget counts what they may hide."
+    return replace(finding, severity="untested", sentence=told)
+
+
+def one_model(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings of which the first alone names another click model: users who stop look like trust, too."""
+    naming = [finding for finding in findings if "--model " in finding.advice]
+    return tuple(replace(finding, advice="") if finding in naming[1:] else finding for finding in findings)
+
+
+def other_model(findings: Sequence[Finding]) -> str | None:
+    """Return the click model that findings name, in the command of their advice; None without.
+
+    Example:
+        >>> other_model([Finding("relevance", "warning", "", "clickharvest fit LOG --model affine -o m.safetensors")])
+        'affine'
+    """
+    named = [finding.advice.partition("--model ")[2].split() for finding in findings]
+    return next((words[0] for words in named if words), None)
 
 
 def displays_of(interventions: Interventions) -> Displays:
@@ -97,17 +126,6 @@ def displays_of(interventions: Interventions) -> Displays:
         contexts=interventions.contexts,
         counted=True,
     )
-
-
-def budget_of(model: Any) -> Budget | None:
-    """Return the budget that a model's file keeps; None where it was fitted without checks."""
-    kept = model.info.get(BUDGET)
-    if not isinstance(kept, Mapping):
-        return None
-    try:
-        return Budget.from_dict(kept)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
 
 
 def findings_of(model: Any) -> list[Finding]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.checks.base import Check
+from clickharvest.checks.displays import Displays
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import NORMAL, Finding
+from clickharvest.harvesting.numbering import distinct
+from clickharvest.logs.selected_pages import PagesOfSize, selected_pages
 
 Array = NDArray[np.float64]
 ROUGH, FARTHEST = 2.0, 3.0
@@ -18,6 +23,11 @@ UNKNOWN = 0.1
 """Standard error of the share of users that are left beyond which, without users, only a clear effect is reported."""
 LEAST_LEFT = 0.02
 """Share of users that are thought to be left at the end of a page at the least."""
+LEAST_GAIN, STOPPED = 0.01, 0.9
+"""Gain per held-out click, and factor of clicks below a click, that are large enough to name another click model."""
+ROWS_HELD_OUT = 200_000
+"""Rows, about, that held-out clicks are compared in; more take longer and see smaller gains."""
+BROWSING = "clicks above change clicks below: clickharvest fit LOG --model browsing -o model.safetensors"
 
 
 class ClicksAbove(Check):
@@ -27,7 +37,8 @@ class ClicksAbove(Check):
     effect of a click above is log ρ, that of this page less that of the next. If each click above ends the page with
     the chance 1 − ρ, the share of users that are left at k is 1 − (1 − ρ) E[clicks above k], the mean being over pages
     weighted by the clicks of their users' next page, as those who click much are those who leave. Where ρ > 1, no
-    effect is counted: unequal intent of pages looks like that, too. Without users, ρ comes from how many clicks the
+    effect is counted: unequal intent of pages looks like that, too. Without users, ρ is that of this page where
+    held-out clicks say that users stop (who click much hide some of that), and else comes from how many clicks the
     results above attract on other pages.
     """
 
@@ -40,6 +51,9 @@ class ClicksAbove(Check):
         d = evidence.displays
         if d.page is None or d.counted:
             return self.untested("page")
+        if selected := selected_displays(d):
+            told = f"Not tested, {selected}, as where others are missing: {self.assumption}."
+            return Finding(self.kind, "untested", told, needs="pages without a click")
         above, n_pages = _above(evidence, d.clicks), int(d.page.max(initial=-1)) + 1
         weight, other = np.ones(len(d)), np.full(len(d), -1)
         if d.user is not None:
@@ -49,7 +63,11 @@ class ClicksAbove(Check):
         shape = (int(evidence.kind.max(initial=0)) + 1, len(evidence.positions))
         sums = [np.bincount(code, column, shape[0] * shape[1]).reshape(shape) for column in (weight * above, weight)]
         mean = np.divide(sums[0], sums[1], out=np.zeros(shape), where=sums[1] > 0)
-        if d.user is None:
+        gain = held_out_gain(evidence)
+        stops = gain is not None and gain.is_clear and gain.times < STOPPED
+        if d.user is None and gain is not None and stops:
+            log_ratio, error = max(float(np.log(gain.times)), -FARTHEST), gain.error
+        elif d.user is None:
             slope, error = attraction_above(evidence)
             if slope > -NORMAL * error and not error * mean.max() < UNKNOWN:
                 return self.untested("user")
@@ -66,13 +84,26 @@ class ClicksAbove(Check):
             return np.asarray(whole - whole[:, [evidence.anchor]])
 
         effect = lost(log_ratio)
-        return self.found(
+        found = self.found(
             effect,
             np.abs(lost(log_ratio - NORMAL * error) - effect) / NORMAL,
             "Clicks above do not change clicks below.",
             "A click above makes a click below less likely, and the curve too steep by up to {size}.",
-            "users stop once served: compare with --model browsing",
+            BROWSING,
         )
+        if found.severity == "warning" or gain is None or not stops:
+            return found
+        return replace(found, severity="warning", sentence=gain.sentence, advice=BROWSING)
+
+
+def ratio_to_next_page(evidence: Evidence) -> tuple[float, float] | None:
+    """Return log ρ and its standard error by the same users' next pages; None where these do not tell."""
+    d = evidence.displays
+    if d.user is None or d.page is None or d.counted:
+        return None
+    other = _other_page(evidence, int(d.page.max(initial=-1)) + 1)[d.page]
+    log_ratio, error = _from_clicks(evidence, _above(evidence, d.clicks) > 0, other)
+    return (log_ratio, error) if error < ROUGH else None
 
 
 def _from_clicks(evidence: Evidence, below_click: NDArray[np.bool_], other: NDArray[np.int64]) -> tuple[float, float]:
@@ -116,6 +147,104 @@ def attraction_above(evidence: Evidence) -> tuple[float, float]:
     return float(fit.theta[0]) / reliability, float(np.sqrt(fit.covariance[0, 0])) / reliability
 
 
+def selected_displays(displays: Displays) -> str | None:
+    """Return that pages seem to be in the log for having a click, in words; None where not."""
+    assert displays.page is not None
+    rows, clicks = (np.bincount(displays.page, column) for column in (displays.shown, displays.clicks))
+    size = np.log2(np.maximum(rows, 1)).astype(np.int64)
+    sums = [np.bincount(size, column) for column in (rows > 0, clicks > 0, clicks)]
+    return selected_pages([PagesOfSize(i, *map(int, one)) for i, one in enumerate(zip(*sums, strict=True)) if one[0]])
+
+
+@dataclass(frozen=True)
+class HeldOutGain:
+    """How much better the last click above explains held-out clicks on a result at one position than displays alone.
+
+    Attributes:
+        gain: log likelihood per click, less that where clicks above say nothing.
+        standard_error: of the gain, clustered by query.
+        times: how many times as often a result is clicked below a click as at the same position below none.
+        error: standard error of log `times`.
+        clicks: held-out clicks on results that were seen below different clicks.
+    """
+
+    gain: float
+    standard_error: float
+    times: float
+    error: float
+    clicks: int
+
+    @property
+    def explains(self) -> bool:
+        """Whether the gain is beyond its error."""
+        return self.gain > NORMAL * self.standard_error
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the gain is beyond its error, and large enough to matter."""
+        return self.explains and self.gain > LEAST_GAIN
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in a sentence."""
+        margin = NORMAL * self.standard_error
+        size = f"{self.gain:.4f} per click ({self.gain - margin:.4f} to {self.gain + margin:.4f})"
+        clearly = "explain" if self.explains else "do not clearly explain"
+        return (
+            f"Held-out queries: clicks above {clearly} clicks better than positions alone, by {size}; below a click, "
+            f"a result gets {self.times:.2f} times the clicks."
+        )
+
+
+def held_out_gain(evidence: Evidence) -> HeldOutGain | None:
+    """Return how much better the last click above explains held-out clicks; None where none tell.
+
+    Clicks of a result at one position and in one context fall as displays times exp(c + t log d), d positions below the
+    last click, and as displays alone below none: c and t from one half of the queries explain the other. Queries that
+    are read to different depths have more or fewer clicks above, and change nothing. Users who click much have clicked
+    above, too: they look like users who read on (`times` > 1), and hide some of those who stop.
+    """
+    d = evidence.displays
+    if d.page is None or d.counted or evidence.model.places is not None:
+        return None
+    last = _last_click(evidence)
+    stratum, query = distinct(evidence.same_place, evidence.context)[1], evidence.query
+    random = evidence.random("held-out clicks")
+    n_queries = int(query.max(initial=-1)) + 1
+    drawn = random.random(n_queries) < ROWS_HELD_OUT / max(len(d), 1)
+    some = np.arange(len(d)) if len(d) <= ROWS_HELD_OUT else np.flatnonzero(drawn[query])
+    far = np.where(last[some] > 0, d.position[some] - last[some], 0)
+    _, stratum = distinct(stratum[some])
+    n_strata = int(stratum.max(initial=-1)) + 1
+    closest, farthest = np.full(n_strata, np.iinfo(np.int64).max), np.zeros(n_strata, dtype=np.int64)
+    np.minimum.at(closest, stratum, far)
+    np.maximum.at(farthest, stratum, far)
+    tells = (closest < farthest)[stratum] & (np.bincount(stratum, d.clicks[some], n_strata) > 0)[stratum]
+    some, stratum, far = some[tells], stratum[tells], far[tells]
+    clicks, shown, half = d.clicks[some], d.shown[some], random.integers(2, size=n_queries)[query[some]]
+    if not min(clicks[(far > 0) & (half == i)].sum() for i in range(2)):
+        return None
+    x = np.stack([far > 0, np.log(np.maximum(far, 1))], axis=1).astype(np.float64)
+    cell, by_query = distinct(stratum, far)[1], np.zeros(n_queries)
+    average = (x * (shown * (far > 0))[:, None]).sum(axis=0) / shown[far > 0].sum()
+    logs, variances = [], []
+    for i in range(2):
+        other = np.flatnonzero(half != i)
+        fit = evidence.fit(some[other], stratum[other], cell[other], x[other], beside_model=False)
+        told = np.where(half == i, x @ fit.theta, 0.0)
+        weighted, plain = (np.bincount(stratum, column, n_strata) for column in (shown * np.exp(told), shown))
+        gained = clicks * (
+            told - np.log(weighted / np.maximum(plain, 1e-12), where=plain > 0, out=np.zeros(n_strata))[stratum]
+        )
+        by_query += np.bincount(query[some], np.where(half == i, gained, 0.0), n_queries)
+        logs.append(float(average @ fit.theta))
+        variances.append(float(average @ fit.covariance @ average))
+    own = np.bincount(query[some], clicks, n_queries)
+    gain = float(by_query.sum() / own.sum())
+    error = float(np.sqrt(((by_query - gain * own) ** 2).sum()) / own.sum())
+    return HeldOutGain(gain, error, float(np.exp(np.mean(logs))), float(np.sqrt(np.sum(variances)) / 2), int(own.sum()))
+
+
 def _means(group: NDArray[np.int64], values: Array) -> Array:
     return np.bincount(group, values) / np.maximum(np.bincount(group), 1)
 
@@ -130,6 +259,19 @@ def _above(evidence: Evidence, values: Array) -> Array:
     starts = np.flatnonzero(np.append(True, page[1:] != page[:-1]))
     found = np.empty(len(order))
     found[order] = before - np.repeat(before[starts], np.diff(starts, append=len(order)))
+    return found
+
+
+def _last_click(evidence: Evidence) -> NDArray[np.int64]:
+    """Return the position of the last click above each row on its page, 0 where there is none, [n]."""
+    d = evidence.displays
+    assert d.page is not None
+    order = np.lexsort((d.position, d.page))
+    page, wide = d.page[order], int(d.position.max(initial=0)) + 1
+    latest = np.maximum.accumulate(page * wide + np.where(d.clicks[order] > 0, d.position[order], 0))
+    before = np.append(0, latest[:-1]) - page * wide
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.maximum(before, 0)
     return found
 
 

@@ -16,6 +16,7 @@ import ibis.expr.types as ir
 from clickharvest.checks.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.checks.design_holds import design_findings
 from clickharvest.checks.finding import Finding
+from clickharvest.checks.moving import advise_moves
 from clickharvest.checks.overlap import (
     PairOverlap,
     PositionOverlap,
@@ -40,6 +41,8 @@ from clickharvest.positions.places import Anchor, Places, find_anchor, name_plac
 from clickharvest.words import spell_positions
 
 DOMINANT = 0.5
+FEW = 5
+"""Queries below which error bars by query mean little."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ def diagnose(
     """
     if not isinstance(source, Interventions):
         require_log(source)
+        source = source.pooled()
     if traffic is not None:
         require_shares(traffic)
     places = source.places
@@ -179,13 +183,14 @@ def diagnose(
     linked = linked_positions(anchor, *([getattr(pair, name) for pair in pairs] for name in columns))
     overlaps = position_overlaps(table, engine)
     parts = segments(table, engine, context, anchor)
-    first = [_connectivity(positions, linked, pairs, anchor, places)]
-    first += [*_dominance(overlaps, places), *_thin(parts, linked, places)]
+    first = [_connectivity(shown, linked, pairs, anchor, places)]
+    totals = _totals(rows, table, engine)
+    first += [*_dominance(overlaps, places, totals["queries"]), *_thin(parts, linked, places)]
     return Diagnosis(
         anchor=anchor,
         positions=tuple(positions),
         linked=linked,
-        totals=_totals(rows, table, engine),
+        totals=totals,
         shown=tuple(shown),
         overlaps=tuple(overlaps),
         pairs=tuple(pairs),
@@ -217,8 +222,9 @@ def _totals(rows: ir.Table, table: ir.Table, engine: Engine) -> dict[str, int]:
 
 
 def _connectivity(
-    positions: list[int], linked: tuple[int, ...], pairs: list[PairOverlap], anchor: int, places: Places | None
+    shown: list[Shown], linked: tuple[int, ...], pairs: list[PairOverlap], anchor: int, places: Places | None
 ) -> Finding:
+    positions = [row.position for row in shown]
     name, what = "connectivity", "position" if places is None else "place"
     among = spell_positions(positions) if places is None else places.spell(positions)
     to = name_place(anchor, places)
@@ -241,13 +247,14 @@ def _connectivity(
             f"{what}s were clicked on one side only"
         )
     )
-    helps = "a longer log, a ranker change or A/B test, fewer or coarser context columns, --unit query"
+    helps = "a longer log, fewer or coarser context columns, --unit query"
     if places is None:
+        moves = advise_moves({row.position: row.clicks for row in shown}, unlinked)
         prefix = longest_linked_prefix(positions, linked) if anchor == min(positions) else 0
-        cut = f", or estimate the linked ones alone (--max-position {prefix})" if prefix > 1 else ""
-        helps += f", or the rankings of all rankers (--rankings){cut}"
+        cut = f", or the linked ones alone (--max-position {prefix})" if prefix > 1 else ""
+        helps = f"to {moves}; else {helps}, the rankings of all rankers (--rankings){cut}"
     else:
-        helps += ", or coarser places; the linked ones alone can be estimated"
+        helps += ", coarser places; the linked ones alone can be estimated"
     told = f"{_begin(name_places(unlinked, places))} cannot be linked to {to}"
     sentence = f"{told}: {why}. What would help: {helps}."
     return Finding(name, "decisive", sentence, value=value)
@@ -258,7 +265,7 @@ def _begin(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def _dominance(overlaps: list[PositionOverlap], places: Places | None) -> list[Finding]:
+def _dominance(overlaps: list[PositionOverlap], places: Places | None, queries: int) -> list[Finding]:
     overlaps = [overlap for overlap in overlaps if overlap.effective_queries > 0]  # of others nothing is known
     if not overlaps:
         return []
@@ -269,7 +276,13 @@ def _dominance(overlaps: list[PositionOverlap], places: Places | None) -> list[F
         return [Finding("dominance", "ok", f"Every {what} rests on {few:.0f} effective queries or more.", value=few)]
     sentence = (
         f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about "
-        f"{name_place(worst.position, places)}: trust query-clustered error bars only, and look at the fit without it."
+        f"{name_place(worst.position, places)}"
+    )
+    sentence += (
+        ": trust query-clustered error bars only, and look at the fit without it."
+        if queries >= FEW
+        else ", and queries are too few for error bars. Where lists are recommendations, let documents or users take "
+        "their place (fit --cluster doc, or --cluster user)."
     )
     return [Finding("dominance", "warning", sentence, value=few)]
 

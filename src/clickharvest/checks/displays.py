@@ -6,7 +6,7 @@ Of a large log, the rows of queries that are drawn by hash: pages, users and res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +28,10 @@ Integers = NDArray[np.int64]
 MOST_ROWS = 2_000_000
 """Rows that are read, about; more make checks of large logs slower and their errors smaller."""
 ROLES = ("ranker", "user", "page", "time")
+FEW, MOST_COLUMNS = 12, 8
+"""Values that a column without a role may have, and such columns that are looked at; more make checks slower."""
+FIRST = 20_000
+"""Rows of the log that tell which columns these are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,7 @@ class Displays:
         time: rank of the time, equal times having equal ranks.
         counted: whether rows count several impressions.
         doubts: what reading the log has found doubtful.
+        unnamed: columns of few values that have no role: the values, and the number of each row's, −1 where empty.
     """
 
     query: Integers
@@ -63,6 +68,7 @@ class Displays:
     time: Integers | None = None
     counted: bool = False
     doubts: tuple[Doubt, ...] = ()
+    unnamed: Mapping[str, tuple[list[Any], Integers]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -71,7 +77,9 @@ class Displays:
         """Return some of the rows; numbers stay as they are."""
         columns = {one.name: getattr(self, one.name) for one in fields(self)}
         some = {name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)}
-        return replace(self, **some, contexts={name: column[rows] for name, column in self.contexts.items()})
+        contexts = {name: column[rows] for name, column in self.contexts.items()}
+        unnamed = {name: (values, code[rows]) for name, (values, code) in self.unnamed.items()}
+        return replace(self, **some, contexts=contexts, unnamed=unnamed)
 
     @cached_property
     def viewer(self) -> Integers | None:
@@ -101,9 +109,11 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
     rows = 0 if log.facts is None else log.facts.rows
     share = min(1.0, log.share * MOST_ROWS / max(rows, 1))
     some = log.with_plain_contexts().thinned(share)
+    unnamed = {f"_unnamed_{i}": name for i, name in enumerate(_few_valued(log))}
+    some = replace(some, columns=some.columns | {own: log.source[name] for own, name in unnamed.items()})
     roles = [role for role in ROLES if log.has(role)]
     read = log.engine.fetch(
-        some.table.select("query", "doc", "position", "clicks", "impressions", *roles, *some.context),
+        some.table.select("query", "doc", "position", "clicks", "impressions", *roles, *some.context, *unnamed),
         task="Reading displays",
         coded=True,
     )
@@ -121,8 +131,43 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
         contexts=contexts,
         counted="click" not in log.roles,
         doubts=tuple(doubts(log)),
+        unnamed={name: own for column, name in unnamed.items() if len((own := _numbers(read[column]))[0]) <= FEW},
         **known,
     )
+
+
+def _few_valued(log: ClickLog) -> list[str]:
+    """Return columns without a role that have few values, and one value for each page, in the first rows of the log."""
+    from clickharvest.logs.click_log import ROLES as TAKEN
+    from clickharvest.logs.sources import OURS
+
+    used = {*log.roles.values(), *log.context, *log.prepared.get("block", ()), log.prepared.get("page_number", "")}
+    used |= {*TAKEN, *(log.places.columns if log.places else ())}
+    used = {name.lower() for name in used}
+    kinds = {name: kind for name, kind in log.source.schema().items() if name.lower() not in used}
+    plain = {n: k for n, k in kinds.items() if k.is_string() or k.is_boolean() or k.is_integer()}
+    asked = {f"_unnamed_{i}": name for i, name in enumerate(n for n in plain if not n.startswith(OURS))}
+    if log.tallies or not asked:
+        return []
+    columns = {own: log.source[name] for own, name in asked.items()}
+    columns |= {"page": log.columns["page"]} if log.has("page") else {}
+    head = log.engine.fetch(log.source.select(**columns).limit(FIRST), task="Looking at columns", coded=True)
+    page = _numbers(head["page"])[1] if log.has("page") else np.arange(len(head))
+    coded = {name: _numbers(head[own]) for own, name in asked.items()}
+    few = [name for name, (values, code) in coded.items() if len(values) <= FEW and follows(code + 1, page)]
+    return few[:MOST_COLUMNS]
+
+
+def follows(value: Integers, other: Integers) -> bool:
+    """Whether rows that are alike in another column, numbered from 0, are alike in this one, [n] each.
+
+    Example:
+        >>> follows(np.array([1, 1, 2]), np.array([0, 0, 3])), follows(np.array([1, 2]), np.array([0, 0]))
+        (True, False)
+    """
+    of_other = np.zeros(int(other.max(initial=0)) + 2, dtype=np.int64)
+    of_other[other] = value
+    return bool((of_other[other] == value).all())
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:

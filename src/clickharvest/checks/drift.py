@@ -49,7 +49,7 @@ class Drift(Check):
             error,
             "Moves within short periods give the same curve.",
             "Moves within short periods give a curve that differs by up to {size}: results change while they move.",
-            "fit a shorter period, or swap results at random",
+            "fit a shorter period, or swap neighbouring results at random on some pages",
         )
 
 

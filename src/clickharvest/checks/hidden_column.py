@@ -1,32 +1,90 @@
-"""How much would a context column change that is not named?"""
+"""Does examination depend on a column that is not named, or how much would one change that the log lacks?"""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from clickharvest.checks.base import Check, spell_change
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.checks.base import MATTERS, Check, spell_change
+from clickharvest.checks.displays import follows
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import Finding
+from clickharvest.checks.finding import ALARM, NORMAL, Finding
+from clickharvest.checks.laws import hotelling_tail
+from clickharvest.checks.strata import Estimate
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.words import clean_text
 
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+ENOUGH = 200
+"""Clicks of a value below which its curve is not looked at."""
+LEVEL = 3.0
+"""How many times as often as others a value may be clicked; more, and the column is taken for made of clicks."""
+ALIKE = 1.5
+"""How many times as frequent as elsewhere a value may be at a position, where pages are not known."""
+PERIODS = 20
+"""Times that each value may come and go, below which a column tells when a page was shown."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The value of a column whose curve differs most surely from that of all.
+
+    Attributes:
+        column: the column.
+        at: index of the position at which it differs most.
+        shares: examination there by value, the lowest first.
+        p: how likely at least such a difference is in some column without effect.
+    """
+
+    column: str
+    at: int
+    shares: dict[str, float]
+    p: float
+
 
 class HiddenColumn(Check):
-    """The mean curve within results if a named column were not known, less that with it.
+    """The curve where a column that is not named has one value, less the curve of all; or as much of a named column.
 
-    Where rankers show a result higher in one context than in another, leaving the column out bends the curve. A column
-    that the log lacks may be as strong as the strongest that it has. The budget does not count it.
+    Columns of a few values which tell pages apart are tried; p-values are multiplied by the number of columns and
+    values, and a difference must be larger than the interval of the curve. The budget does not count it: the curve is
+    right in the mean. A column that the log lacks may be as strong as the strongest that is named: leaving that out
+    bends the curve where rankers show a result higher in one context than in another.
     """
 
     kind = "hidden column"
-    question = "How much would a column change that is not named?"
+    question = "Does examination depend on a column that is not named?"
     assumption = "every column that examination depends on is named"
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
+        tried = {name: code for name, (_, code) in evidence.displays.unnamed.items() if _tells_pages(evidence, code)}
+        if not tried or not len(evidence.moved):
+            return self._as_strong(evidence)
+        whole = evidence.moves(by_viewer=False)
+        found = [one for name in tried if (one := _difference(evidence, name, len(tried), whole)) is not None]
+        found = [one for one in found if not _is_period(evidence, tried[one.column])]
+        if not found:
+            return self._as_strong(evidence)
+        worst = min(found, key=lambda one: one.p)
+        name, position = clean_text(worst.column, 24), evidence.positions[worst.at]
+        (low, least), *_, (high, most) = worst.shares.items()
+        usual = np.exp(np.median(evidence.table[:, worst.at]))
+        sentence = (
+            f"{name} matters: at position {position}, examination is {most:.2g} where {name} = {high} and {least:.2g} "
+            f"where it is {low}; everybody gets {usual:.2g}."
+        )
+        others = [clean_text(one.column, 24) for one in found if one is not worst]
+        more = f"; then look at {', '.join(others[:3])}" if others else ""
+        return Finding(self.kind, "warning", sentence, f"name it: --context {name}{more}", p=worst.p)
+
+    def _as_strong(self, evidence: Evidence) -> Finding:
+        """Return how far the curve would be off without the named column that matters most."""
         d, names = evidence.displays, evidence.model.context
         if not names or d.doc is None or not len(evidence.moved):
-            return Finding(self.kind, "ok", "No named column shows how strong an unnamed one may be.")
+            return Finding(self.kind, "ok", "No column that is not named changes the curve.")
         codes = {name: d.codes[name] for name in names}
         known = evidence.moves(beside_model=False)
         moved = {}
@@ -43,3 +101,80 @@ class HiddenColumn(Check):
             f"A column that is not named, as strong as {clean_text(strongest, 24)}, would move position "
             f"{evidence.positions[at]} by {size}.",
         )
+
+
+def _difference(evidence: Evidence, name: str, columns: int, pooled: Estimate) -> Difference | None:
+    """Return how the curve differs by the values of a column; None where it does not, or too little to matter."""
+    values, code = evidence.displays.unnamed[name]
+    rows, clicks = evidence.moved, evidence.displays.clicks
+    asked = np.flatnonzero(np.bincount(code[rows] + 1, clicks[rows], len(values) + 1) >= ENOUGH) - 1
+    if len(asked) < 2:
+        return None
+    of_query = np.bincount(evidence.query[rows], clicks[rows])
+    groups = int(of_query.sum() ** 2 / (of_query @ of_query))
+    matters = np.maximum(_half_width(evidence), MATTERS)
+    least, curves = 1.0, np.zeros((len(asked), len(evidence.positions)))
+    for by_viewer in (False, True):  # the latter takes longer, and is seldom needed
+        pooled = evidence.pooled if by_viewer else pooled
+        least = 1.0
+        for i, value in enumerate(asked):
+            own = evidence.moves(rows=rows[code[rows] == value], by_viewer=by_viewer)
+            change, covariance = own.minus(pooled)
+            effect, error = evidence.along(change, covariance)
+            curves[i] = evidence.basis @ own.theta
+            if (np.abs(effect) > np.maximum(NORMAL * error, matters)).any():
+                statistic = float(change @ np.linalg.pinv(covariance, hermitian=True) @ change)
+                least = min(least, hotelling_tail(statistic, len(change), groups) * len(asked) * columns)
+        if least >= ALARM:
+            return None
+    at = int(np.argmax(np.ptp(curves, axis=0)))
+    usual = float(np.median(evidence.table[:, at]))
+    order = np.argsort(curves[:, at], kind="stable")
+    names = ["empty" if value < 0 else clean_text(str(values[value]), 24) for value in asked]
+    return Difference(name, at, {names[i]: float(np.exp(usual + curves[i, at])) for i in order}, least)
+
+
+def _half_width(evidence: Evidence) -> Array:
+    """Return how far the interval of the curve reaches in log p, in the middle of its contexts, [K]."""
+    found = evidence.prediction
+    estimated = np.isin(found.positions, evidence.positions)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.log(found.upper[:, estimated]) - evidence.table
+    return np.asarray(np.median(np.nan_to_num(reach, nan=0.0, posinf=0.0), axis=0), dtype=np.float64)
+
+
+def _tells_pages(evidence: Evidence, code: Integers) -> bool:
+    """Whether a column speaks of the page or who saw it: not of the result, the place, the ranker or the clicks."""
+    d = evidence.displays
+    value = code + 1
+    shown = np.bincount(value, d.shown)
+    common = shown > 0.01 * shown.sum()
+    if common.sum() < 2 or (d.ranker is not None and follows(value, d.ranker)):
+        return False
+    rate = np.bincount(d.query, d.clicks) / np.maximum(np.bincount(d.query, d.shown), 1)
+    expected = np.bincount(value, d.shown * rate[d.query] * np.exp(evidence.log_p), len(shown))[common]
+    level = np.bincount(value, d.clicks, len(shown))[common] / np.maximum(expected, 1e-9)
+    if level.max() > LEVEL * level.min():
+        return False
+    if d.page is not None:
+        of_page = np.zeros(int(d.page.max()) + 1, dtype=np.int64)
+        of_page[d.page] = value
+        several = (np.bincount(d.page) > 0, np.bincount(d.page, d.clicks) > 0)
+        pages, clicked = (np.bincount(of_page[some], minlength=len(shown))[common] for some in several)
+        always = clicked == pages
+        return follows(value, d.page) and (not always.any() or bool(always.all()))
+    if d.doc is None or (follows(value, d.doc) and not follows(value, d.query)):
+        return False
+    places = len(evidence.positions)
+    table = np.bincount(value * places + evidence.place, d.shown, len(shown) * places).reshape(-1, places)[common]
+    table = table / np.maximum(table.sum(axis=0), 1)
+    return bool((table.max(axis=1) < ALIKE * table.min(axis=1)).all())
+
+
+def _is_period(evidence: Evidence, code: Integers) -> bool:
+    """Whether the values of a column follow each other in time: what differs then may be the results."""
+    time = evidence.displays.time
+    if time is None:
+        return False
+    changes = int(np.count_nonzero(np.diff(code[np.argsort(time, kind="stable")])))
+    return changes < PERIODS * len(np.unique(code))

@@ -55,5 +55,5 @@ class Rankers(Check):
             "The same result at the same place is clicked alike, wherever its ranker usually shows it.",
             "Rankers show results to users who like them, or positions are not those that users saw: the curve may be "
             "off by {size}.",
-            "swap results at random, or fit where every ranker's order is known (--rankings)",
+            "swap neighbouring results at random on some pages, or fit by the order of each ranker (--rankings)",
         )

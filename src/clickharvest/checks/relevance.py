@@ -20,6 +20,10 @@ SPREAD = 2.33
 TINY = 1e-12
 MOST_CONTEXTS = 200
 """Contexts up to which results of different ones are not compared within a query."""
+AFFINE = "users may trust the top of the page: clickharvest fit LOG --model affine -o model.safetensors"
+UNLIKE = "queries may be read to different depths: name what tells them apart (--context)"
+CLEAR = 2.58
+"""Standard errors beyond which trust shows within queries: those of very unequal steepness leave a trace of it."""
 LEAST_RELIABLE = 0.15
 """Reliability below which relevance is not measured well enough."""
 
@@ -44,15 +48,20 @@ class Relevance(Check):
         if found is None:
             return self.unanswered("clicks are too few to tell how relevant results are")
         effect, error = found
-        steeper = "less" if effect[np.argmax(np.abs(effect))] > 0 else "more"
-        return self.found(
+        trusted = bool(effect[np.argmax(np.abs(effect))] > 0)
+        steeper = "less" if trusted else "more"
+        answer = self.found(
             effect,
             error,
             "Results that are clicked more have the same curve.",
             f"The curve of results that are clicked more falls {steeper} steeply, by up to {{size}} for the best.",
-            "users may trust the top of the page: compare with --model affine",
+            UNLIKE,
             either_side=True,
         )
+        if answer.severity == "warning" and trusted and (within := effect_of_relevance(evidence, within=True)):
+            surely = (within[0] - CLEAR * within[1])[-1] > 0
+            answer = replace(answer, advice=AFFINE if surely else UNLIKE)
+        return answer
 
 
 def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Array, Array] | None:

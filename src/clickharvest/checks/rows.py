@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import Finding
-from clickharvest.harvesting.numbering import distinct
+from clickharvest.harvesting.numbering import distinct, whole_numbers
 
 Array = NDArray[np.float64]
 GAPPED = 0.3
@@ -62,10 +62,10 @@ def _missing(evidence: Evidence) -> Array:
     """Return the log of the share of pages with a row at k, relative to the anchor, [contexts, K]."""
     d, n_places = evidence.displays, len(evidence.positions)
     assert d.page is not None
-    first = np.unique(d.page, return_index=True)[1]
+    first = distinct(d.page)[0]
     head, group = distinct(evidence.kind, d.query)
     pages = np.bincount(group[first], minlength=len(head))
-    row = np.unique(d.page * n_places + evidence.place, return_index=True)[1]
+    row = distinct(d.page * n_places + evidence.place)[0]
     there = np.bincount(group[row] * n_places + evidence.place[row], minlength=len(head) * n_places)
     there = there.reshape(len(head), n_places)
     # Of queries that reach a place at all: others have no more results.
@@ -81,7 +81,7 @@ def _gaps(evidence: Evidence) -> tuple[bool, NDArray[np.int64]]:
     """Return whether pages have gaps at changing positions, and the places if rows are numbered through, [n]."""
     d, n_places = evidence.displays, len(evidence.positions)
     assert d.page is not None
-    there = np.unique(d.page * n_places + evidence.place)
+    there = whole_numbers(d.page * n_places + evidence.place)
     page, place = there // n_places, there % n_places
     starts = np.flatnonzero(np.append(True, page[1:] != page[:-1]))
     size = np.diff(starts, append=len(page))

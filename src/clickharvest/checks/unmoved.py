@@ -35,6 +35,7 @@ def unmoved_queries(log: ClickLog, harvested: ir.Table) -> list[Finding]:
     sentence = (
         f"{spell_percent(share)} of the clicks are of queries whose results never moved, or were not clicked where "
         "they did: the curve is that of the other queries. If rankers agree on what is read otherwise, such as names "
-        "of sites, it does not hold there: name the kind of query (--context), or swap ranks at random in all queries."
+        "of sites, it does not hold there: name the kind of query (--context), or swap neighbouring "
+        "ranks at random on a few pages of every query."
     )
     return [Finding(NAME, "warning" if share >= MANY else "note", sentence, value=share)]

@@ -7,8 +7,6 @@ from .base import FittedModel as FittedModel
 from .base import WeighReport as WeighReport
 from .browsing import Browsing as Browsing
 from .browsing import browsing_log as browsing_log
-from .browsing.estimating import HeldOutGain as HeldOutGain
-from .browsing.estimating import compare_within_ranks as compare_within_ranks
 from .browsing.fitted import BrowsingPropensities as BrowsingPropensities
 from .browsing.fitted import StatePropensities as StatePropensities
 from .choosing import ModelChoice as ModelChoice

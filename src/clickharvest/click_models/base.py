@@ -16,14 +16,17 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from clickharvest.checks import Finding
-    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.checks import Checked, Finding
+    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.weights.weighing import Clip
+    from clickharvest.weights.weighing import Clip, Trust
 
 
 class FittedModel(Protocol):
-    """What a fit gives: a frozen dataclass, so that `dataclasses.replace` changes it, which prints as its summary."""
+    """What a fit gives: a frozen dataclass, so that `dataclasses.replace` changes it, which prints as its summary.
+
+    One that is not `Propensities` has an `average`, its curve by position, and `sentences`, what was found in words.
+    """
 
     @property
     def kind(self) -> str:
@@ -109,14 +112,27 @@ class ClickModel(ABC):
             NotIdentifiedError: the interventions do not tell.
         """
 
-    def check(self, interventions: Interventions, fitted: Any = None) -> Sequence[Finding]:
-        """Return what speaks for and against the model, where it has tests of its own.
+    @abstractmethod
+    def check(
+        self,
+        data: ClickLog | Interventions,
+        interventions: Interventions,
+        fitted: Any,
+        *,
+        unit: UnitKind = "context",
+        further: Sequence[Finding] = (),
+        **asked: Any,
+    ) -> Checked:
+        """Return what checks find of a fit, and how far off it can be.
 
         Args:
-            interventions: what it was fitted to.
-            fitted: what `fit` gave, so that tests know what contexts do; None where it is not at hand.
+            data: the log, or interventions.
+            interventions: what the model was fitted to.
+            fitted: what `fit` gave.
+            unit: as in `harvest`.
+            further: findings of other tests.
+            asked: `positions`, `folds` and `tolerance`, as in `check_fit`.
         """
-        return ()
 
     @classmethod
     @abstractmethod
@@ -126,7 +142,15 @@ class ClickModel(ABC):
     @classmethod
     @abstractmethod
     def weigh(
-        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+        cls,
+        log: ClickLog,
+        fitted: Any,
+        path: Path,
+        *,
+        clip: Clip,
+        normalise: bool,
+        policy_aware: bool,
+        trust: Trust = "checked",
     ) -> WeighReport:
         """Write a log with what its clicks are worth as further columns, and tell what was done."""
 
@@ -153,3 +177,31 @@ class PageModel(ClickModel):
     def needs_unclicked(self) -> bool:
         """Units without a click say nothing to click shares."""
         return False
+
+    @abstractmethod
+    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
+        """Return the log with the places of a fitted model for its positions."""
+
+    def check(
+        self,
+        data: ClickLog | Interventions,
+        interventions: Interventions,
+        fitted: Any,
+        *,
+        unit: UnitKind = "context",
+        further: Sequence[Finding] = (),
+        **asked: Any,
+    ) -> Checked:
+        """Return what checks find of a fit by place, averaged by position, and whether clicks above matter at all."""
+        from clickharvest.checks import Evidence, Finding, read_displays
+        from clickharvest.checks.clicks_above import held_out_gain
+        from clickharvest.click_models.average import check_average
+
+        log: Any = data
+        gain = held_out_gain(Evidence(read_displays(log, unit), fitted.average, seed=self.seed))
+        if gain is not None:
+            advice = "" if gain.is_clear else "fit --model examination is simpler"
+            own = Finding(self.name, "ok" if gain.is_clear else "note", gain.sentence, advice)
+            further = [*further, own]
+        displays = read_displays(self.places(log, fitted), unit)
+        return check_average(displays, fitted.average, places=fitted.listed, further=further, seed=self.seed, **asked)

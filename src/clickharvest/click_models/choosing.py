@@ -2,18 +2,19 @@
 
 | model | is chosen where |
 |---|---|
-| browsing | clicks above explain held-out clicks on a result at one position, by more than a standard error |
+| browsing | clicks above explain held-out clicks on a result at one position, and fewer follow a click |
 | reading | the same, and results below those that attract clicks are clicked less, at 5 % |
 | affine | none of these, and offsets are needed: their test at 5 %, and the test among results of one query |
+| browsing | none of these, and clicks above explain held-out clicks: more follow a click |
 | examination | otherwise |
 
-Browsing comes first: users who stop once served make ratios of positions depend on relevance, as trust does, whereas
-trust leaves no trace in what was clicked above. Results are compared at one position of one query and context, so that
-queries that are read to different depths do not look like browsing. Held-out clicks do not tell users who read on from
-those who click much and have therefore clicked above, too; weights by state suit both, so that browsing is chosen and
-the doubt is told. Queries that are read to different depths look like trust to the test of offsets, but not among the
-results of one query: both must find it, as corrected clicks would be wrong. Where contexts are named, each of their
-levels (or classes) is looked at by itself, with p-values times the number of levels: trust in one of them is enough.
+Users who stop come first: they make ratios of positions depend on relevance, as trust does, whereas trust leaves no
+trace in what was clicked above. Users who click much have clicked above, too, and look as if they read on: weights by
+state suit both, so that browsing is chosen last, and not where the other pages of the same users explain it. The
+comparison is that of the check of clicks above (`held_out_gain`). Queries that are read to different depths look like
+trust to the test of offsets, but not among the results of one query: both must find it, as corrected clicks would be
+wrong. Where contexts are named, each of their levels (or classes) is looked at by itself, with p-values times the
+number of levels: trust in one of them is enough.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from clickharvest.checks.finding import NORMAL
+from clickharvest.click_models.browsing import require_pages
 from clickharvest.click_models.registry import EXAMINATION
 from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedError
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from clickharvest.checks import Checked
     from clickharvest.click_models.affine import AnyAffine
     from clickharvest.click_models.affine.fitted import AffineModel
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
 
-NORMAL = 1.96
 USERS = {
     "examination": "Users look at a result or not whatever they clicked above it, and judge it alike anywhere: "
     "a ranker learns from clicks divided by propensities.",
@@ -44,6 +47,12 @@ USERS = {
     "displays, (click - offset) / slope, which weigh gives every row.",
 }
 """What kind of users a model speaks of, and what that changes for a ranker."""
+READ_ON = "read on"
+"""What users do who click more below a click, or seem to."""
+MUCH = (
+    "They may just be users who click much: that results above attract clicks changes nothing by itself. Weights are "
+    "right either way; if a column tells such users apart, name it as context."
+)
 TAKEN = (
     "Users are taken to look at a result or not whatever they clicked above it, and to judge it alike anywhere, though "
     "not all of that could be tested: a ranker learns from clicks divided by propensities, as far as it is true."
@@ -69,6 +78,11 @@ class ModelChoice:
         """Return what a model keeps of the choice."""
         return {"users": self.users, "why_this_model": list(self.why)}
 
+    def settle(self, checked: Checked) -> Checked:
+        """Return what checks of the model found, without advice to fit another one: they were compared."""
+        found = [replace(one, advice="") if "--model " in one.advice else one for one in checked.findings]
+        return replace(checked, findings=tuple(found))
+
 
 def choose_click_model(
     data: ClickLog | Interventions, *, anchor: int = 1, seed: int = 0, progress: Progress = silent, **how: Any
@@ -90,64 +104,67 @@ def choose_click_model(
     """
     from clickharvest.harvesting.interventions import Interventions
 
+    users, told = None, "Clicks above are not told by interventions: read the log itself."
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickharvestWarning)  # those of the model that is fitted then will be told
-        if isinstance(data, Interventions):
-            chosen, told = None, "Clicks above are not told by interventions: read the log itself."
-        else:
-            chosen, told = _browsing(data, anchor, seed, progress, how)
-        why, looked = [told], chosen is not None
-        if chosen in (None, EXAMINATION):
-            chosen, told = _affine(data, anchor, seed, progress, how)
-            why.append(told)
-    model = chosen or EXAMINATION
-    surely = model != EXAMINATION or (looked and chosen is not None)
-    return ModelChoice(model, USERS[model] if surely else TAKEN, tuple(why))
+        if not isinstance(data, Interventions):
+            try:
+                require_pages(data, how.get("design"))
+                users, told = _by_pages(data, anchor, seed, progress, how)
+            except (InputError, NotIdentifiedError) as error:
+                told = f"Clicks above were not looked for: {error}."
+        if users in ("browsing", "reading"):
+            return ModelChoice(users, USERS[users], (told,))
+        trust, why = _affine(data, anchor, seed, progress, how, sign=users == "affine")
+    if trust == "affine":
+        return ModelChoice(trust, USERS[trust], (told, why))
+    if users == READ_ON:
+        return ModelChoice("browsing", USERS["browsing"], (f"{told} {MUCH}", why))
+    surely = users is not None and trust is not None
+    return ModelChoice(EXAMINATION, USERS[EXAMINATION] if surely else TAKEN, (told, why))
 
 
-def _browsing(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
-    """Return browsing, reading or examination, or None where they could not be told apart, and why."""
-    from clickharvest.click_models.browsing import Browsing
-    from clickharvest.click_models.browsing.estimating import compare_within_ranks
-
-    if log.places is not None:
-        return None, "Clicks above were not looked for: places have no order."
-    try:
-        states = Browsing().harvest(log, **how)
-        gain = compare_within_ranks(states, anchor=anchor, seed=seed, progress=progress)
-    except (InputError, NotIdentifiedError) as error:
-        return None, f"Clicks above were not looked for: {error}."
-    why = gain.finding.sentence
-    if gain.gain <= (gain.upper - gain.lower) / (2 * NORMAL):
-        return EXAMINATION, why
-    if (sentence := _stopping(log, anchor, seed, progress, how)) is not None:
-        return "reading", f"{why} {sentence}"
-    return "browsing", (
-        f"{why} They may just be users who click much: that results above attract clicks changes nothing by itself. "
-        "Weights are right either way; if a column tells such users apart, name it as context."
-    )
-
-
-def _stopping(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> str | None:
-    """Return that clicks fall below results that attract clicks, or None where they do not."""
-    from clickharvest.checks import Evidence, read_displays
-    from clickharvest.checks.clicks_above import attraction_above
+def _by_pages(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
+    """Return the model that the checks of `fit` name, or that users read on; None where they cannot tell; and why."""
+    from clickharvest.checks import CHECKS, Evidence, read_displays
+    from clickharvest.checks.checking import one_model, other_model
+    from clickharvest.checks.clicks_above import attraction_above, held_out_gain, ratio_to_next_page
     from clickharvest.click_models.examination import Examination
 
-    model = Examination(anchor=anchor, intervals=None, seed=seed, progress=progress)
-    fitted = model.fit(model.harvest(log, **how))
-    slope, error = attraction_above(Evidence(read_displays(log, how.get("unit", "context")), fitted, seed=seed))
-    if slope > -NORMAL * error:
-        return None
-    return "A result is clicked less often the more clicks results above it attract."
+    model = Examination(curve="linear" if log.context else "constant", anchor=anchor, intervals=None, seed=seed)
+    with progress("Choosing the model"):
+        fitted = model.fit(model.harvest(log, **how))
+        evidence = Evidence(read_displays(log, how.get("unit", "context")), fitted, seed=seed)
+        gain = held_out_gain(evidence)
+        if gain is None:
+            return None, "Clicks above were not looked for: no click is below another one."
+        findings = one_model([CHECKS[kind].run(evidence) for kind in ("clicks above", "relevance")])
+        found = other_model(findings)
+        if found == "browsing" or (found is None and gain.explains and gain.times < 1):
+            slope, error = attraction_above(evidence)
+            if slope > -NORMAL * error:
+                return "browsing", gain.sentence
+            less = "A result is clicked less often the more clicks results above it attract."
+            return "reading", f"{gain.sentence} {less}"
+        if found is not None:
+            return found, " ".join([gain.sentence, *(one.sentence for one in findings if one.advice)])
+        if not gain.explains:
+            return EXAMINATION, gain.sentence
+        if (ratio := ratio_to_next_page(evidence)) is not None and ratio[0] <= NORMAL * ratio[1]:
+            much = "Other pages of the same users explain it: they are users who click much."
+            return EXAMINATION, f"{gain.sentence} {much}"
+    return READ_ON, gain.sentence
 
 
 def _affine(
-    data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any]
+    data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any], *, sign: bool
 ) -> tuple[str | None, str]:
-    """Return affine or examination, or None where they could not be told apart, and why."""
+    """Return affine or examination, or None where they could not be told apart, and why.
+
+    `sign` is whether the check of relevance has found trust within queries: then slopes that are identified are enough.
+    """
     from clickharvest.checks.finding import spell_p
-    from clickharvest.click_models.affine import Affine
+    from clickharvest.click_models.affine import Affine, trust_within_queries
     from clickharvest.click_models.affine.fitted import SIGN
     from clickharvest.harvesting.interventions import Interventions
 
@@ -158,6 +175,8 @@ def _affine(
         parts = _levels(whole, interventions)
     except (InputError, NotIdentifiedError) as error:
         return None, f"Trust was not looked for: {error}."
+    if sign:
+        return "affine", "Clicks on good results fall less steeply, among results of one query, too."
     tests = [(name, own, test[1]) for name, own, fitted in parts if (test := fitted.offset_test()) is not None]
     if not tests:
         return None, "Trust was not looked for: too few queries."
@@ -170,7 +189,7 @@ def _affine(
         if adjusted >= SIGN:
             none = f"No sign that how clicks fall with the position depends on the result ({spell_p(adjusted)}{among})."
             return EXAMINATION, told or none
-        (within,) = model.check(own, whole)
+        within = trust_within_queries(own, whole, anchor, seed)
         where = f"{name}: " if name else ""
         found = (
             f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"

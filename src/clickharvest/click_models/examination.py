@@ -7,7 +7,7 @@ What is known are the propensities p_k(x) relative to an anchor: `PBM` where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,13 +17,14 @@ from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from clickharvest.checks import Checked, Finding
     from clickharvest.estimation.estimators import CPBM, PBM
     from clickharvest.estimation.fitting import Intervals
-    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
     from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip
+    from clickharvest.weights.weighing import Clip, Trust
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,22 @@ class Examination(ClickModel):
         with_context = bool(interventions.contexts) and self.curve != "constant"
         return self.estimator(with_context).fit(interventions).propensities_
 
+    def check(
+        self,
+        data: ClickLog | Interventions,
+        interventions: Interventions,
+        fitted: Any,
+        *,
+        unit: UnitKind = "context",
+        further: Sequence[Finding] = (),
+        **asked: Any,
+    ) -> Checked:
+        """Return what `check_fit` finds."""
+        from clickharvest.checks import check_fit
+
+        asked |= {"interventions": interventions, "seed": self.seed}
+        return check_fit(data, fitted, unit=unit, further=further, **asked)
+
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:
         """Return the propensities of a file."""
@@ -91,9 +108,19 @@ class Examination(ClickModel):
 
     @classmethod
     def weigh(
-        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+        cls,
+        log: ClickLog,
+        fitted: Any,
+        path: Path,
+        *,
+        clip: Clip,
+        normalise: bool,
+        policy_aware: bool,
+        trust: Trust = "checked",
     ) -> WeightReport:
         """Write a log with propensities and inverse-propensity weights, see `weights.weigh_to_parquet`."""
         from clickharvest.weights.weighing import weigh_to_parquet
 
-        return weigh_to_parquet(log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware)
+        return weigh_to_parquet(
+            log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
+        )

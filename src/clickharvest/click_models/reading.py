@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.click_models.average import average_of_places
 from clickharvest.click_models.base import PageModel
 from clickharvest.click_models.browsing import Browsing, browsing_log
 from clickharvest.click_models.browsing.fitted import BrowsingPropensities, gather, number_of
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
     from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip
+    from clickharvest.weights.weighing import Clip, Trust
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -124,6 +125,11 @@ class ReadingPropensities:
     def listed(self) -> Propensities:
         """What `clickharvest propensities` lists."""
         return self.places_model
+
+    @property
+    def average(self) -> Propensities:
+        """How often positions are examined, on average over what was clicked and skipped above."""
+        return average_of_places(self.places_model, self.info.get("displays"), 1)
 
     def steps(self, column: str, first: int) -> dict[int, float]:
         """Return how many times as often results are looked at in each step of a column as in its first one.
@@ -245,7 +251,15 @@ class Reading(PageModel):
         model = ReaderPlaces(intervals=self.intervals, seed=self.seed, progress=self.progress)
         found = model.fit(times_browsing(interventions, interventions.base)).propensities_
         places = compose(interventions.base, replace(found, info={}, provenance=None))
-        return ReadingPropensities(interventions.base, places, found.info, found.provenance)
+        at = np.searchsorted(places.curve.positions, interventions.position)
+        known = np.isin(interventions.position, places.curve.positions)
+        displays = np.bincount(at[known], interventions.exposure[known], len(places.curve.positions))
+        info = dict(found.info) | {"displays": displays.tolist()}
+        return ReadingPropensities(interventions.base, places, info, found.provenance)
+
+    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
+        """Return the log by what was clicked and skipped above."""
+        return reading_log(log, fitted.base, None)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> ReadingPropensities:
@@ -254,14 +268,22 @@ class Reading(PageModel):
 
     @classmethod
     def weigh(
-        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+        cls,
+        log: ClickLog,
+        fitted: Any,
+        path: Path,
+        *,
+        clip: Clip,
+        normalise: bool,
+        policy_aware: bool,
+        trust: Trust = "checked",
     ) -> WeightReport:
         """Write a log with the propensity of every row's own place; attractions are those of this log."""
         from clickharvest.weights.weighing import weigh_to_parquet
 
         places = reading_log(log, fitted.base, None)
         return weigh_to_parquet(
-            places, fitted.places_model, path, clip=clip, normalise=normalise, policy_aware=policy_aware
+            places, fitted.places_model, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
         )
 
 
@@ -357,7 +379,7 @@ def _with_propensity(log: ClickLog, base: BrowsingPropensities) -> ClickLog:
     assert states.places is not None
     propensities = base.reaching(int(states.places.labels[-1][0]))
     cells = count_cells(states, model_context(states, propensities), propensities)
-    joined, p = cells.join_lines(score_cells(cells, propensities), {})
+    joined, p = cells.join_lines(score_cells(cells, propensities, trust="all"), {})
     kept = joined.select(*(states.source[name] for name in log.source.columns), **{PROPENSITY: p})
     return replace(_moved(log, log.engine.materialise(kept, task="Reading pages")), is_text=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -48,7 +48,7 @@ from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
-    from clickharvest.checks import Finding
+    from clickharvest.checks import Checked, Finding
     from clickharvest.click_models.base import ClickModel
     from clickharvest.click_models.choosing import ModelChoice
     from clickharvest.harvesting.designs import Design
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 MODEL = "The model"
 LARGEST_PENALTY = 1e12
+MOST_LINES = 25
+"""Of the output; more of them do not fit on a screen."""
 REPLICATES, MOST_REPLICATES = 1_000, 10_000
 MOST_UNITS = 1_000
 """Of a shape, such as hidden units."""
@@ -275,11 +277,10 @@ def fit(
       clickharvest fit today.parquet --context device --start yesterday.safetensors -o model.safetensors
     """
     keep_to_one_thread()
-    from clickharvest.checks.checking import FINDINGS, budget_of
+    from clickharvest.checks.checking import FINDINGS
     from clickharvest.commands.one_screen import words_of_log
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
-    from clickharvest.model.propensities import Propensities
 
     if output is None:
         raise InputError("nowhere to write the model: name a file with -o model.safetensors")
@@ -288,6 +289,7 @@ def fit(
     refuse_overwriting(output, [*log.sources, units.rankings])  # yesterday's model may be replaced by today's
     checks.arguments()  # a fit is not to be lost to an option that cannot be read
     told: dict[str, Any] = {}
+    choice: ModelChoice | None = None
     data: ClickLog | Interventions | None = None
     how: dict[str, Any] = {}
     if outcome is not None:
@@ -309,27 +311,28 @@ def fit(
     chosen = replace(model.model(), anchor=find_anchor(anchor, interventions.places))  # type: ignore[call-arg]
     fitted = _fit(interventions, chosen, told)
     fitted.save(output)  # before the checks: nothing that befalls them shall cost the fit
-    findings: Sequence[Finding] = ()
-    if isinstance(fitted, Propensities) and data is not None and not no_checks:
-        further = _of_design(data, how.get("design"), how.get("max_position"))
-        checked = checks.check(
-            data, fitted, unit=units.unit_kind, further=further, seed=model.seed, interventions=interventions
-        )
+    checked: Checked | None = None
+    if data is not None and not no_checks:
+        with show_progress("Checking"):
+            further = _of_design(data, how.get("design"), how.get("max_position"))
+            asked = {"unit": units.unit_kind, "further": further, **checks.arguments()}
+            checked = chosen.check(data, interventions, fitted, **asked)
+        checked = checked if choice is None else choice.settle(checked)
         fitted = replace(fitted, info=dict(fitted.info) | checked.info())
-        findings = checked.findings
         fitted.save(output)
     elif not no_checks:
-        findings = _other_findings(chosen, interventions, fitted)
-        fitted = replace(fitted, info=dict(fitted.info) | {FINDINGS: [finding.to_dict() for finding in findings]})
+        from clickharvest.checks.outcome import outcome_and_position
+
+        found = outcome_and_position(interventions, anchor=fitted.curve.anchor, outcome=fitted.info["outcome"])
+        fitted = replace(fitted, info=dict(fitted.info) | {FINDINGS: [found.to_dict()]})
         fitted.save(output)
     run = {} if model.log_to is None else {"mlflow_run": _track(fitted, output)}
     if as_json:
         tell(json.dumps({"file": str(output), **run} | described(fitted), indent=2))
         return
     read = None if data is None or is_interventions(log.source) else data
-    _print(fitted, findings, interventions, read, checks.verbose)
-    budget = budget_of(fitted)
-    if read is None or (budget is not None and budget.word == "cannot tell") or not isinstance(fitted, Propensities):
+    _print(fitted, interventions, read, checks.verbose)
+    if read is None or (checked is not None and checked.budget.word == "cannot tell"):
         tell(f"saved: {output}")
     else:
         words = [str(log.source), str(output), *words_of_log(sys.argv[2:])]
@@ -399,29 +402,27 @@ def _fit(interventions: Interventions, model: ClickModel, told: dict[str, Any]) 
     return replace(found, info=dict(found.info) | told, provenance=provenance)
 
 
-def _other_findings(model: ClickModel, interventions: Interventions, fitted: Any) -> Sequence[Finding]:
-    """Return the tests of other click models, and of what comes of a click."""
-    from clickharvest.checks.outcome import outcome_and_position
-
-    if "outcome" in fitted.info:
-        return [outcome_and_position(interventions, anchor=fitted.curve.anchor, outcome=fitted.info["outcome"])]
-    return model.check(interventions, fitted)
-
-
-def _print(fitted: Any, findings: Sequence[Finding], interventions: Interventions, log: Any, verbose: bool) -> None:
+def _print(fitted: Any, interventions: Interventions, log: Any, verbose: bool) -> None:
     """Print the fit on one screen; with `verbose`, how it came about and every check, too."""
-    from clickharvest.checks import budget_of
+    from clickharvest.checks import budget_of, findings_of
+    from clickharvest.click_models.average import curve_of
     from clickharvest.commands.one_screen import every_finding, spell_fit, wrapped
-    from clickharvest.model.propensities import Propensities
 
-    if verbose or not isinstance(fitted, Propensities):
+    findings = findings_of(fitted)
+    if verbose:
         tell(f"{fitted}\n")
-    if isinstance(fitted, Propensities):
-        tell(spell_fit(fitted, budget_of(fitted), findings, log=log, interventions=interventions))
-    if findings and (verbose or not isinstance(fitted, Propensities)):
+    compared = interventions if fitted.kind == EXAMINATION else None
+    sentences = [] if compared is not None else fitted.sentences()
+    told = spell_fit(
+        curve_of(fitted), budget_of(fitted), findings, log=log, interventions=compared, sentences=sentences
+    )
+    tell(told)
+    if verbose and findings:
         tell(f"\n{every_finding(findings)}\n")
     if "users" in fitted.info:
-        tell("\n".join(wrapped(" ".join([fitted.info["users"], *fitted.info["why_this_model"]]))))
+        users = wrapped(" ".join([fitted.info["users"], *(fitted.info["why_this_model"] if verbose else ())]))
+        if verbose or len(told.splitlines()) + len(users) < MOST_LINES:  # `show` tells it in any case
+            tell("\n".join(users))
 
 
 def _track(fitted: Any, output: Path) -> str:

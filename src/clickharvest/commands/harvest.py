@@ -111,7 +111,7 @@ def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> 
         columns["click"] = "click"
     numbers = ("position", "click", "clicks", "impressions", "original")
     types = {column: "int64" if role in numbers else "string" for role, column in columns.items()}
-    blocks = log.preparation.get("block", {})
+    blocks = log.preparation.get("block", {}) | log.preparation.get("random", {})
     types = dict.fromkeys((*log.context_columns, *blocks, *{cluster} - columns.keys()), "string") | types
     types |= {} if log.page_number is None else {log.page_number: "int64"}
     table = unbound_table(log.source, types, table=log.table)

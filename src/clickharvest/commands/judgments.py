@@ -10,7 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.options import (
+    JsonFlag,
+    LevelOption,
+    LogOptions,
+    ModelPath,
+    OutputPath,
+    TrustName,
+    TrustOption,
+    with_options,
+)
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.weigh import context_of, place_of
@@ -31,8 +40,8 @@ class FormatName(StrEnum):
 class ScaleName(StrEnum):
     """What cut-offs are multiples of."""
 
-    corpus = "corpus"
     query = "query"
+    corpus = "corpus"
     rate = "rate"
 
 
@@ -71,19 +80,17 @@ class JudgingOptions:
         ScaleName,
         typer.Option(
             "--scale",
-            help="What cut-offs are multiples of: mean relevance of all documents, of the query's, or 'rate': they "
-            "are rates of clicks at the anchor.",
+            help="What cut-offs are multiples of: mean relevance of the query's documents, of all, or 'rate': they are "
+            "rates of clicks at the anchor.",
             rich_help_panel=JUDGED,
         ),
-    ] = ScaleName.corpus
-    placement: Annotated[
+    ] = ScaleName.query
+    keep_unsure: Annotated[
         bool,
         typer.Option(
-            "--placement/--no-placement",
-            help="Whether how high and how often a document was shown tells what few clicks are drawn towards.",
-            rich_help_panel=JUDGED,
+            "--keep-unsure", help="Grade documents by their relevance where clicks are too few.", rich_help_panel=JUDGED
         ),
-    ] = True
+    ] = False
     name: Annotated[
         str, typer.Option("--name", help="Name of the judgments in OpenSearch.", rich_help_panel=JUDGED)
     ] = "clickharvest"
@@ -102,15 +109,16 @@ def judgments(
     log: LogOptions,
     model: ModelPath,
     judging: JudgingOptions,
+    trust: TrustOption = TrustName.checked,
     output: OutputPath = None,
     level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge the relevance of every query and document by its clicks.
 
-    Clicks are divided by examination and drawn towards the means of the query and of all documents, the more the fewer
-    there are. Writes query, doc, relevance (the rate of clicks at the model's anchor) with its interval, grade, clicks,
-    impressions and effective impressions; or just ratings, as Quepid, TREC's tools or OpenSearch read them.
+    Clicks are divided by examination. Writes query, doc, relevance (the rate of clicks at the model's anchor) with its
+    interval, grade, clicks, impressions and effective impressions; or just ratings, as Quepid, TREC's tools or
+    OpenSearch read them. Where clicks do not tell the grade it is empty, and ratings leave the document out.
 
     Examples:
 
@@ -137,7 +145,8 @@ def judgments(
         level=level,
         cutoffs=judging.least,
         scale=judging.scale.value,
-        placement=judging.placement,
+        keep_unsure=judging.keep_unsure,
+        trust=trust.value,
     )
     written = write_judgments(found, output, name=judging.name, **asked)
     if as_json:

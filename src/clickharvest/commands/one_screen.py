@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WIDTH, MARGIN = 80, 10
 """Columns of a line, and those that the first word of a paragraph has to itself."""
 MOST_COLUMNS, MOST_ROWS, MOST_ROW_NAME = 4, 6, 12
-MOST_PROBLEMS = 3
+MOST_PROBLEMS, MOST_LINES = 3, 24
 OURS = "_clickharvest"
 """How columns begin that reading a log has added."""
 FOR_CHECKS = ("ranker", "user", "page", "time")
@@ -34,16 +34,21 @@ def spell_fit(
     *,
     log: ClickLog | None = None,
     interventions: Interventions | None = None,
+    sentences: Sequence[str] = (),
 ) -> str:
     """Return the lines that `check` and `fit` print, but for the last."""
-    from clickharvest.model.summary import spell_thinned
+    from clickharvest.model.summary import spell_counts, spell_thinned
 
     parts = []
     if log is not None:
         parts += [paragraph("read", spell_read(log))]
     if interventions is not None:
         parts += [paragraph("compared", spell_compared(interventions))]
+    elif counts := spell_counts(model.info):
+        parts += [paragraph("compared", ", ".join(counts))]
     parts += ["", *curve_table(model), ""]
+    for sentence in sentences:
+        parts += wrapped(sentence)
     if unlinked := model.unsupported:
         parts += [
             *wrapped(f"No estimate at {name_places(unlinked, model.places)}: no result was shown there and elsewhere.")
@@ -54,7 +59,9 @@ def spell_fit(
         parts += wrapped("Nothing was checked: how far off the curve can be is not known.")
     else:
         parts += spell_budget(budget)
-        parts += problems(findings)
+        room = MOST_LINES - sum(part.count("\n") + 1 for part in parts)
+        told, *fewer = ([*problems(findings, most)] for most in range(MOST_PROBLEMS, 0, -1))
+        parts += next((lines for lines in (told, *fewer) if len(lines) <= room), told)
     return "\n".join(parts)
 
 
@@ -77,7 +84,8 @@ def spell_read(log: ClickLog) -> str:
     used += [clean_text(name, 24) for name in (*(log.places.columns if log.places else ()), *log.context)]
     more = [clean_text(log.roles[role], 24) for role in FOR_CHECKS if role in log.roles]
     rows = "rows" if log.facts is None else count(log.facts.rows, "row")
-    return f"{rows}: {', '.join(used)}" + (f"; and for the checks {', '.join(more)}" if more else "")
+    lists = f"; rows were pages, with lists in {clean_text(own, 48)}" if (own := log.prepared.get("lists")) else ""
+    return f"{rows}: {', '.join(used)}" + (f"; and for the checks {', '.join(more)}" if more else "") + lists
 
 
 def spell_compared(interventions: Interventions) -> str:
@@ -124,7 +132,7 @@ def curve_table(model: Propensities) -> list[str]:
     ]
     left = max(len(clean_text(name, MOST_ROW_NAME * 2)) for name in names)
     widths = [max(len(line[i]) for line in [header, *cells]) for i in range(len(columns))]
-    what = "examination" if "outcome" not in model.info else "what comes of a click"
+    what = model.info.get("what", "examination" if "outcome" not in model.info else "what comes of a click")
     told = f"{what} relative to {name_place(model.curve.anchor, model.places)}{', 95 % interval' * bool(intervals)}"
     lines = [told]
     for name, line in zip(["", *names], [header, *cells], strict=True):

@@ -50,6 +50,13 @@ class RepeatName(StrEnum):
     first = "first"
 
 
+class TrustName(StrEnum):
+    """Which propensities weights are made of, see `weights.scoring.Trust`."""
+
+    checked = "checked"
+    all = "all"
+
+
 def _column(flag: str, help: str) -> Any:
     return typer.Option(flag, metavar="COLUMN", help=help, rich_help_panel=COLUMNS, show_default=False)
 
@@ -119,6 +126,17 @@ class LogOptions:
             "--block",
             metavar="COLUMN=VALUE",
             help="Keep these rows alone, such as kind=organic where ads share positions.",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
+    ] = None
+    random: Annotated[
+        str | None,
+        typer.Option(
+            "--random",
+            metavar="COLUMN=VALUE",
+            help="Rows of pages in random order, such as ranker=random: harvests take all results of a query there for "
+            "one.",
             rich_help_panel=COLUMNS,
             show_default=False,
         ),
@@ -233,6 +251,7 @@ class LogOptions:
             "page_number": self.page_number,
             "page_size": self.page_size,
             "repeat": None if self.repeat is None else self.repeat.value,
+            "random": None if self.random is None else parse_words(self.random, "--random"),
         }
         return {name: value for name, value in asked.items() if value is not None}
 
@@ -407,6 +426,14 @@ AnchorOption = Annotated[
         metavar="POSITION|PLACE",
         help="Position, or place, such as 1,1 or top, that others are compared with.",
         callback=position_or_place,
+    ),
+]
+TrustOption = Annotated[
+    TrustName,
+    typer.Option(
+        "--trust",
+        help="Where a propensity is 'cannot tell', checked takes that of the last position above that can be told, all "
+        "takes the estimate.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]

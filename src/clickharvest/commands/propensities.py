@@ -22,6 +22,7 @@ from clickharvest.words import FORMULA, clean_text, count, first_line, name_colu
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from clickharvest.model.prediction import Prediction
     from clickharvest.model.propensities import Propensities
 
 ENDINGS = (".parquet", ".csv")
@@ -47,11 +48,12 @@ def propensities(
 ) -> None:
     """Write the propensities of contexts, one row per context and position.
 
-    Columns: those of CONTEXTS, then position, propensity, lower, upper, supported; propensities are relative to the
-    model's anchor. Where supported is false the data of the model do not speak of that context at that position: there
-    is no interval, and no number either if nothing links the position. --json says why, as note. Places have their own
-    columns, such as row and column, beside position, which is their number; a browsing model has a row for every
-    position and last_click above it, 0 for none, a reading model for every place.
+    Columns: those of CONTEXTS, then position, propensity, lower, upper, propensity_state; propensities are relative to
+    the model's anchor. The state is usable, with care or cannot tell, as the model's budget has it for the context;
+    --json says why, as note. Where the data do not speak of a context at a position there is no interval, and no number
+    either if nothing links the position. Places have their own columns, such as row and column, beside position, which
+    is their number; a browsing model has a row for every position and last_click above it, 0 for none, a reading model
+    for every place.
 
     Example:
 
@@ -60,8 +62,6 @@ def propensities(
     from clickharvest.click_models.loading import load_model
     from clickharvest.model.cautions import few_queries, gaps
     from clickharvest.model.loading import load_propensities
-    from clickharvest.model.prediction import TELLS_NOTHING
-    from clickharvest.model.support import WOULD_HELP
 
     fitted = load_model(model)
     loaded = getattr(fitted, "listed", None) or load_propensities(model)
@@ -99,7 +99,7 @@ def propensities(
         tell(f"{contexts} has no rows: there was nothing to score.")
         return
     for why, n in doubts.items():
-        tell(f"{count(n, 'row')}: {why}{f'; {WOULD_HELP}' if why == TELLS_NOTHING else ''}.")
+        tell(f"{count(n, 'row')}: {why.removesuffix('.')}.")
     without = "" if loaded.draws is not None else "No intervals: the model was fitted without."
     for sentence in (gaps(loaded), few_queries(loaded), without):
         if sentence:
@@ -140,7 +140,7 @@ def _write(
         for begin in range(0, max(n, 1), ROWS_AT_ONCE):
             part = None if contexts is None else contexts.slice(begin, ROWS_AT_ONCE)
             predicted = model.predict(part, **options)
-            doubts.update(predicted.count_doubts())
+            doubts.update(_doubts(predicted))
             scored = predicted.to_arrow(part).replace_schema_metadata(metadata)
             if output.suffix.lower() == ".csv":
                 scored = _without_formulas(scored)
@@ -192,20 +192,26 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
         table.add_column(clean_text(name, 16), justify="right")
     # One page with all its positions may be longer than the limit, and is worth showing whole where it stands alone.
     shown = scored if n == 1 else scored.slice(0, MOST_ROWS)
-    for row, untold in zip(shown.to_pylist(), predicted.cannot_tell.ravel().tolist(), strict=False):
-        hidden = dict.fromkeys(("propensity", "lower", "upper"), "?") if untold else {}
-        table.add_row(*(_cell(value) for value in (row | hidden).values()))
+    for row in shown.to_pylist():
+        table.add_row(*(_cell(value) for value in row.values()))
     screen().print(table)
     if (more := n * len(model.shown) - shown.num_rows) > 0:
         tell(f"… {more:,} more rows: write them all with -o propensities.parquet")
-    why = predicted.count_doubts()
-    return Counter(note for note in predicted.notes().ravel()[: shown.num_rows] if note in why)
+    return _doubts(predicted, shown.num_rows)
+
+
+def _doubts(predicted: Prediction, most: int | None = None) -> Counter[str]:
+    """Return how many of the first numbers nobody can tell, by the reason; gaps are told apart."""
+    import numpy as np
+
+    wrong = predicted.cannot_tell & np.isfinite(predicted.propensity)
+    return Counter(predicted.notes().ravel()[:most][wrong.ravel()[:most]])
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "NO"
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else clean_text(value, 16)
+    from clickharvest.model.summary import spell_end
+
+    return spell_end(value, ".4g") if value is None or isinstance(value, float) else clean_text(value, 16)
 
 
 def _plain(value: Any) -> Any:

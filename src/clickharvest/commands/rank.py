@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ import typer
 from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.choices import choice, learner_names
 from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustName, TrustOption, with_options
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.verdicts import VERDICT, print_rank, verdict
@@ -53,6 +53,21 @@ class MissingName(StrEnum):
 
     error = "error"
     drop = "drop"
+
+
+class ListsName(StrEnum):
+    """Which documents compete."""
+
+    auto = "auto"
+    query = "query"
+    page = "page"
+
+
+class CandidatesName(StrEnum):
+    """Which documents are ranked."""
+
+    shown = "shown"
+    all = "all"
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,24 @@ class RankOptions:
             "--missing", help="Clicks on documents that are not in FEATURES: refuse or drop.", rich_help_panel=RANKER
         ),
     ] = MissingName.error
+    lists: Annotated[
+        ListsName,
+        typer.Option(
+            "--lists",
+            help="Documents that compete: those of a query, or those of a page; auto takes pages where results change "
+            "from page to page, or FEATURES has the log's page column.",
+            rich_help_panel=RANKER,
+        ),
+    ] = ListsName.auto
+    candidates: Annotated[
+        CandidatesName,
+        typer.Option(
+            "--candidates",
+            help="Documents that the rankers order: those that LOG shows, or all that FEATURES has for the query or "
+            "page.",
+            rich_help_panel=RANKER,
+        ),
+    ] = CandidatesName.shown
     test_share: Annotated[
         float,
         typer.Option(
@@ -188,14 +221,16 @@ def rank(
         ),
     ],
     ranker: RankOptions,
+    trust: TrustOption = TrustName.checked,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Train a ranker from clicks with propensities, and judge it on held-out queries.
 
-    Compares it by SNIPS with each ranker that LOG names (--ranker) as it was shown, and with a ranker that takes clicks
-    at face value, on the documents that LOG showed for each query. Writes the ranker that was judged, with what it was
-    trained on and how it was judged, to one JSON file: rerank uses it, export writes it for search engines.
+    Compares it by SNIPS with each ranker that LOG names (--ranker) as it was shown, and with the same ranker trained on
+    clicks at face value, on the documents that LOG showed for each query, or on each page where they change. Writes
+    the ranker that was judged, with what it was trained on and how it was judged, to one JSON file: rerank uses it,
+    export writes it for search engines.
 
     Examples:
 
@@ -214,7 +249,9 @@ def rank(
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
     refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = open_log(log, ranker.model)
-    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, missing=ranker.missing.value)
+    how: dict[str, Any] = {"missing": ranker.missing.value, "lists": ranker.lists.value, "trust": trust.value}
+    how["candidates"] = ranker.candidates.value
+    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, **how)
     trial = _try_all(clicks, ranker) if ranker.learner == AUTO else _hold_out(clicks, ranker, clip, cost)
     scores, arms, test = trial.scores, trial.arms, trial.test
     found = compare_rankers(test, {**scores, **arms}, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
@@ -237,12 +274,13 @@ def rank(
         "train": _size(trial.train),
         "test": _size(test),
         "corrected": clicks.data.shift is not None,
+        "lists": clicks.lists,
+        "trust": trust.value,
         "tried": trial.tried,
-        "left_out": trial.left_out,
         "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
         "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
         "best_shown": best,
-        "verdict": verdict(clean_text(best), deciding.differences[best]),
+        "verdict": verdict(best, deciding, clicks),
         "judged": judged,
     }
     _save(trial.ranker, clicks, trial.train, told, target)
@@ -264,7 +302,6 @@ class Trial:
         scores: of the new ranker and of one that takes clicks at face value, by models that had not seen the query.
         arms: the rankings as they were shown.
         tried: with auto, what every candidate is worth.
-        left_out: with auto, candidates that were not tried, and why.
     """
 
     ranker: TrainedRanker
@@ -274,7 +311,6 @@ class Trial:
     scores: dict[str, Array]
     arms: dict[str, ShownRanking]
     tried: list[dict[str, Any]] | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: float | None) -> Trial:
@@ -326,8 +362,8 @@ def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
         {"candidate": name, "chosen": name == choice.best, **asdict(estimate)}
         for name, estimate in sorted(choice.estimates.items(), key=lambda pair: -pair[1].value)
     ]
-    scores = {NEW: choice.scores[choice.best], NAIVE: choice.scores[choice.naive]}
-    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried, choice.left_out)
+    scores = {NEW: choice.scores[choice.best], NAIVE: choice.naive}
+    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried)
 
 
 def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AnyAffine | None]:

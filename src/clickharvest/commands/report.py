@@ -33,7 +33,6 @@ from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
     from clickharvest.checks import Checked
-    from clickharvest.click_models.base import FittedModel
     from clickharvest.model.propensities import Propensities
     from clickharvest.report.log_summary import LogSummary
 
@@ -81,7 +80,7 @@ def report(
     from clickharvest.model.cautions import outcome_of
     from clickharvest.model.propensities import Propensities
     from clickharvest.report.content import checked_of
-    from clickharvest.report.page import TITLE, write_report
+    from clickharvest.report.page import TITLES, write_report
 
     if output is None:
         raise InputError("nowhere to write the report: name a file with -o report.html")
@@ -91,20 +90,23 @@ def report(
     of_log = log != ReportLogOptions() or units != HarvestOptions() or replace(asked, verbose=False) != CheckOptions()
     if not log.source and of_log:
         raise InputError("options of a log go with --log: name the log that the model shall be checked against")
-    fitted = load_model(model)
+    fitted: Any = load_model(model)
     if not isinstance(fitted, Propensities):
-        _report_click_model(fitted, model, log, output, title, level, as_json)
-        return
-    if log.context is None and fitted.encoder is not None:
+        if log.source:
+            raise InputError(
+                f"--log {log.source}: the page of a model other than examination tells of the model alone; leave it out"
+            )
+    elif log.context is None and fitted.encoder is not None:
         log = replace(log, context=list(fitted.encoder.columns))
-    log = replace(log, place=place_of(log, fitted))
-    outcome = outcome_of(fitted)
-    summary = _summary(fitted, log, units, asked) if log.source else None
+    outcome, summary = outcome_of(fitted), None
+    if isinstance(fitted, Propensities) and log.source:
+        log = replace(log, place=place_of(log, fitted))
+        summary = _summary(fitted, log, units, asked)
     size = write_report(
         output,
         fitted,
         summary,
-        title=title or (TITLE if outcome is None else f"{outcome} after a click, by position"),
+        title=title or (TITLES[fitted.kind] if outcome is None else f"{outcome} after a click, by position"),
         level=level,
         name=model.name,
         made=_today(),
@@ -140,40 +142,6 @@ def _tell_page(output: Path, size: int) -> None:
 def _today() -> str:
     today = date.today()
     return f"{today.day} {today:%B %Y}"
-
-
-def _report_click_model(
-    fitted: FittedModel,
-    model: Path,
-    log: ReportLogOptions,
-    output: Path,
-    title: str | None,
-    level: float,
-    as_json: bool,
-) -> None:
-    """Write the page of a click model other than examination, which tells of the model alone."""
-    from clickharvest.click_models import AffineLevels, AffineModel
-    from clickharvest.click_models.browsing.fitted import BrowsingPropensities
-    from clickharvest.click_models.reading import ReadingPropensities
-    from clickharvest.report import affine, browsing
-
-    if log.source:
-        raise InputError(
-            f"--log {log.source}: the page of a model other than examination tells of the model alone; leave it out"
-        )
-    weigh = ["clickharvest", "weigh", "clicks.parquet", str(model)]
-    told: dict[str, Any] = {"level": level, "name": model.name, "made": _today()}
-    if isinstance(fitted, AffineModel | AffineLevels):
-        command = shlex.join([*weigh, "-o", "corrected.parquet"])
-        size = affine.write_affine_report(output, fitted, title=title or affine.TITLE, weigh=command, **told)
-    else:
-        assert isinstance(fitted, BrowsingPropensities | ReadingPropensities)
-        command = shlex.join([*weigh, "--page", "page", "--clip", "auto", "-o", "weighted.parquet"])
-        size = browsing.write_browsing_report(output, fitted, title=title or browsing.TITLE, weigh=command, **told)
-    if as_json:
-        tell(json.dumps({"file": str(output), "bytes": size, "log": None}))
-    else:
-        _tell_page(output, size)
 
 
 def rerun_commands(

@@ -3,28 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from clickharvest.words import count
+from clickharvest.words import clean_text, count, spell_times
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from clickharvest.rank.comparison import Comparison
     from clickharvest.rank.estimates import Estimate
+    from clickharvest.rank.tables import Clicks
 
 VERDICT = "dcg@10"
 """The metric that the verdict goes by."""
 
 
-def verdict(shown: str, gap: Estimate) -> str:
-    """Return one sentence: does the ranker beat the best that was shown, by the metric of `VERDICT`?"""
-    told = f"{VERDICT} {gap.value:+.3f}, from {gap.lower:+.3f} to {gap.upper:+.3f}"
+MOST_TIMES = 1_000
+"""How many times a log are worth collecting to tell two rankers apart."""
+LEAST_SHOWN = 0.8
+"""Share of the new ranking that users must have seen for a verdict."""
+
+
+def verdict(best: str, row: Comparison, clicks: Clicks) -> str:
+    """Return whether the new ranker beats the best that was shown, and whether propensities helped it.
+
+    Args:
+        best: the best ranking that was shown.
+        row: the comparison by the metric of `VERDICT`.
+        clicks: what it rests on.
+    """
+    from clickharvest.rank.comparison import NAIVE, NEW
+    from clickharvest.rank.tables import STEADY
+
+    shown = f"what was shown ({clean_text(best)})"
+    if (unseen := row.estimates[NEW].unseen) > 1 - LEAST_SHOWN:
+        return f"No verdict: {unseen:.0%} of the new ranking was never shown, and clicks tell nothing of it. Test it."
+    if clicks.lists == "query" and clicks.steady < STEADY:
+        why = f"a result is on {clicks.steady:.0%} of the other pages of its query"
+        return f"No verdict: {why}, so that these documents never competed. Name the column of pages (--page)."
+    gap, own = row.differences[best], row.differences[NAIVE]
     if gap.lower > 0:
-        return f"The new ranker beats the best that was shown ({shown}) on held-out queries: {told}."
-    if gap.upper < 0:
-        return f"Keep the best that was shown ({shown}): the new ranker is worse on held-out queries, {told}."
-    return f"Keep the best that was shown ({shown}), or test both: held-out clicks cannot tell them apart, {told}."
+        told = f"Better: the new ranker beats {shown}, {_gap(gap)}."
+    elif gap.upper < 0:
+        told = f"Worse: keep {shown}; the new ranker loses to it, {_gap(gap)}."
+    else:
+        told = f"No verdict: keep {shown}, or test both; {_gap(gap)}. {_needed(gap)}"
+    if own.value == 0 and own.std_error == 0:
+        helped = "Propensities changed nothing: they cannot be told where most clicks are, or all are alike."
+    elif own.lower > 0:
+        helped = f"Propensities helped: {_gap(own)} over the same ranker at face value."
+    elif own.upper < 0:
+        helped = f"Propensities harmed: {_gap(own)} to the same ranker at face value."
+    else:
+        helped = f"Whether propensities helped cannot be told: {_gap(own)} over the same ranker at face value."
+    return f"{told} {helped}"
+
+
+def _gap(gap: Estimate) -> str:
+    return f"{gap.metric} {_spell(gap)}"
+
+
+def _needed(gap: Estimate) -> str:
+    """Return how many clicks would tell a difference of this size from none."""
+    reach = gap.std_error * float(NormalDist().inv_cdf((1 + gap.level) / 2))
+    end = gap.lower if gap.value > 0 else -gap.upper
+    if end + reach <= 0:
+        return "More clicks alone do not decide it: propensities may be too far off (clickharvest show MODEL)."
+    times = (reach / gap.value) ** 2
+    if times > MOST_TIMES:
+        return "A difference this small takes more clicks than are worth collecting."
+    return f"About {spell_times(times)} times these clicks would decide, if the difference is this large."
 
 
 def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, level: float) -> None:
@@ -42,22 +91,23 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
         for part in ("train", "test")
     ]
     if told["tried"] is not None:
-        _print_tried(console, told["tried"], told["left_out"])
+        _print_tried(console, told["tried"])
     console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
     console.print(_worth(told))
     how = "held out" if told["tried"] is None else "by rankers that had not seen the query"
-    console.print(f"Judged on {sizes[1]} {how}, by SNIPS; {level:.0%} intervals:\n")
+    console.print(
+        f"Judged on {sizes[1]} {how}, by SNIPS, where documents of a {told['lists']} compete; {level:.0%} intervals, "
+        "of this log's queries and their traffic:\n"
+    )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for name in (NEW, "minus best shown", f"minus {NAIVE}"):
         table.add_column(name, justify="right")
     for row in found:
-        cells = (row.estimates[NEW], row.differences[best], row.differences[NAIVE])
-        table.add_row(row.metric, *(_spell(cell, signed=i > 0) for i, cell in enumerate(cells)))
+        name = "relevant_rank (lower: better)" if row.metric == "relevant_rank" else row.metric
+        gaps = (_spell(row.differences[rival]) for rival in (best, NAIVE))
+        table.add_row(name, f"{row.estimates[NEW].value:.3f}", *gaps)
     console.print(table)
-    console.print(
-        "\nrelevant_rank is the mean rank of a relevant document: lower is better. Higher is better for the others."
-    )
     console.print(f"\n{told['verdict']}")
     if (judged := told["judged"]) is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -68,7 +118,7 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
             table.add_row(metric, *(f"{own[metric]:.4g}" for own in judged["rankers"].values()))
         console.print()
         console.print(table)
-    console.print(f"\nSaved: {told['file']}")
+    console.print(f"Saved: {told['file']}")
 
 
 def _worth(told: Mapping[str, Any]) -> str:
@@ -76,8 +126,15 @@ def _worth(told: Mapping[str, Any]) -> str:
     total = told["train"]["clicks"] + (told["test"]["clicks"] if told["tried"] is None else 0)
     parts = [f"Effective sample size: {told['effective_clicks']:,.0f} of {count(total, 'click')}"]
     if (share := told["unsupported_clicks"]) is not None:
-        where = "at positions or in contexts that the model has no estimate of its own for"
-        parts.append(f"{share:.1%} are {where}{', and left out' * told['corrected']}")
+        where = "where propensities cannot be told"
+        what = (
+            "left out"
+            if told["corrected"]
+            else "weigh as the last position above that can be"
+            if told["trust"] == "checked"
+            else "count all the same"
+        )
+        parts.append(f"{share:.1%} are {where} and {what}")
     if told["dropped_clicks"]:
         whole = total + told["dropped_clicks"]
         parts.append(f"{told['dropped_clicks'] / whole:.1%} were dropped, on documents without features")
@@ -85,7 +142,7 @@ def _worth(told: Mapping[str, Any]) -> str:
     return f"{corrected}{'; '.join(parts)}."
 
 
-def _print_tried(console: Console, tried: list[dict[str, Any]], left_out: Mapping[str, str]) -> None:
+def _print_tried(console: Console, tried: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -93,15 +150,14 @@ def _print_tried(console: Console, tried: list[dict[str, Any]], left_out: Mappin
     table.add_column(VERDICT, justify="right")
     table.add_column("")
     for one in tried:
-        reach = one["upper"] - one["value"]
-        table.add_row(one["candidate"], f"{one['value']:.3f} ± {reach:.3f}", "chosen" if one["chosen"] else "")
+        table.add_row(
+            one["candidate"],
+            f"{one['value']:.3f} ({one['lower']:.3f} to {one['upper']:.3f})",
+            "chosen" if one["chosen"] else "",
+        )
     console.print(table)
-    for why in dict.fromkeys(left_out.values()):
-        names = [name for name, own in left_out.items() if own == why]
-        console.print(f"Not tried: {', '.join(names)}: {why}.")
     console.print()
 
 
-def _spell(estimate: Estimate, *, signed: bool) -> str:
-    reach = estimate.upper - estimate.value
-    return f"{estimate.value:{'+.3f' if signed else '.3f'}} ± {reach:.3f}"
+def _spell(gap: Estimate) -> str:
+    return f"{gap.value:+.3f} ({gap.lower:+.3f} to {gap.upper:+.3f})"

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LogOptions, ModelPath, OutputPath, with_options
+from clickharvest.commands.options import (
+    JsonFlag,
+    LogOptions,
+    ModelPath,
+    OutputPath,
+    TrustName,
+    TrustOption,
+    with_options,
+)
 from clickharvest.commands.outcomes import OutcomeOption, warn_of_dependence
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
@@ -91,6 +99,7 @@ def weigh(
     log: LogOptions,
     model: ModelPath,
     weights: WeighOptions,
+    trust: TrustOption = TrustName.checked,
     outcome: OutcomeOption = None,
     output: OutputPath = None,
     as_json: JsonFlag = False,
@@ -98,15 +107,14 @@ def weigh(
     """Add propensities and inverse-propensity weights to a log.
 
     Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
-    propensity_supported. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. The
-    context columns are those of the model. A position without an estimate gets that of the last one above that has it;
-    propensity_supported is false there, and where the data of the model do not speak of the context. Places are those
-    of the model, too.
+    propensity_state. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. Context columns
+    and places are those of the model. propensity_state says how far off the estimate can be: usable, with care or
+    cannot tell. Where it is cannot tell, propensity is that of the last position above that can be told in the context.
 
     With a model of fit --model affine the columns are click_slope, click_offset, corrected_click, which is
     (click - offset) / slope and given on rows without a click too, and correction_supported.
 
-    With --outcome it also adds outcome_propensity, outcome_weight and outcome_supported, for what came of clicks: the
+    With --outcome it also adds outcome_propensity, outcome_weight and outcome_state, for what came of clicks: the
     propensity of the click times that of --after-click.
 
     Examples:
@@ -138,6 +146,7 @@ def weigh(
     read = replace(log, context=context_of(log, *needed), place=place_of(log, fitted))
     clicks = read.read(show_progress)
     how: dict[str, Any] = {"normalise": weights.normalise, "policy_aware": weights.policy_aware}
+    how["trust"] = trust.value
     if outcome is None and curve is None:
         report = CLICK_MODELS[fitted.kind].weigh(clicks, fitted, output, clip=clip, **how)
     elif not isinstance(fitted, Propensities):

@@ -1,26 +1,29 @@
 """Judgments: how relevant every document is to every query, from clicks with examination divided out.
 
 The engine counts, for every query and document, clicks C and E = Σ p_k(x) over its impressions, so that C / E is the
-rate of clicks on it at the anchor; `shrinkage` draws that towards the means of its query and of all, and tells an
-interval. Click-through (C over impressions) and clicks over expected clicks (COEC) mix relevance with the position: the
-first says that what stood low is bad, the second divides by how often *other* documents were clicked there, and so
-calls the documents average that a good ranker puts on top.
+rate of clicks on it at the anchor; `shrinkage` makes a posterior of that. Click-through (C over impressions) and clicks
+over expected clicks (COEC) mix relevance with the position: the first says that what stood low is bad, the second
+divides by how often *other* documents were clicked there, and so calls the documents average that a good ranker puts on
+top.
+
+Grades compare the documents of a query and rest on evidence: a document has one if E is at least `LEAST_EXAMINED` and
+the posterior is sure, at `SURE`, of it or the grade beside it. Others have none.
 
 How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
 bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
 users of single queries deviate from its curve at single positions.
 
-Of affine clicks relevance is what `corrected` makes of them; documents that were shown only at positions that the model
-tells nothing of are left out. The rate of clicks at the anchor has then no zero that is known: of what all results get
-there, the model tells what it is at least (`AffineModel.floor`), and grades are multiples of what a mean document has
-above that.
+Affine clicks (`click_models.affine`) have E[C] = E c + B, with E = Σ a_k and B = Σ b_k over the displays that the model
+can correct, and c the rate of clicks at the anchor. Of c, all results get the model's `floor` f at least, so that
+C − B − f E are the clicks by relevance r = c − f, of variance Σ p (1 − p) with p = a_k c + b_k, and that of B. Told are
+f + r and its interval, graded is r. Documents shown only where clicks cannot be corrected are left out.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -28,11 +31,10 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.judging.corrected import Corrected, shrink_corrected
-from clickharvest.judging.shrinkage import Prior, Shrunk, shrink
+from clickharvest.judging.shrinkage import Shrunk, shrink
 from clickharvest.logs.sums import steady
 from clickharvest.model.propensities import Propensities
-from clickharvest.weights.scoring import count_cells, model_context, score_cells
+from clickharvest.weights.scoring import Trust, count_cells, model_context, score_cells
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -42,16 +44,19 @@ if TYPE_CHECKING:
     from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
 
-Scale = Literal["corpus", "query", "rate"]
-"""What cut-offs of grades are multiples of: the mean relevance of all documents, that of a query's, or nothing."""
+Array = NDArray[np.float64]
+Scale = Literal["query", "corpus", "rate"]
+"""What cut-offs of grades are multiples of: the mean relevance of the query's documents, that of all, or nothing."""
 
 CUTOFFS = (0.5, 1.0, 2.0)
 """Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
-TINY = 1e-12
-"""Least mean that grades are multiples of."""
-COLUMNS = ("query", "doc", "relevance", "lower", "upper", "grade", "clicks", "impressions", "effective_impressions",
-           "supported")  # fmt: skip
-"""The columns of judgments."""
+SURE = 0.8
+"""How sure a grade is to be it or the one beside it; fewer documents have one if this is larger. At .8, 95 % or more of
+a query's pairs of two grades are in people's order, from 20 impressions a document on (benchmarks/README.md)."""
+LEAST_EXAMINED = 1.0
+"""Effective impressions that a graded document has at least; fewer have a grade if this is larger."""
+LEAST_RATE = 1e-3
+"""Of clicks that a display is expected to get, for the variance of corrected clicks: none is sure not to be clicked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,73 +65,86 @@ class Judgments:
 
     Attributes:
         table: Arrow table of `query`, `doc`; `relevance`, the rate of clicks at the anchor, and its interval `lower`,
-            `upper`; `grade` from 0 to 3; `clicks`, `impressions`, and `effective_impressions`, as many at the anchor
-            would have been examined as often; `supported`, the share of the impressions whose propensity the model
-            has an estimate of its own for. Sorted by query, then from the most relevant document on.
-        prior: what relevance was shrunk towards.
+            `upper`; `grade` from 0 to 3, null where clicks do not tell it; `clicks`, `impressions`, and
+            `effective_impressions`, as many at the anchor would have been examined as often; `supported`, the share of
+            the impressions whose propensity the model can tell. Sorted by query, then from the most relevant document
+            on.
+        mean: mean relevance.
         cutoffs: least relevance of the grades 1, 2 and 3, in units of `scale`.
         scale: what these are multiples of.
         level: level of the intervals.
+        hardly_examined: documents without a grade for want of effective impressions.
+        wide: documents without a grade because the clicks leave more than two grades open.
         left_out: documents without a judgment: those of affine clicks that were shown only where the model tells
             nothing.
+        use: what was done with impressions whose propensity the model cannot tell, in words.
     """
 
     table: pa.Table
-    prior: Prior
+    mean: float
     cutoffs: tuple[float, ...]
     scale: Scale
     level: float
-    left_out: int = 0
+    hardly_examined: int
+    wide: int
+    left_out: int
+    use: str
 
     @property
     def grades(self) -> tuple[int, ...]:
         """How many documents have the grades 0, 1, …"""
-        counts = np.bincount(self.table["grade"].to_numpy(), minlength=len(self.cutoffs) + 1)
+        counts = np.bincount(self.table["grade"].drop_null().to_numpy(), minlength=len(self.cutoffs) + 1)
         return tuple(int(n) for n in counts)
 
     @property
     def supported(self) -> float:
-        """Share of all impressions that the model has an estimate of its own for."""
+        """Share of all impressions whose propensity the model can tell."""
         impressions = self.table["impressions"].to_numpy()
         return float(np.average(self.table["supported"].to_numpy(), weights=impressions))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is told of them, without the table, as JSON holds it."""
+        sums = ("clicks", "impressions", "effective_impressions")
         return {
             "judgments": self.table.num_rows,
             "queries": len(self.table["query"].unique()),
-            "clicks": int(np.sum(self.table["clicks"].to_numpy())),
+            **{name: np.sum(self.table[name].to_numpy()).item() for name in sums},
+            "graded": sum(self.grades),
+            "grades": list(self.grades),
+            "hardly_examined": self.hardly_examined,
+            "wide": self.wide,
             "left_out": self.left_out,
             "supported": self.supported,
-            "grades": list(self.grades),
+            "mean": self.mean,
             "cutoffs": list(self.cutoffs),
             "scale": self.scale,
             "level": self.level,
-            "prior": asdict(self.prior),
         }
 
     def __str__(self) -> str:
         told = self.to_dict()
-        of = {"corpus": " × the mean", "query": " × the query's mean", "rate": ""}[self.scale]
+        of = {"query": " × the query's mean", "corpus": " × the mean", "rate": ""}[self.scale]
         graded = ", ".join(f"{n:,} of grade {grade}" for grade, n in enumerate(self.grades))
-        unsupported, without = 1 - self.supported, []
-        if unsupported:
-            without.append(
-                f"{100 * unsupported:.2g} % of their impressions are at positions or in contexts that the model has no "
-                "estimate of its own for: see the column supported."
+        reasons = [
+            f"{self.hardly_examined:,} with less than one effective impression" * bool(self.hardly_examined),
+            f"{self.wide:,} whose clicks leave more than two grades open" * bool(self.wide),
+        ]
+        lines = [
+            f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
+            f"{count(told['clicks'], 'click')} on {count(told['impressions'], 'impression')} "
+            f"({told['effective_impressions']:,.0f} effective).",
+            f"Graded: {told['graded']:,}, from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
+        ]
+        if any(reasons):
+            lines.append(f"Not graded: {', '.join(filter(None, reasons))}.")
+        if self.supported < 1:
+            lines.append(
+                f"{100 * (1 - self.supported):.2g} % of the impressions have a propensity that the model cannot tell; "
+                f"{self.use}."
             )
         if self.left_out:
-            without.append(f"Left out: {count(self.left_out, 'document')}, shown only where the model tells nothing.")
-        return "\n".join(
-            [
-                f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
-                f"{count(told['clicks'], 'click')}.",
-                f"Mean relevance, the rate of clicks at the anchor: {self.prior.mean:.4g}; documents of a query vary "
-                f"by {100 / np.sqrt(self.prior.within):.0f} %, queries by {100 / np.sqrt(self.prior.between):.0f} %.",
-                f"Grades from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
-                *without,
-            ]
-        )
+            lines.append(f"Left out: {count(self.left_out, 'document')}, shown only where the model tells nothing.")
+        return "\n".join(lines)
 
 
 def judge(
@@ -135,8 +153,9 @@ def judge(
     *,
     level: float = 0.95,
     cutoffs: Sequence[float] = CUTOFFS,
-    scale: Scale = "corpus",
-    placement: bool = True,
+    scale: Scale = "query",
+    keep_unsure: bool = False,
+    trust: Trust = "checked",
 ) -> Judgments:
     """Judge every query and document of a log by its clicks.
 
@@ -145,11 +164,10 @@ def judge(
         propensities: the model, of examination or affine.
         level: level of the intervals.
         cutoffs: least relevance of the grades 1, 2, …, ascending.
-        scale: what they are multiples of: `"corpus"`, the mean relevance of all documents; `"query"`, the mean of the
-            documents of the query, so that every query has good ones; `"rate"`, nothing: they are rates of clicks.
-        placement: whether how high and how often rankers showed a document tells what it is drawn towards. Without, all
-            documents of a query are drawn towards the same mean, which favours none of the rankers where clicks are
-            few; but what was shown low is then overrated, and intervals cover less.
+        scale: what they are multiples of: `"query"`, the mean relevance of the documents of the query; `"corpus"`, that
+            of all documents; `"rate"`, nothing: they are rates of clicks.
+        keep_unsure: whether documents whose clicks do not tell a grade have that of their relevance all the same.
+        trust: `"checked"`, or `"all"` to use propensities that the model cannot tell, too; see `weigh_clicks`.
 
     Raises:
         InputError: cut-offs do not ascend, or context columns are missing or of another kind than in training.
@@ -173,6 +191,8 @@ def judge(
         {'doc': ['b', 'a'], 'effective_impressions': [450.0, 900.0]}
         >>> found.table["relevance"].to_numpy().round(2).tolist()
         [0.2, 0.1]
+        >>> found.grades
+        (0, 1, 1, 0)
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -182,12 +202,11 @@ def judge(
     require_log(log)
     chosen = _checked(cutoffs, scale, level)
     if isinstance(propensities, Propensities):
-        floor, exact, counted = 0.0, propensities.draws is None, _counted(log, propensities)
+        floor, exact, counted = 0.0, propensities.draws is None, _counted(log, propensities, trust)
     else:
         floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
     _warn(log, exact)
-    # An engine adds and returns groups in any order, and the prior is learned by steps: rounded and sorted, every run
-    # gives the same.
+    # An engine adds and returns groups in any order: rounded and sorted, every run gives the same.
     counts = log.engine.fetch(counted, task="Counting clicks").sort_by([("query", "ascending"), ("doc", "ascending")])
     counts = steady(counts, [field.name for field in counts.schema if pa.types.is_floating(field.type)])
     if not counts.num_rows:
@@ -201,61 +220,90 @@ def judge(
             "and contexts"
         )
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
-    c, e, impressions = (counts[name].to_numpy() for name in ("clicks", "exposure", "impressions"))
-    displays = impressions if isinstance(propensities, Propensities) else counts["known"].to_numpy()
-    known = _placement(query, e, displays) if placement else None
-    with log.engine.progress("Judging"):
-        if isinstance(propensities, Propensities):
-            found = _from_counts(query, counts, propensities, known, level)
-        else:
-            found = _from_corrected(query, counts, known, level)
-    above = np.maximum(found.relevance - floor, 0.0)
-    mean: NDArray[np.float64] | float = 1.0 if scale == "rate" else max(found.prior.mean - floor, TINY)
-    if scale == "query":
-        mean = np.maximum((np.bincount(query, above) / np.bincount(query))[query], TINY)
-    rated = found.relevance if scale == "rate" else above / mean
+    exposure, impressions = counts["exposure"].to_numpy(), counts["impressions"].to_numpy()
+    if isinstance(propensities, Propensities):
+        found = _from_counts(query, counts, propensities)
+    else:
+        found = _from_corrected(query, counts, floor)
+    unit = {"query": found.mean, "corpus": np.full_like(found.mean, found.overall), "rate": np.ones_like(found.mean)}
+    shift = floor if scale == "rate" else 0.0
+
+    def graded(relevance: Array) -> NDArray[np.int64]:
+        return np.searchsorted(chosen, (relevance + shift) / unit[scale], side="right")
+
+    least, largest = (graded(end) for end in found.interval(SURE))
+    hardly = exposure < LEAST_EXAMINED
+    wide = (largest - least > 1) & ~hardly
+    if keep_unsure:
+        hardly, wide = np.zeros_like(hardly), np.zeros_like(wide)
+    lower, upper = found.interval(level)
     columns = {
         "query": counts["query"],
         "doc": counts["doc"],
-        "relevance": found.relevance,
-        "lower": found.lower,
-        "upper": found.upper,
-        "grade": np.searchsorted(chosen, rated, side="right"),
-        "clicks": c,
+        "relevance": floor + found.relevance,
+        "lower": floor + lower,
+        "upper": floor + upper,
+        "grade": pa.array(graded(found.relevance), mask=hardly | wide),
+        "clicks": counts["clicks"],
         "impressions": impressions,
-        "effective_impressions": e,
+        "effective_impressions": exposure,
         "supported": counts["known"].to_numpy() / impressions,
     }
-    table = pa.table({name: columns[name] for name in COLUMNS})
-    table = table.sort_by([("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")])
-    return Judgments(table, found.prior, chosen, scale, level, documents - len(c))
-
-
-def _from_counts(
-    query: NDArray[Any], counts: pa.Table, propensities: Propensities, known: NDArray[np.float64] | None, level: float
-) -> Shrunk:
-    """Return what clicks and examination say."""
-    c, e, squares, by_position, with_sd = (
-        counts[name].to_numpy() for name in ("clicks", "exposure", "squares", "by_position", "with_sd")
+    order = [("query", "ascending"), ("relevance", "descending"), ("doc", "ascending")]
+    if not isinstance(propensities, Propensities):
+        use = "they are left out"
+    elif trust == "checked":
+        use = "they have that of the last position above that it can tell"
+    else:
+        use = "its estimates are used all the same"
+    return Judgments(
+        pa.table(columns).sort_by(order),
+        floor + found.overall,
+        chosen,
+        scale,
+        level,
+        int(hardly.sum()),
+        int(wide.sum()),
+        documents - len(exposure),
+        use,
     )
+
+
+def _from_counts(query: NDArray[Any], counts: pa.Table, propensities: Propensities) -> Shrunk:
+    """Return what clicks and examination say."""
+    c, e, by_position, with_sd = (counts[name].to_numpy() for name in ("clicks", "exposure", "by_position", "with_sd"))
     told = propensities.info.get("clustered") or {}
     apart = float(told.get("query_variance") or 0.0)
     unsure = (with_sd / e) ** 2 + apart * by_position / e**2
-    return shrink(query, c, e, squares=squares, variance=unsure, known=known, level=level)
+
+    return shrink(query, c, e, dispersion=lambda rate: 1 + unsure * e * rate)
 
 
-def _from_corrected(query: NDArray[Any], counts: pa.Table, known: NDArray[np.float64] | None, level: float) -> Shrunk:
-    """Return what corrected clicks say."""
-    clicks, displays, exposure, shift, aa, ab, bb, with_sd = (
+def _from_corrected(query: NDArray[Any], counts: pa.Table, floor: float) -> Shrunk:
+    """Return what corrected clicks say of relevance above the floor."""
+    clicks, displays, e, shift, aa, ab, bb, with_sd = (
         counts[name].to_numpy().astype(np.float64)
         for name in ("corrected", "known", "exposure", "shift", "aa", "ab", "bb", "with_sd")
     )
-    sums = Corrected(query, clicks, displays, exposure, shift, np.stack([aa, ab, bb]), with_sd / exposure)
-    return shrink_corrected(sums, known=known, level=level)
+
+    def variance(rate: Array) -> Array:
+        mean = e * rate + shift
+        own = np.maximum(mean - (aa * rate**2 + 2 * ab * rate + bb), LEAST_RATE * displays)
+        found: Array = own + with_sd**2
+        return found
+
+    def dispersion(rate: Array) -> Array:
+        # Where clicks by relevance are lost among the others, those are what makes the rate uncertain.
+        told = np.maximum(rate, np.sqrt(variance(np.full_like(rate, floor))) / e)
+        found: Array = variance(told + floor) / (e * told)
+        return found
+
+    by_relevance = np.where(clicks > 0, np.maximum(clicks - shift - floor * e, 0.0), 0.0)
+    return shrink(query, by_relevance, e, dispersion=dispersion, most=1 - floor)
 
 
 def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
-    """Return, for every query and document, clicks, impressions and the sums that `shrink_corrected` takes.
+    """Return, for every query and document, clicks, impressions and the sums that `_from_corrected` takes.
 
     What the errors of slope and offset add to a click is summed as if those of all positions went together.
     """
@@ -282,14 +330,6 @@ def _is_exact(model: AnyAffine) -> bool:
     return any(own.covariance is None for _, own in model.parts)
 
 
-def _placement(query: NDArray[Any], exposure: NDArray[Any], impressions: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how high rankers showed documents, log E / n, its square, and how often, of the most shown, [n, 3]."""
-    most = np.zeros(int(query.max()) + 1)
-    np.maximum.at(most, query, impressions)
-    height = np.log(exposure / impressions)
-    return np.stack([height, (height - height.mean()) ** 2, np.log(impressions / most[query])], axis=1)
-
-
 def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float, ...]:
     chosen = tuple(float(cutoff) for cutoff in cutoffs)
     if not chosen or not all(np.isfinite(chosen)) or chosen[0] <= 0 or any(np.diff(chosen) <= 0):
@@ -313,10 +353,10 @@ def _warn(log: ClickLog, exact: bool) -> None:
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
 
 
-def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
-    """Return, for every query and document, clicks, impressions and the sums that `shrink` takes."""
+def _counted(log: ClickLog, propensities: Propensities, trust: Trust) -> ir.Table:
+    """Return, for every query and document, clicks, impressions and the sums that `_from_counts` takes."""
     cells = count_cells(log, model_context(log, propensities))
-    scored = score_cells(cells, propensities, spread=True)
+    scored = score_cells(cells, propensities, trust=trust)
     results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.supported}
     joined = cells.join(results)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
@@ -327,7 +367,6 @@ def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
         clicks=rows.clicks.sum(),
         impressions=rows.impressions.sum(),
         exposure=examined.sum(),
-        squares=(examined * rows.p).sum(),
         with_sd=(examined * rows.sd).sum(),
         known=rows.impressions.sum(where=rows.known).fill_null(0),
     )
@@ -335,7 +374,6 @@ def _counted(log: ClickLog, propensities: Propensities) -> ir.Table:
         clicks=places.clicks.sum().cast("int64"),
         impressions=places.impressions.sum().cast("int64"),
         exposure=places.exposure.sum(),
-        squares=places.squares.sum(),
         with_sd=places.with_sd.sum(),
         by_position=(places.exposure * places.exposure).sum(),
         known=places.known.sum().cast("int64"),

@@ -9,7 +9,8 @@
 
 Every text in CSV is quoted, so that no line break inside it begins a new cell. Tools match texts, so that theirs are as
 the log has them: do not open them in a spreadsheet, which may take a query for a formula. Ratings are grades; with
-`rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold.
+`rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold. Only the table holds documents
+without a grade.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ def _write_text(judgments: Judgments, file: TextIO, format: Format, rating: Rati
         lines.writerows([_cell(value) for value in row.values()] for row in _rows(judgments))
     elif format == "quepid":
         lines.writerow(("query", "docid", "rating"))
-        lines.writerows((row["query"], row["doc"], row[rating]) for row in _rows(judgments))
+        lines.writerows((row["query"], row["doc"], row[rating]) for row in _graded(judgments))
     elif format == "qrels":
-        file.writelines(f"{_word(row['query'])} 0 {_word(row['doc'])} {row['grade']}\n" for row in _rows(judgments))
+        file.writelines(f"{_word(row['query'])} 0 {_word(row['doc'])} {row['grade']}\n" for row in _graded(judgments))
     else:
         _write_opensearch(judgments, file, rating, name)
 
@@ -121,7 +122,7 @@ def _write_opensearch(judgments: Judgments, file: TextIO, rating: Rating, name: 
     about = str(judgments).replace("\n", " ")
     head = json.dumps({"name": name, "description": about, "type": "IMPORT_JUDGMENT"}, ensure_ascii=False)
     file.write(head[:-1] + ', "judgmentRatings": [')
-    for i, (query, rows) in enumerate(groupby(_rows(judgments), key=lambda row: row["query"])):
+    for i, (query, rows) in enumerate(groupby(_graded(judgments), key=lambda row: row["query"])):
         ratings = [{"docId": str(row["doc"]), "rating": f"{row[rating]:.3f}"} for row in rows]
         file.write(
             ("," if i else "") + "\n" + json.dumps({"query": str(query), "ratings": ratings}, ensure_ascii=False)
@@ -132,6 +133,10 @@ def _write_opensearch(judgments: Judgments, file: TextIO, rating: Rating, name: 
 def _rows(judgments: Judgments) -> Iterator[dict[str, Any]]:
     for batch in judgments.table.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
+
+
+def _graded(judgments: Judgments) -> Iterator[dict[str, Any]]:
+    return (row for row in _rows(judgments) if row["grade"] is not None)
 
 
 def _cell(value: Any) -> Any:

@@ -39,6 +39,8 @@ OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
+RANDOM = "_clickharvest_random"
+"""Column that reading adds: whether a row is of a page in random order."""
 WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 """Words for a click and for none."""
 LONG = 5
@@ -57,6 +59,7 @@ class LogFacts:
         clicked_pages: pages with a click.
         likely_pages: about how many would have one if all rows were equally likely to be clicked.
         shared_pages: pages that show several documents at one position.
+        session_pages: pages with several queries, which are no pages but sessions.
         through_pages: pages of `LONG` rows or more every one of which is clicked.
         through_clicks: the clicks on these.
         gapped_pages: pages that lack a position between their first and their last.
@@ -70,6 +73,7 @@ class LogFacts:
     clicked_pages: int = 0
     likely_pages: int = 0
     shared_pages: int = 0
+    session_pages: int = 0
     through_pages: int = 0
     through_clicks: int = 0
     gapped_pages: int = 0
@@ -138,6 +142,13 @@ class ClickLog:
     def thinned(self, share: float) -> ClickLog:
         """Return the log with so large a share of its queries: all rows of a query whose hash is small enough."""
         return replace(self, share=share)
+
+    def pooled(self) -> ClickLog:
+        """Return the log to harvest: of pages in random order all results are one, which stood anywhere by chance."""
+        if RANDOM not in self.source.columns:
+            return self
+        doc = self.source[RANDOM].ifelse("any result in random order", self.columns["doc"].cast("string"))
+        return replace(self, columns=self.columns | {"doc": doc})
 
     def parsed(self, also: Sequence[str] = ()) -> ClickLog:
         """Return the log for several queries: rows that each query would parse anew are kept inside the engine.

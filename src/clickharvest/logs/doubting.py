@@ -11,6 +11,7 @@ from typing import Literal
 
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import LONG, ClickLog, LogFacts
+from clickharvest.logs.validation import has_sessions, spell_sessions
 
 NEARLY_ALL = 0.95
 """Share of clicked rows from which on a log is doubted: no list of results is clicked like that, a log of clicks is."""
@@ -78,7 +79,11 @@ def doubts(log: ClickLog) -> list[Doubt]:
             "examination shows in what was seen and left. Log what was shown, not only what was clicked."
         )
         found.append(Doubt("clicked rows", sentence, facts.clicks / facts.impressions))
-    if facts.shared_pages:
+    if has_sessions(facts):
+        found.append(
+            Doubt("shared positions", f"{spell_sessions(facts, log.roles)}.", facts.session_pages / facts.pages)
+        )
+    elif facts.shared_pages:
         what, remedy = "position", SHARED_REMEDY
         if log.places is not None:
             what, remedy = "place", "name a further column, which tells them apart, with --place"

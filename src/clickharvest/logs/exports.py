@@ -50,7 +50,7 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     takes = {parameter.name: parameter for parameter in parameters}
     own = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
     for given in (name for name in options if name not in (*takes, "table")):
-        if given in (*ROLES, "place", "block", "page_number", "page_size", "repeat"):
+        if given in (*ROLES, "place", "block", "page_number", "page_size", "repeat", "random"):
             option = given.replace("_", "-")
             raise InputError(f"--{option} does not go with the format {format}: it fixes its columns")
         raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(own) or 'none'}")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import ibis
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import find_column, number
+from clickharvest.logs.click_log import RANDOM, find_column, number
 from clickharvest.logs.sources import spell_columns
-from clickharvest.words import clean_text
+from clickharvest.words import clean_text, count
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clickharvest.logs.engines import Engine
 
 Repeat = Literal["first"]
-SPELT = 12
+SPELT = 6
 """Values of a column that a message lists."""
 
 
@@ -37,6 +37,7 @@ class Preparation:
     page_number: str | None = None
     page_size: int | None = None
     repeat: Repeat | None = None
+    random: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.page_number is None) != (self.page_size is None):
@@ -52,7 +53,8 @@ class Preparation:
     @property
     def asked(self) -> dict[str, Any]:
         """What is asked for, by name."""
-        return {name: dict(value) if name == "block" else value for name, value in vars(self).items() if value}
+        words = ("block", "random")
+        return {name: dict(value) if name in words else value for name, value in vars(self).items() if value}
 
     def apply(
         self, opened: ir.Table, roles: Mapping[str, str], context: Sequence[str], base: int, engine: Engine | None
@@ -72,10 +74,16 @@ class Preparation:
         """
         for name, value in self.block.items():
             column = _column(opened, name, "--block")
-            kept = _keep_block(opened, column, value)
+            kept = _has_value(opened, column, value, "--block")
             if engine is not None:
-                _check_block(opened, kept, column, value, engine)
-            opened = kept
+                _check_value(opened, kept, column, value, "--block", engine)
+            opened = opened.filter(kept)
+        for name, value in self.random.items():
+            column = _column(opened, name, "--random")
+            shuffled = _has_value(opened, column, value, "--random")
+            if engine is not None:
+                _check_value(opened, shuffled, column, value, "--random", engine)
+            opened = opened.mutate(**{RANDOM: shuffled.fill_null(False)})
         if self.page_number is not None:
             opened = self._count_through(opened, roles, base, engine)
         return opened if self.repeat is None else _first_places(opened, roles, context)
@@ -115,14 +123,15 @@ def _column(opened: ir.Table, name: str, option: str) -> str:
     return column
 
 
-def _keep_block(opened: ir.Table, column: str, value: str) -> ir.Table:
+def _has_value(opened: ir.Table, column: str, value: str, option: str) -> ir.BooleanValue:
     found = opened[column]
     if found.type().is_numeric():
         try:
-            return opened.filter(found == float(value))
+            return found == float(value)
         except ValueError:
-            raise InputError(f"--block {column}={value}: the column holds {found.type()}, expected a number") from None
-    return opened.filter(_as_text(found) == value)
+            told = f"{option} {column}={value}: the column holds {found.type()}, expected a number"
+            raise InputError(told) from None
+    return _as_text(found) == (value.lower() if found.type().is_boolean() else value)
 
 
 def _as_text(column: ir.Value) -> ir.Value:
@@ -130,17 +139,18 @@ def _as_text(column: ir.Value) -> ir.Value:
     return text.lower() if column.type().is_boolean() else text
 
 
-def _check_block(opened: ir.Table, kept: ir.Table, column: str, value: str, engine: Engine) -> None:
-    """Raise `InputError` with the values that the column has, the most frequent first, if none of its rows is kept."""
-    if engine.fetch(kept.select(column).limit(1), task="Checking the block").num_rows:
+def _check_value(opened: ir.Table, kept: ir.BooleanValue, column: str, value: str, option: str, engine: Engine) -> None:
+    """Raise `InputError` with the values that the column has, the most frequent first, if no row has this one."""
+    if engine.fetch(opened.filter(kept).select(column).limit(1), task="Looking for rows").num_rows:
         return
     values = opened.group_by(value=opened[column]).agg(rows=opened.count())
     first = values.order_by(ibis.desc("rows"), "value").limit(SPELT + 1)
-    found = engine.fetch(first.mutate(text=_as_text(first.value)), task="Checking the block")["text"].to_pylist()
+    found = engine.fetch(first.mutate(text=_as_text(first.value)), task="Looking for rows").to_pylist()
     if found:
-        names = ["nothing" if text is None else clean_text(text) for text in found[:SPELT]]
+        texts = ["nothing" if one["text"] is None else clean_text(one["text"]) for one in found[:SPELT]]
+        names = [f"{text} ({count(one['rows'], 'row')})" for text, one in zip(texts, found, strict=False)]
         more = " and others" * (len(found) > SPELT)
-        raise InputError(f"--block {column}={value}: no row has this value; found {', '.join(names)}{more}")
+        raise InputError(f"{option} {column}={value}: no row has this value; found {', '.join(names)}{more}")
 
 
 def _first_places(opened: ir.Table, roles: Mapping[str, str], context: Sequence[str]) -> ir.Table:

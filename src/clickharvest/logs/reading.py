@@ -23,11 +23,15 @@ from clickharvest.logs.click_log import (
     number,
 )
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.listed import CLICKS, DOCS, find_lists, read_lists
 from clickharvest.logs.placing import NUMBER, number_places, place_columns
 from clickharvest.logs.preparing import Preparation, Repeat
-from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
+from clickharvest.logs.sources import OURS, TEXT, file_format, open_source, spell_columns
 from clickharvest.logs.tallies import counted_pages, find_tallies, refuse_on_tallies
 from clickharvest.logs.validation import validate_log
+
+NO_QUERY = f"{OURS}query"
+"""The column of the one query that there is where lists are shown for none."""
 
 
 def read_log(
@@ -51,6 +55,7 @@ def read_log(
     page_number: str | None = None,
     page_size: int | None = None,
     repeat: Repeat | None = None,
+    random: Mapping[str, str] | None = None,
     table: str | None = None,
     engine: Engine | None = None,
     validate: bool = True,
@@ -59,8 +64,11 @@ def read_log(
 
     Each keyword names the log's column for that role; by default it is the column with the name of the role,
     if there is one. Give either `click` or both `clicks` and `impressions`. An empty name says that the log has
-    no such column, although one has the name of the role: `page=""` if `page` only numbers the pages of a query.
-    Upper and lower case do not matter where only one column can be meant.
+    no such column, although one has the name of the role: `page=""` if `page` only numbers the pages of a query,
+    `query=""` if lists are shown for no query, as a recommender's are; then cluster by documents or users.
+    Upper and lower case do not matter where only one column can be meant. Rows may also be whole pages, with a list of
+    documents in `docs` (or `documents`, `items`, `results`) and one of clicks in `clicked` (or `clicks`): see the
+    format `pages`.
 
     Args:
         source: a path or a table, see `open_source`.
@@ -73,7 +81,7 @@ def read_log(
         clicks: column of click counts, for aggregated rows.
         impressions: column of impression counts, for aggregated rows.
         ranker: column of the ranker or A/B arm.
-        page: column of the result page.
+        page: column of the result page, or columns that make one, such as `"session,query"`.
         user: column of the user, visitor or session; tests of the log count users, not pages, where there is one.
         time: column of the time of display, any type that sorts.
         original: column of the position before an explicit swap.
@@ -83,6 +91,8 @@ def read_log(
         page_number: column that numbers the pages of a list from 1, where positions start again on each of them.
         page_size: results of such a page: positions become (page number − 1) · page size + position.
         repeat: `"first"` lets a document that a page shows twice keep its first place, clicked if either was.
+        random: rows with this value are of pages in random order, such as `{"ranker": "random"}`: a harvest takes all
+            results of a query there for one, which stood anywhere by chance alone.
         table: the table to read of a DuckDB file.
         engine: where to run; an embedded DuckDB by default.
         validate: check the rows (one pass, inside the engine).
@@ -109,15 +119,23 @@ def read_log(
     wanted |= {"position": position or "position"} if not asked else {}
     if unnamed := [(role, column) for role, column in wanted.items() if not isinstance(column, str)]:
         raise InputError(f"the column of {unnamed[0][0]} is {unnamed[0][1]!r}: expected a name")
-    preparation = Preparation(block or {}, page_number, page_size, repeat)
+    preparation = Preparation(block or {}, page_number, page_size, repeat, random or {})
     tallies = find_tallies(source)
     if asked:
         _check_places(asked, position, wanted, preparation, position_base, bool(tallies))
     if tallies:
         based = {} if position_base == 1 else {"position_base": position_base}
         refuse_on_tallies(tallies, wanted | preparation.asked | based, context)
-    as_text = {*wanted.values(), *ROLES, *asked} - {wanted.get("time", "time")}
+    as_text = {*wanted.values(), *ROLES, *DOCS, *CLICKS, *asked} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
+    if not (asked or tallies) and (lists := find_lists(opened, wanted, engine)) is not None:
+        options = preparation.asked | ({} if position_base == 1 else {"position_base": position_base})
+        return read_lists(lists, wanted, engine, options | {"context": context})
+    if not query:
+        wanted["query"] = NO_QUERY
+        opened = opened.mutate(**{NO_QUERY: ibis.literal("all")})
+    if len(parts := [part.strip() for part in (page or "").split(",")]) > 1 and page not in opened.columns:
+        opened = _joined(opened, str(page), parts)
     placed = place_columns(opened.columns, asked, context)
     roles = resolve_roles(opened.columns, wanted, placed)
     if user is None and "user" in roles and not _is_plain(opened[roles["user"]]):
@@ -175,6 +193,10 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str], placed: Sequen
         options = " ".join(f"--{role} COLUMN" for role in missing)
         several = len(missing) > 1
         told = f"missing column{'s' * several} {names}: {found}; name the right one{'s' * several} with {options}"
+        if missing == {"query": "query"}:
+            told += (
+                "; or say --query '' where lists are shown for no query, as a recommender's, and --cluster doc or user"
+            )
         raise InputError(told)
     has = [role for role in COUNTS if role in roles]
     if has == ["clicks"] or has == ["impressions"]:
@@ -188,6 +210,18 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str], placed: Sequen
     if len(has) > 1 and "click" in has:
         raise InputError(f"both click and {has[1]} are there: name one of --click and --clicks/--impressions")
     return roles
+
+
+def _joined(opened: ir.Table, name: str, parts: Sequence[str]) -> ir.Table:
+    """Return the log with a column of the values of several ones together."""
+    own = [find_column(opened.columns, part) for part in parts]
+    if missing := [column for column in own if column not in opened.columns]:
+        raise InputError(f"--page {name}: no column {missing[0]!r}, found {spell_columns(opened.columns)}")
+    texts = [opened[column].cast("string") for column in own]
+    together = texts[0]
+    for text in texts[1:]:
+        together = together + " " + text
+    return opened.mutate(**{name: together})
 
 
 def _check_places(

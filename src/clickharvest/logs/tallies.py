@@ -32,7 +32,10 @@ WHAT = "tally"
 VERSION = 1
 APART = ("ranker", "original")
 """Roles that are kept apart where the log has them: they have few values, and tests and designs need them."""
-PAGES = ("pages", "clicked_pages", "likely_pages", "shared_pages", "through_pages", "through_clicks", "gapped_pages")
+PAGES = (
+    "pages", "clicked_pages", "likely_pages", "shared_pages", "session_pages", "through_pages", "through_clicks",
+    "gapped_pages",
+)  # fmt: skip
 """What the checks of a log count of its pages, and tallies add up."""
 KEPT = ("columns", "context", "prepared")
 """What tallies must keep alike to be one log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import ibis
@@ -11,10 +12,12 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, LONG, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
 from clickharvest.positions.places import name_place
-from clickharvest.words import count
+from clickharvest.words import clean_text, count
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12
+SESSIONS = 0.01
+"""Share of pages with several queries from which on they are taken for sessions."""
 
 
 @dataclass(frozen=True)
@@ -135,13 +138,16 @@ def _short(value: object) -> str:
 def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
     t = log.table
     doubled = t.group_by("page", "doc").agg(rows=t.count()).filter(lambda pair: pair.rows > 1)
-    places = t.group_by("page", "position").agg(rows=t.count(), clicks=t.clicks.sum())
+    places = t.group_by("page", "position").agg(
+        rows=t.count(), clicks=t.clicks.sum(), query=t.query.min(), other=t.query.max()
+    )
     pages = places.group_by("page").agg(
         rows=places.rows.max(),
         clicks=places.clicks.sum(),
         long=places.rows.sum(),
         places=places.count(),
         span=places.position.max() - places.position.min() + 1,
+        queries=(places.query.min() != places.other.max()).ifelse(2, 1),
     )
     unclicked = ibis.literal(1 - min(facts.clicks / max(facts.impressions, 1), 1.0)) ** pages.long
     through = (pages.clicks >= pages.long) & (pages.long >= LONG)
@@ -150,6 +156,7 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
         clicked_pages=pages.count(where=pages.clicks > 0),
         likely_pages=(1 - unclicked).sum().round().cast("int64"),
         shared_pages=pages.count(where=pages.rows > 1),
+        session_pages=pages.count(where=pages.queries > 1),
         through_pages=pages.count(where=through),
         through_clicks=pages.clicks.sum(where=through).fill_null(0).cast("int64"),
         gapped_pages=pages.count(where=pages.places < pages.span),
@@ -160,12 +167,30 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
     if pairs:
         named = doubled.select(**{log.roles["page"]: doubled.page, log.roles["doc"]: doubled.doc})
         examples = log.engine.fetch(named.limit(3), task="Checking the pages").to_pylist()
+        facts = replace(facts, **totals)
+        if has_sessions(facts):
+            raise InputError(spell_sessions(facts, log.roles))
         raise InputError(
             f"column {log.roles['page']!r}: {doubled_rows:,} of {facts.rows:,} rows show a document twice on one "
             f"page, such as {_show(examples)}; expected one row per page and document: keep the first place of each "
             "with --repeat first, or name the column that tells pages apart with --page (--page '' if there is none)"
         )
     return replace(facts, **totals, shared_example=_shared_example(log) if totals["shared_pages"] else "")
+
+
+def has_sessions(facts: LogFacts) -> bool:
+    """Whether what is called a page is a session: many of them have several queries."""
+    return facts.session_pages > SESSIONS * facts.pages
+
+
+def spell_sessions(facts: LogFacts, roles: Mapping[str, str]) -> str:
+    """Return that the page column names sessions, and what to do."""
+    page, query = (clean_text(roles[role], 48) for role in ("page", "query"))
+    return (
+        f"{facts.session_pages:,} of {facts.pages:,} pages have several queries: the column {page!r} seems to name a "
+        f"session, not a page; join columns that make a page, such as --page {page},{query} or --page {page},TIME, and "
+        f"name the session with --user {page}"
+    )
 
 
 def _shared_example(log: ClickLog) -> str:

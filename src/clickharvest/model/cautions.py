@@ -9,7 +9,7 @@ from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
 from clickharvest.model.curves import Curve
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.support import FEW, SPAN, WOULD_HELP, Support, rests_on_few, value_names
+from clickharvest.model.support import FEW, Support, rests_on_few, value_names
 from clickharvest.positions.places import Places, name_place, name_places
 from clickharvest.words import clean_text, cluster_nouns, count
 
@@ -50,8 +50,7 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
         >>> for sentence in tell_cautions(model, model.predict()):
         ...     print(sentence)
         No estimate at position 4: nothing links it to position 1.
-        Cannot tell at position 3: the interval spans a factor of 10 or more; more clicks there would help, from a \
-longer log or from a swap experiment that moves results there.
+        Cannot tell at position 3: may be off by more than a factor of two.
         Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
     """
     told = (
@@ -106,14 +105,13 @@ def gaps(model: _Model) -> str:
 
 
 def undecided(prediction: Prediction) -> str:
-    """Return a sentence on the positions where intervals tell nothing, and what would help; nothing without such."""
-    wide = prediction.cannot_tell
+    """Return a sentence on the positions that data speak of and nobody can tell, and why; nothing without such."""
+    wide = prediction.cannot_tell & prediction.supported
     where = [k for k, column in zip(prediction.positions, wide.T, strict=True) if column.any()]
     if not where:
         return ""
     contexts = "" if wide[:, wide.any(axis=0)].all() else " in some contexts"
-    told = name_places(where, prediction.places)
-    return f"Cannot tell{contexts} at {told}: the interval spans a factor of {SPAN:g} or more; {WOULD_HELP}."
+    return f"Cannot tell{contexts} at {name_places(where, prediction.places)}: {prediction.untold.removesuffix('.')}."
 
 
 def few_queries(model: _Model) -> str:

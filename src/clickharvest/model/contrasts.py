@@ -149,7 +149,7 @@ def find_contrasts(
         return None
     positions, predicted = model.curve.positions, model.predict_encoded(x, level=level)
     of_curve = np.isin(predicted.positions, positions)
-    known = (predicted.supported & ~predicted.cannot_tell)[:, of_curve] & (np.array(positions) != model.curve.anchor)
+    known = predicted.supported[:, of_curve] & (np.array(positions) != model.curve.anchor)
     found = [(a, b) for a, b in combinations(range(len(x)), 2) if columns[a] == columns[b]]
     pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
     errors = _errors(model, x)

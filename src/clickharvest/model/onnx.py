@@ -15,8 +15,10 @@ import numpy as np
 from clickharvest import __version__
 from clickharvest.extras import require
 from clickharvest.files import atomic_path
+from clickharvest.model.budget import STATES
 from clickharvest.model.curves import Params
 from clickharvest.model.trace import Program, Step, trace_curve
+from clickharvest.model.typical import typical_context, varied_contexts
 
 if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
@@ -33,8 +35,9 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     Output `propensity`, float [n, K]: p_k(x) / p_anchor(x) at the supported positions. In between it computes in
     double precision, so that the result is that of `Propensities.predict` to float precision.
     The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`, for
-    places `places`, what the numbers mean, and `support`, what `Support.to_dict` returns: the file itself gives a
-    number for any x and cannot tell which contexts the data speak of.
+    places `places`, what the numbers mean, `state` [K], whether each position is usable, with care, or nobody can tell,
+    in the worst of the contexts that the model's summary lists, and `support`, what `Support.to_dict` returns: the file
+    itself gives a number for any x and does not know which of them to rely on.
 
     Args:
         propensities: the model.
@@ -83,12 +86,21 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
         "feature_names": list(features),
         "curve": curve.spec,
         "clickharvest": __version__,
+        "state": worst_states(propensities),
         "support": None if propensities.support is None else propensities.support.to_dict(),
     }
     onnx.helper.set_model_props(model, {key: json.dumps(value) for key, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(Path(path)) as partial:
         partial.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def worst_states(propensities: Propensities) -> list[str]:
+    """Return the state of each of the curve's positions in the worst of the typical context and those that vary it."""
+    x = np.concatenate([typical_context(propensities), *(one.x for one in varied_contexts(propensities))])
+    codes, _ = propensities.state_codes(x)
+    of_curve = np.isin(propensities.shown, propensities.curve.positions)
+    return [STATES[code] for code in codes.max(axis=0)[of_curve].tolist()]
 
 
 NODES = {

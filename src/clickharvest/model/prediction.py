@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.model.budget import CANNOT_TELL, STATES, USABLE, lenders, place_lenders, why_untold
 from clickharvest.model.contexts import Table
-from clickharvest.model.support import CANNOT_TELL, SPAN, Doubt, Mask, cannot_tell, rests_on_few, spell_queries
+from clickharvest.model.support import Doubt, Mask, rests_on_few, spell_queries
 from clickharvest.positions.places import RESULTS, Places
 from clickharvest.words import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-TELLS_NOTHING = f"{CANNOT_TELL}: the interval spans a factor of {SPAN:g} or more"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +33,9 @@ class Prediction:
         doubts: why and where not.
         queries: effective queries that a position rests on, [K]; None where nothing tells.
         places: what positions stand for, where they are numbers of places and not of a list.
+        codes: index of the state of each number in `budget.STATES`, [n, K]; None: nothing is known but `supported`.
+        anchor: position that numbers are relative to.
+        untold: why nobody can tell numbers that are supported.
     """
 
     positions: tuple[int, ...]
@@ -44,6 +46,22 @@ class Prediction:
     doubts: tuple[Doubt, ...] = ()
     queries: tuple[float | None, ...] | None = None
     places: Places | None = None
+    codes: NDArray[np.int8] | None = None
+    anchor: int = 1
+    untold: str = why_untold(None)
+
+    @property
+    def state(self) -> NDArray[np.str_]:
+        """What is known of each number: `usable`, `with care` or `cannot tell`, [n, K], see `model.budget`."""
+        if self.codes is None:
+            return np.where(self.supported, USABLE, CANNOT_TELL)
+        return np.array(STATES)[self.codes]
+
+    @property
+    def cannot_tell(self) -> Mask:
+        """Where the state is `cannot tell`, [n, K]."""
+        found: Mask = self.state == CANNOT_TELL
+        return found
 
     @property
     def where(self) -> dict[str, list[Any]]:
@@ -55,52 +73,63 @@ class Prediction:
         own = {column: [label[i] for label in labels] for i, column in enumerate(self.places.columns)}
         return own if "position" in own else number | own
 
-    @property
-    def cannot_tell(self) -> Mask:
-        """Where the interval spans a factor of ten or more, so that the number is no finding, [n, K]."""
-        return cannot_tell(self.lower, self.upper)
+    def clipped(self) -> NDArray[np.float64]:
+        """Return the propensities that weights are made of by default, [n, K].
+
+        Where nobody can tell, it is that of the last position above where one can; of places, that of a middling one
+        among those that share most columns with it.
+
+        Example:
+            >>> p, codes = np.array([[1.0, 0.5, 0.05]]), np.array([[0, 1, 2]], dtype=np.int8)
+            >>> Prediction((1, 2, 3), p, p, p, np.ones((1, 3), dtype=bool), codes=codes).clipped()
+            array([[1. , 0.5, 0.5]])
+        """
+        n, k = self.propensity.shape
+        anchor, trusted = self.positions.index(self.anchor), ~self.cannot_tell
+        if self.places is None:
+            return np.take_along_axis(self.propensity, lenders(trusted, anchor), axis=1)
+        rows = np.repeat(np.arange(n), k)
+        number = np.tile(self.positions, n)
+        at = place_lenders(
+            trusted[rows], anchor, self.propensity[rows], self.positions, self.places, self.places, number
+        )
+        found: NDArray[np.float64] = self.propensity[rows, at].reshape(n, k)
+        return found
 
     def notes(self) -> NDArray[np.object_]:
         """Return what to know of each number, in words, [n, K]; None where there is nothing to say.
 
-        Why it is not supported; otherwise that its interval tells nothing; otherwise on how few queries it rests.
+        Why it is not supported; otherwise why nobody can tell; otherwise on how few queries it rests.
 
         Example:
-            >>> p = np.array([[1.0, 0.5, 0.3, 0.1]])
-            >>> lower, upper = np.array([[1, 0.4, 0.01, np.nan]]), np.array([[1, 0.6, 9, np.nan]])
+            >>> p, codes = np.array([[1.0, 0.5, 0.3, 0.1]]), np.array([[0, 1, 2, 2]], dtype=np.int8)
             >>> doubt = Doubt("device: a value that training never had", np.array([[False, False, False, True]]))
-            >>> prediction = Prediction((1, 2, 3, 4), p, lower, upper, ~doubt.where, (doubt,), (None, 3.0, 9.0, 9.0))
+            >>> prediction = Prediction(
+            ...     (1, 2, 3, 4), p, p, p, ~doubt.where, (doubt,), (None, 3.0, 9.0, 9.0), codes=codes)
+            >>> prediction.state[0].tolist()
+            ['usable', 'with care', 'cannot tell', 'cannot tell']
             >>> for note in prediction.notes()[0]:
             ...     print(note)
             None
             rests on 3 queries
-            cannot tell: the interval spans a factor of 10 or more
+            cannot tell: may be off by more than a factor of two
             device: a value that training never had
         """
         told = np.full(self.propensity.shape, None, dtype=object)
         for k, queries in enumerate(self.queries or ()):
             if queries is not None and rests_on_few(queries):
                 told[:, k] = spell_queries(queries)
-        told[self.cannot_tell] = TELLS_NOTHING
+        told[self.cannot_tell] = f"{CANNOT_TELL}: {self.untold}"
         for doubt in reversed(self.doubts):
             told[np.broadcast_to(doubt.where, told.shape)] = doubt.why
         return told
-
-    def count_doubts(self) -> dict[str, int]:
-        """Return how many of the numbers are not supported or tell nothing, by the words of `notes`."""
-        left = np.isfinite(self.propensity)
-        counts = {}
-        for doubt in (*self.doubts, Doubt(TELLS_NOTHING, self.cannot_tell)):
-            counts[doubt.why] = int(np.count_nonzero(left & doubt.where))
-            left &= ~doubt.where
-        return {why: n for why, n in counts.items() if n}
 
     def to_arrow(self, contexts: Table | None = None) -> pa.Table:
         """Return one row per context row and position.
 
         Columns: those of `contexts` (all of them, in their order), then `position, propensity, lower, upper,
-        supported`; null stands for NaN. Of places, `position` is the number, and their own columns follow it; one of
-        these that is called `position` stands in its stead.
+        propensity_state`; null stands for NaN. Of places, `position` is the number, and their own columns follow it;
+        one of these that is called `position` stands in its stead.
 
         Args:
             contexts: the table that was predicted for; None adds no columns.
@@ -108,8 +137,8 @@ class Prediction:
         Example:
             >>> one, nothing = np.ones((1, 2)), np.full((1, 2), np.nan)
             >>> prediction = Prediction((1, 2), one, nothing, nothing, np.array([[True, True]]))
-            >>> prediction.to_arrow({"device": ["phone"]}).to_pylist()[1]
-            {'device': 'phone', 'position': 2, 'propensity': 1.0, 'lower': None, 'upper': None, 'supported': True}
+            >>> prediction.to_arrow({"device": ["phone"]}).drop_columns(["lower", "upper"]).to_pylist()[1]
+            {'device': 'phone', 'position': 2, 'propensity': 1.0, 'propensity_state': 'usable'}
         """
         import pyarrow as pa
 
@@ -128,7 +157,7 @@ class Prediction:
         results = {
             **{name: np.tile(_column(values), n) for name, values in self.where.items()},
             **{name: getattr(self, name).ravel() for name in ("propensity", "lower", "upper")},
-            "supported": self.supported.ravel(),
+            "propensity_state": self.state.ravel(),
         }
         columns = {name: table[name].take(pa.array(rows)) for name in names}
         return pa.table(columns | {name: pa.array(column, from_pandas=True) for name, column in results.items()})

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.model.budget import budget_of, most_noise, why_untold
 from clickharvest.model.cautions import clustered_by
 from clickharvest.model.contexts import ContextEncoder, Table
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, unflatten_params
@@ -37,8 +38,8 @@ CELLS = 20_000_000
 """Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
 NORMALS = 4_000
 """Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
-LEVEL = 0.95
-"""Level of an interval that standard deviations are read off."""
+NORMAL = NormalDist().inv_cdf(0.975)
+"""Standard deviations to either side in a 95 % interval."""
 NEAR = 1e-4
 """How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
 MANY = 50
@@ -214,10 +215,11 @@ class Propensities:
         if x.ndim != 2 or x.shape[1] != self.curve.n_features or not np.isfinite(x).all():
             raise InputError(f"x is {x.shape}; expected finite numbers [n, {self.curve.n_features}]")
         log_p = self.curve.relative(self.params, x)
-        margin = np.full_like(log_p, np.nan)
+        margin, noise = np.full_like(log_p, np.nan), np.zeros_like(log_p)
         if self.draws is not None:
             first, row = _distinct_rows(x)
-            margin = self._margins(x[first], level, simultaneous)[row]
+            z, sd = self._spread(x[first], level, simultaneous)
+            margin, noise = (z * sd)[row], (NORMAL * sd)[row]
         with np.errstate(over="ignore"):
             estimates = np.exp([log_p, log_p - margin, log_p + margin])
         filled = np.full((3, len(x), len(self.shown)), np.nan)
@@ -225,7 +227,30 @@ class Propensities:
         doubts = self.doubts(x, lacking)
         supported = supported_by(doubts, filled.shape[1:])
         filled[1:, ~supported] = np.nan
-        return Prediction(self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries(), self.places)
+        return Prediction(
+            self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries(), self.places,
+            codes=self._codes(noise, supported), anchor=self.curve.anchor, untold=why_untold(budget_of(self)),
+        )  # fmt: skip
+
+    def _codes(self, noise: NDArray[np.float64], supported: Mask) -> NDArray[np.int8]:
+        """Return the index of the state of each number in `budget.STATES`, [n, positions shown].
+
+        Args:
+            noise: half the width of the 95 % interval of log p, [n, positions of the curve].
+            supported: [n, positions shown].
+        """
+        usable, with_care = most_noise(budget_of(self), self.curve.positions, self.curve.anchor)
+        found = np.full(supported.shape, 2, dtype=np.int8)
+        found[:, np.isin(self.shown, self.curve.positions)] = (noise > usable).astype(np.int8) + (noise > with_care)
+        found[~supported & np.not_equal(self.shown, self.curve.anchor)] = 2
+        return found
+
+    def state_codes(
+        self, x: NDArray[np.float64], lacking: Mask | None = None
+    ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+        """Return `Prediction.codes`, [n, positions shown], and `log_sd`, 0 without draws; see `doubts`."""
+        sd = np.zeros((len(x), len(self.curve.positions))) if self.draws is None else self.log_sd(x)
+        return self._codes(NORMAL * sd, supported_by(self.doubts(x, lacking), (len(x), len(self.shown)))), sd
 
     def _queries(self) -> tuple[float | None, ...]:
         """Return the effective queries of every position shown, None where nothing tells."""
@@ -249,30 +274,31 @@ class Propensities:
     def log_sd(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard deviations of log p_k(x) / p_anchor(x) of encoded contexts: x [n, d] → [n, K]."""
         first, row = _distinct_rows(x)
-        return (self._margins(x[first], LEVEL, simultaneous=False) / -NormalDist().inv_cdf((1 - LEVEL) / 2))[row]
+        return self._spread(x[first], 0.95, simultaneous=False)[1][row]
 
-    def _margins(self, x: Any, level: float, simultaneous: bool) -> NDArray[np.float64]:
-        """Return z · sd of log p, part by part: x [n, d] → [n, K]."""
+    def _spread(self, x: Any, level: float, simultaneous: bool) -> tuple[Any, NDArray[np.float64]]:
+        """Return z, a number or [n, 1], and the sd of log p, part by part: x [n, d] → [n, K]."""
         curve, draws, scale = self.spread()
         k = len(self.curve.positions)
         size = max(1, CELLS // (max(len(draws), NORMALS if simultaneous else 0) * k))
-        margins = np.empty((len(x), k))
+        z: Any = -NormalDist().inv_cdf((1 - level) / 2)
+        if simultaneous:
+            z = np.empty((len(x), 1))
+        spread = np.empty((len(x), k))
         for begin in range(0, len(x), size):
             part = x[begin : begin + size]
             log_p = np.empty((len(draws), len(part), k))
             for i, draw in enumerate(draws):
                 log_p[i] = scale * curve.relative(unflatten_params(draw, self.params), part)
-            sd = log_p.std(axis=0, ddof=1)
-            z: Any = -NormalDist().inv_cdf((1 - level) / 2)
+            sd = spread[begin : begin + size] = log_p.std(axis=0, ddof=1)
             if simultaneous:
                 log_p -= log_p.mean(axis=0)
                 if self.draws_kind == "clustered":
                     log_p = _normal_like(log_p)
                 np.abs(log_p, out=log_p)
                 np.divide(log_p, sd, out=log_p, where=sd > 0)  # the anchor has neither spread nor distance
-                z = np.quantile(log_p.max(axis=2), level, axis=0)[:, None]
-            margins[begin : begin + size] = z * sd
-        return margins
+                z[begin : begin + size, 0] = np.quantile(log_p.max(axis=2), level, axis=0)
+        return z, spread
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file, whole or not at all; the same model gives the same bytes, see `storage`."""

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.budget import CANNOT_TELL, USABLE
 from clickharvest.model.cautions import clustered_by, outcome_of, tell_cautions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.contrasts import Contrast, find_contrasts
 from clickharvest.model.curves import Curve, Params
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.support import CANNOT_TELL, Support, rests_on_few, spell_queries
+from clickharvest.model.support import Support, rests_on_few, spell_queries
 from clickharvest.model.typical import Varied, typical_context, typical_names, varied_contexts
 from clickharvest.positions.places import Places, name_place, spell_label
 from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
@@ -25,6 +26,8 @@ WIDTH = 80
 MOST_POSITIONS = 25
 MOST_CONTEXTS = 15
 MOST_COLUMNS = 7
+LARGE = 1_000
+"""Beyond it, no digits of a propensity are shown."""
 MOST_WORDS = 4_000
 """Characters shown of one thing that a file tells of its origin."""
 UNTOLD = "The model does not tell where it comes from: an older version wrote its file, or it was put together by hand."
@@ -160,16 +163,15 @@ def _contrast_record(model: _Model) -> dict[str, Any] | None:
 
 def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
     """Return the first row of a prediction as one record per position, None for what is not a finite number."""
-    places = prediction.places
+    places, states, notes = prediction.places, prediction.state[0], prediction.notes()[0]
     return [
         {
             "position": position,
             **({} if places is None else {"place": places.name(position)}),
             **{name: _finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
-            "supported": bool(prediction.supported[0, i]),
-            "cannot_tell": bool(prediction.cannot_tell[0, i]),
+            "state": str(states[i]),
             "queries": None if prediction.queries is None else prediction.queries[i],
-            "note": prediction.notes()[0, i],
+            "note": notes[i],
         }
         for i, position in enumerate(prediction.positions)
     ]
@@ -282,11 +284,10 @@ def _positions(model: _Model, prediction: Prediction) -> str:
         at = record["position"]
         label = (at,) if places is None else places.labels[at - 1]
         row = [clean_text(spell_label(value), 16) for value in label]
-        row += ["-" if record["cannot_tell"] else _number(record["propensity"], ".4f")]
+        row += [_number(record["propensity"], ".4f")]
         if model.draws is not None:
-            ends = [_number(record[end], ".4f") for end in ("lower", "upper")]
-            interval = f"{ends[0]} to {ends[1]}" if record["supported"] else "-"
-            row.append(CANNOT_TELL if record["cannot_tell"] else interval)
+            ends = [spell_end(record[end], ".4f") for end in ("lower", "upper")]
+            row.append("-" if record["lower"] is None else f"{ends[0]} to {ends[1]}")
         rows.append(row)
     beside = [_beside(record) for record in records]
     if any(beside):
@@ -305,9 +306,9 @@ def _positions(model: _Model, prediction: Prediction) -> str:
 
 def _beside(record: dict[str, Any]) -> str:
     """Return the words beside an interval."""
-    if record["supported"]:
-        return spell_queries(record["queries"]) if rests_on_few(record["queries"]) else ""
-    return "" if record["propensity"] is None else "not supported"
+    told = [] if record["state"] == USABLE or record["propensity"] is None else [record["state"]]
+    told += [spell_queries(record["queries"])] if rests_on_few(record["queries"]) else []
+    return "; ".join(told)
 
 
 def _clearest(model: _Model) -> tuple[Contrast, Varied, Varied] | None:
@@ -340,11 +341,9 @@ def _contexts(model: _Model, prediction: Prediction, varied: list[Varied]) -> st
     spread = np.unique(np.linspace(0, len(others) - 1, min(MOST_COLUMNS, len(others))).astype(int))
     columns = [others[i] for i in spread]
     cells = np.array([[_number(p, ".3f") for p in row] for row in prediction.propensity[1:]])
-    cells[~prediction.supported[1:]] = "-"
     cells[prediction.cannot_tell[1:]] = "?"
     rows = [[one.name, *row[columns]] for one, row in zip(varied, cells, strict=False)]
-    signs = {"-": "not supported", "?": CANNOT_TELL}
-    legend = ", ".join(f"{sign} {words}" for sign, words in signs.items() if any(sign in row[1:] for row in rows))
+    legend = f"? {CANNOT_TELL}" if any("?" in row[1:] for row in rows) else ""
     if len(varied) > len(rows):
         rows.append([f"… {len(varied) - len(rows)} more", *[""] * len(columns)])
     places = model.places
@@ -373,6 +372,11 @@ def _number(value: Any, spec: str) -> str:
     if value is None:
         return "-"
     return format(value, spec) if abs(value) < 1000 else format(value, ".3g")
+
+
+def spell_end(value: float | None, spec: str) -> str:
+    """Return an end of an interval, or a propensity; large ones tell no more than that they are."""
+    return "-" if value is None else format(value, spec) if value < LARGE else f"over {LARGE:,}"
 
 
 def _finite(value: Any) -> float | None:

@@ -15,7 +15,7 @@ Three that were seen two by two are. Where only the context is not supported the
 to stand on, but without an interval: it is what the curve makes of other contexts.
 
 A supported position can still rest on little: `Support.queries` are its effective queries, of which `FEW` or more are
-enough; and an interval can be so wide that it tells nothing, see `cannot_tell`. NumPy alone.
+enough; and its estimate can be so far off that it tells nothing, see `budget`. NumPy alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from clickharvest.words import clean_text, count
 Mask = NDArray[np.bool_]
 
 SPAN = 10.0
-"""An interval that spans such a factor tells nothing."""
+"""An interval of a slope of affine clicks that spans such a factor tells nothing."""
 FEW = 5
 """Fewer effective queries than these are few: whatever they have in common looks like the position."""
 ENOUGH = 3
@@ -43,8 +43,6 @@ ENOUGH = 3
 of those with fewer covered the truth three times in four: what has few clicks is often steeper than others are."""
 BEYOND = 0.5
 """How far beyond its reach a number is still supported, in widths of the reach."""
-CANNOT_TELL = "cannot tell"
-WOULD_HELP = "more clicks there would help, from a longer log or from a swap experiment that moves results there"
 
 
 @dataclass(frozen=True)

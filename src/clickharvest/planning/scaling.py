@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
@@ -34,7 +35,11 @@ MOST = 1e4
 """Times the traffic of the log beyond which it is called never."""
 LEAST = 1e-3
 MOST_ROWS, MOST_SEGMENTS = 12, 6
-"""Positions and segments that are printed; `to_dict` has all."""
+"""Positions that are printed one by one, and segments; `to_dict` has all."""
+RANGE_ENDS = (2, 3, 6, 10, 20, 30, 50, 100, 200, 500, 1_000, 10_000, 100_000)
+"""Last positions of the ranges in which more are printed."""
+LESS = 0.9
+"""Share of what the position above needs below which it is explained that a position needs less."""
 HALVINGS = 30
 SCALES = np.exp(np.linspace(0, math.log(MOST), 24))
 """Times the traffic at which widths are drawn; between them logarithms are interpolated."""
@@ -130,7 +135,7 @@ class Plan:
             amount = "No amount" if math.isinf(self.range[0][worst]) else "Probably no amount"
             return (
                 f"{amount} of such traffic gives {wanted}: {now}, and its queries read differently; other queries, or "
-                "an experiment that moves documents in all of them, would help."
+                "swaps of neighbouring ranks on a few pages of each (clickharvest plan --swaps), would help."
             )
         enough = needed <= 1 and bool((self.margin <= self.width * (1 + 1e-9)).all())
         if enough and self._few:
@@ -174,11 +179,7 @@ class Plan:
         lines, order = [self.sentence], np.argsort(-self.times.max(axis=1, initial=0.0), kind="stable").tolist()
         for i in order[:1] if self.positions else ():
             lines += [f"\n{self.segments[i]} ({count(self.clicks[i], 'click')}):"] if self.contexts else [""]
-            own = [_percent(margin) for margin in self.margin[i]]
-            room = max(8, *map(len, own))
-            lines.append(f"position {'now':>{room - 1}}   traffic needed")
-            shown = np.unique(np.linspace(0, len(self.positions) - 1, MOST_ROWS).round().astype(int))
-            lines += [f"{self.positions[j]:>8} {own[j]:>{room}}   {self._needs(i, j)}" for j in shown.tolist()]
+            lines += self._table(i)
         for i in order[1:MOST_SEGMENTS]:
             j = int(np.argmax(self.times[i]))
             now = f"{self.segments[i]} ({count(self.clicks[i], 'click')}): {_percent(self.margin[i, j])} at position"
@@ -189,6 +190,31 @@ class Plan:
         lines += [f"Not linked yet, for want of clicks: {spell_positions(self.awaited)}."] if self.awaited else []
         lines += [f"Not linked, whatever the traffic: {spell_positions(never)}."] if never else []
         return "\n".join(lines)
+
+    def _table(self, segment: int) -> list[str]:
+        """Return a table of a segment by ranges of positions, each with its largest width and need."""
+        ends = np.searchsorted(RANGE_ENDS, self.positions) if len(self.positions) > MOST_ROWS else self.positions
+        rows: list[tuple[list[int], str, int]] = []
+        for end in np.unique(ends):
+            own = np.flatnonzero(ends == end)
+            worst = int(own[np.argmax(self.times[segment, own])])
+            needs, held = self._needs(segment, worst), [self.positions[j] for j in own]
+            if rows and rows[-1][1] == needs:
+                held, worst = rows[-1][0] + held, max(rows[-1][2], worst, key=lambda j: float(self.margin[segment, j]))
+                rows.pop()
+            rows.append((held, needs, worst))
+        names = [spell_positions(held) for held, _, _ in rows]
+        now = [_percent(self.margin[segment, worst]) for _, _, worst in rows]
+        left, room = max(8, *map(len, names)), max(8, *map(len, now))
+        lines = [f"{'position':<{left}} {'now':>{room - 1}}   traffic needed"]
+        lines += [f"{name:>{left}} {own:>{room}}   {row[1]}" for name, own, row in zip(names, now, rows, strict=True)]
+        needed = [float(self.times[segment, worst]) for _, _, worst in rows]
+        if any(later < LESS * before for before, later in pairwise(needed) if math.isfinite(before)):
+            lines.append(
+                "Some positions need less than those above them: more clicks are on results that were shown there and "
+                "elsewhere."
+            )
+        return lines
 
     def _needs(self, segment: int, place: int) -> str:
         """Return the traffic that a position needs in a segment, in words."""

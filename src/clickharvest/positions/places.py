@@ -25,7 +25,7 @@ MOST_PLACES = 2_000
 """Places beyond which a column is more likely to be an identifier."""
 LARGEST_POSITION = 2**31 - 1
 """Of a list."""
-RESULTS = ("propensity", "lower", "upper", "supported")
+RESULTS = ("propensity", "lower", "upper", "propensity_state")
 """What tables of propensities tell of each place, beside its own columns."""
 LARGEST_LABEL = 2**63
 """Below which integers are, as in the columns of tables."""

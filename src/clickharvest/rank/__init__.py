@@ -2,7 +2,7 @@
 
     ranking_data ──► PropensitySVMRank ──► off_policy (from clicks), ranking_metrics (from known relevance)
 
-- `ranking_data`, `ranking_data_from_log`: lists of documents, and the clicks on them with their propensities.
+- `ranking_data`: lists of documents, and the clicks on them with their propensities.
 - `PropensitySVMRank`, `PropensitySVMRankCV`: linear rankers from clicks; `SVMRank` from grades.
 - `off_policy`: IPS and SNIPS estimates of the rank of relevant documents, DCG@k and precision@k, with intervals.
 - `ranking_metrics`: nDCG, MAP and the paper's AvgRank (the sum of the ranks) where relevance is known.

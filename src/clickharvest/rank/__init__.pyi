@@ -14,7 +14,6 @@ from .estimates import Estimate as Estimate
 from .estimates import off_policy as off_policy
 from .estimates import ranks as ranks
 from .exports import export_ranker as export_ranker
-from .from_log import ranking_data_from_log as ranking_data_from_log
 from .labels import relevance_labels as relevance_labels
 from .learners import BoostSettings as BoostSettings
 from .learners import train_ranker as train_ranker

@@ -1,76 +1,46 @@
-"""Choosing a ranker by clicks: which learner, loss and clip, and whether it beats what was shown.
+"""A ranker without choosing a learner: a blend of steady ones, judged beside each of them and beside what was shown.
 
 Every candidate is trained on all but one fold of the queries and scores that fold; so each query is ranked by models
 that have not seen it, and `off_policy` estimates what each candidate is worth from all clicks. Grades decide nothing.
 
 Such estimates are noisy, and the best of many is better than it is by luck. So the choice starts from a *blend*, the
-mean of the scores of the steady candidates (`BLENDED`), each divided by its standard deviation within lists; rankers
-err differently, and a mean errs less. Another candidate is taken only where its lead over the blend is larger than the
-standard error of that lead. What is chosen is trained again on all queries, trees with the mean number of rounds at
-which they stopped. Where it does not beat the best ranking that was shown, the advice is to keep that.
+mean of the scores of all candidates, each divided by its standard deviation within lists; rankers err differently, and
+a mean errs less. A candidate is taken only where its lead over the blend is larger than the standard error of that
+lead. What is chosen is trained again on all queries, trees with the mean number of rounds at which they stopped. The
+same candidate trained on clicks at face value is its rival: the difference is what propensities are worth.
 
-Losses that cannot learn from corrected clicks of an affine model are left out where there are such, and told.
+Corrected clicks of an affine model, some below 0, have candidates of their own: likelihoods of counts refuse them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
-from clickharvest.rank.comparison import NAIVE, take_lists
+from clickharvest.rank.comparison import take_lists
 from clickharvest.rank.data import RankingData, at_face_value
-from clickharvest.rank.endings import LOSSES
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
-from clickharvest.rank.learners import NO_COUNTS, WEIGHTED, BoostSettings, refuses_shift, train_ranker
+from clickharvest.rank.learners import BoostSettings, train_ranker
 from clickharvest.rank.rankers import Part, TrainedRanker
 from clickharvest.rank.shown import ShownRanking
 
 FOLDS = 4
-CLIPS = (None, 0.1)
-"""Clips of losses that divide by propensities: one that vanishes as clicks grow in number, and a high one."""
 BLEND = "blend"
-BLENDED = ("linear softmax", "svm hinge", "lightgbm robust", "xgboost robust", "lightgbm softmax", "xgboost softmax")
-"""Candidates that are blended: those that few clicks do not lead far astray."""
-SLOW = BoostSettings(rounds=400, rate=0.05, patience=30)
+CANDIDATES = (("linear", "softmax"), ("svm", "hinge"), ("lightgbm", "softmax"), ("xgboost", "softmax"))
+"""Learners with the losses that few clicks do not lead far astray."""
+CORRECTED = (("svm", "hinge"), ("lightgbm", "robust"), ("xgboost", "robust"))
+"""Those that learn from corrected clicks."""
+SMALL = BoostSettings(rounds=200, leaves=7, rate=0.1, patience=15)
 """How trees are grown unless told otherwise."""
 LEADS = 1.0
 """Standard errors by which a candidate must lead the blend."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is tried.
-
-    Attributes:
-        learner: one of `LEARNERS`.
-        loss: one of its `LOSSES`.
-        clip: least propensity to divide by; None where there is none, or one that vanishes.
-        naive: whether clicks are taken at face value.
-    """
-
-    learner: str
-    loss: str
-    clip: float | None = None
-    naive: bool = False
-
-    def __str__(self) -> str:
-        clip = "" if self.clip is None else f", clip {self.clip:g}"
-        return f"{self.learner} {self.loss}{clip}{f', {NAIVE}' * self.naive}"
-
-    def train(
-        self, data: RankingData, settings: BoostSettings, seed: int, names: Sequence[str] | None = None
-    ) -> TrainedRanker:
-        """Train it."""
-        own = at_face_value(data) if self.naive else data
-        return train_ranker(
-            own, self.learner, loss=self.loss, clip=self.clip, names=names, settings=settings, seed=seed
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,26 +50,20 @@ class Choice:
     Attributes:
         ranker: what was chosen, trained on all queries.
         scores: scores of every candidate by models that had not seen the query, [n_docs] each.
+        naive: those of what was chosen, had it taken clicks at face value, [n_docs].
         estimates: what every candidate is worth, by its name; and every ranking as it was shown, by its name.
         best: the name of what was chosen: `blend`, or `learner loss`.
-        shown: the best ranking that was shown; None where there is none.
+        shown: the ranking that was shown and that is led by least; None where there is none.
         gain: what was chosen minus the best shown ranking; None likewise.
-        left_out: candidates that were not tried, and why, by their names.
     """
 
     ranker: TrainedRanker
     scores: dict[str, Array]
+    naive: Array
     estimates: dict[str, Estimate]
     best: str
     shown: str | None
     gain: Estimate | None
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def naive(self) -> str:
-        """The name of the best candidate that takes clicks at face value."""
-        naive = [name for name in self.scores if name.endswith(NAIVE)]
-        return max(naive, key=lambda name: self.estimates[name].value)
 
     @property
     def keep_shown(self) -> bool:
@@ -122,23 +86,6 @@ def installed_learners(*, complete: bool = True) -> list[str]:
     raise InputError("features hold missing values, which only trees take: pip install 'clickharvest[boost]'")
 
 
-def candidates_of(learners: Sequence[str]) -> list[Candidate]:
-    """Return what is tried of some learners: every loss, with clips where it divides by propensities.
-
-    Example:
-        >>> [str(one) for one in candidates_of(["linear", "svm"])]
-        ['linear softmax', 'linear poisson', 'svm hinge', 'svm hinge, naive clicks']
-    """
-    found = [
-        Candidate(learner, loss, clip)
-        for learner in learners
-        for loss in LOSSES[learner]
-        for clip in (CLIPS if loss in WEIGHTED else (None,))
-    ]
-    weighing = [one for one in found if one.clip is None and one.loss in ("pairwise", "hinge")]
-    return [*found, *(replace(one, naive=True) for one in weighing or found[:1])]
-
-
 def choose_ranker(
     data: RankingData,
     learners: Sequence[str],
@@ -151,7 +98,7 @@ def choose_ranker(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Choice:
-    """Train the learners with each of their losses, and choose by off-policy estimates on queries not trained on.
+    """Train the candidates of some learners, and choose by off-policy estimates on queries not trained on.
 
     Args:
         data: lists and clicks, as `read_clicks` makes them.
@@ -159,7 +106,7 @@ def choose_ranker(
         shown: rankings as they were shown, to be beaten.
         metric: what counts, as in `off_policy`; higher is better.
         names: names of the features.
-        settings: how trees are grown; `SLOW` by default.
+        settings: how trees are grown; `SMALL` by default.
         level: level of the intervals.
         seed: seed of the folds and of the learners.
         progress: shows what is being done.
@@ -176,45 +123,83 @@ def choose_ranker(
         ...                     impressions=np.ones(40), exposure=np.ones(200))
         >>> choice = choose_ranker(data, ["linear"])
         >>> choice.best, list(choice.scores)
-        ('linear poisson', ['linear softmax', 'linear poisson', 'linear softmax, naive clicks'])
+        ('linear softmax', ['linear softmax'])
     """
-    grow = replace(settings or SLOW, seed=seed)
-    every_one = candidates_of(learners)
-    left_out = [one for one in every_one if data.shift is not None and not one.naive and refuses_shift(one.loss)]
-    tried = {str(one): one for one in every_one if one not in left_out}
-    if all(one.naive for one in tried.values()):
-        raise InputError(f"{', '.join(learners)}: every loss is {NO_COUNTS}; add svm, or trees (clickharvest[boost])")
-    fold = _folds(data, seed)
-    scores = {name: np.empty(data.features.shape[0]) for name in tried}
-    rounds: dict[str, list[int]] = {name: [] for name in tried}
+    grow = replace(settings or SMALL, seed=seed)
+    known = CANDIDATES if data.shift is None else CORRECTED
+    tried = [f"{learner} {loss}" for learner, loss in known if learner in learners]
+    if not tried:
+        raise InputError(
+            f"{', '.join(learners)}: no loss of it takes corrected clicks; add svm, or trees (clickharvest[boost])"
+        )
+    folds, plain, rounds = _Folds(_folds(data, seed), grow, names, seed), at_face_value(data), {}
+    final: dict[str, TrainedRanker] = {}
+    fixed: dict[str, dict[str, float]] = {name: {} for name in tried}
+    scores: dict[str, Array] = {}
     with progress("Trying learners") as update:
-        for done, (name, candidate) in enumerate(tried.items()):
-            for k in range(FOLDS):
-                held = fold == k
-                part = candidate.train(take_lists(data, ~held), grow, seed)
-                rows = np.repeat(held, np.diff(data.starts))
-                scores[name][rows] = part.predict(data.features.take(np.flatnonzero(rows)))
-                rounds[name].append(part.settings.get("rounds", 0))
-                update((done + (k + 1) / FOLDS) / len(tried), name)
-    blended = [name for name in tried if name in BLENDED]
-    if len(blended) > 1:
-        scores = {BLEND: np.asarray(sum(scores[name] / spread(scores[name], data) for name in blended)), **scores}
-    arms = dict(shown or {})
-    every: dict[str, Array | ShownRanking] = {**scores, **arms}
-    estimates = {name: off_policy(data, own, metric, level=level, seed=seed) for name, own in every.items()}
-    best = _best(data, scores, estimates, metric, seed)
-    rival = max(arms, key=lambda name: estimates[name].value) if arms else None
-    gain = None
-    if rival is not None:
-        gain = off_policy(data, scores[best], metric, baseline=arms[rival], level=level, seed=seed)
-    with progress("Training on all queries") as update:
-        trained = []
-        for name in blended if best == BLEND else [best]:
-            mean = max(1, round(float(np.mean(rounds[name]))))
-            trained.append(tried[name].train(data, replace(grow, rounds=mean, held_out=0.0), seed, names))
-            update(len(trained) / max(1, len(blended)), name)
-    ranker = trained[0] if best != BLEND else blend(trained, data)
-    return Choice(ranker, scores, estimates, best, rival, gain, {str(one): NO_COUNTS for one in left_out})
+        for done, name in enumerate(tried):
+            if name.startswith("svm"):
+                # C and clip are chosen once: choosing them anew in every fold takes ten times as long.
+                final[name] = folds.train(name, data)
+                fixed[name] = {setting: final[name].settings[setting] for setting in ("C", "clip")}
+            scores[name], rounds[name] = folds.cross_fit(name, data, fixed[name])
+            update((done + 1) / (2 * len(tried)), name)
+        if len(tried) > 1:
+            scores = {BLEND: _mean(scores, data), **scores}
+        arms = dict(shown or {})
+        every: dict[str, Array | ShownRanking] = {**scores, **arms}
+        estimates = {name: off_policy(data, own, metric, level=level, seed=seed) for name, own in every.items()}
+        best = _best(data, scores, estimates, metric, seed)
+        chosen = tried if best == BLEND else [best]
+        naive = {}
+        for done, name in enumerate(chosen):
+            naive[name] = folds.cross_fit(name, plain, fixed[name])[0]
+            if name not in final:
+                final[name] = replace(folds, grow=replace(grow, rounds=rounds[name], held_out=0.0)).train(name, data)
+            update(0.5 + (done + 1) / (2 * len(chosen)), f"{name}, at face value and on all queries")
+    gaps = {
+        name: off_policy(data, scores[best], metric, baseline=arm, level=level, seed=seed) for name, arm in arms.items()
+    }
+    rival = min(gaps, key=lambda name: gaps[name].value, default=None)
+    gain = None if rival is None else gaps[rival]
+    ranker = blend([final[name] for name in chosen], data) if best == BLEND else final[best]
+    return Choice(ranker, scores, _mean(naive, data), estimates, best, rival, gain)
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """How candidates, such as `linear softmax`, are trained on folds of the queries.
+
+    Attributes:
+        fold: the fold of every list, [n_lists].
+        grow: how trees are grown.
+        names: names of the features.
+        seed: seed of the learners.
+    """
+
+    fold: Array
+    grow: BoostSettings
+    names: Sequence[str] | None
+    seed: int
+
+    def train(self, name: str, data: RankingData, **fixed: Any) -> TrainedRanker:
+        learner, loss = name.split()
+        return train_ranker(data, learner, loss=loss, names=self.names, settings=self.grow, seed=self.seed, **fixed)
+
+    def cross_fit(self, name: str, data: RankingData, fixed: Mapping[str, float]) -> tuple[Array, int]:
+        """Return scores by models that have not seen the query, [n_docs], and the mean number of rounds of trees."""
+        scores, rounds = np.empty(data.features.shape[0]), []
+        for k in range(FOLDS):
+            held = np.repeat(self.fold == k, np.diff(data.starts))
+            part = self.train(name, take_lists(data, self.fold != k), **fixed)
+            scores[held] = part.predict(data.features.take(np.flatnonzero(held)))
+            rounds.append(part.settings.get("rounds", 0))
+        return scores, max(1, round(float(np.mean(rounds))))
+
+
+def _mean(scores: Mapping[str, Array], data: RankingData) -> Array:
+    """Return the mean of scores, each divided by its standard deviation within lists, [n_docs]."""
+    return np.asarray(sum(own / spread(own, data) for own in scores.values()), np.float64)
 
 
 def blend(rankers: Sequence[TrainedRanker], data: RankingData) -> TrainedRanker:

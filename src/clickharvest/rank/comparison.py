@@ -76,9 +76,9 @@ def compare_rankers(
 
 
 def best_shown(found: Comparison, names: Iterable[str]) -> str:
-    """Return the name of the best of some rankers by the estimates of a comparison."""
-    sign = 1 if found.metric == "relevant_rank" else -1
-    return min(names, key=lambda name: sign * found.estimates[name].value)
+    """Return which of some rankers the first leads by least: each is compared on the queries that it served."""
+    sign = -1 if found.metric == "relevant_rank" else 1
+    return min(names, key=lambda name: sign * found.differences[name].value)
 
 
 def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
@@ -124,4 +124,5 @@ def take_lists(data: RankingData, lists: NDArray[np.bool_], *, copy: bool = True
         impressions=None if data.impressions is None else data.impressions[lists],
         exposure=None if data.exposure is None else data.exposure[documents],
         shift=None if data.shift is None else data.shift[records],
+        bounds=None if data.bounds is None else (data.bounds[0][records], data.bounds[1][records]),
     )

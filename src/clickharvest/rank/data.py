@@ -9,7 +9,7 @@ showed document d, and n all pages of the query,
 
     ρ_d = E_d / n      clicks / ρ_d = n · clicks / E_d
 
-`ranking_data_from_log` and `read_clicks` make it so.
+`read_clicks` makes it so.
 
 Of affine clicks (`click_models.affine`), E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
 B_d = Σ b_k over the pages that showed the document, what counts is C_d − B_d in place of C_d: its expectation is E_d c,
@@ -33,7 +33,7 @@ from clickharvest.words import count
 
 @dataclass(frozen=True, eq=False)
 class RankingData:
-    """Documents in lists and the clicks on them; make it with `ranking_data` or `ranking_data_from_log`.
+    """Documents in lists and the clicks on them; make it with `ranking_data` or `read_clicks`.
 
     Attributes:
         features: document features, those of one list together, [n_docs, F].
@@ -46,6 +46,8 @@ class RankingData:
         impressions: how often each list's query was shown, [n_lists], or None where nobody knows.
         exposure: E of every document, 0 where it was never shown, [n_docs], or None where nobody knows.
         shift: B of each record, what affine clicks take away from its clicks, [m]; None for nothing.
+        bounds: the least and the largest propensity that each record may have, [m] each; None where propensities are
+            taken as known.
 
     Example:
         >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 1], propensity=[1.0, 0.25])
@@ -64,6 +66,7 @@ class RankingData:
     impressions: Array | None = None
     exposure: Array | None = None
     shift: Array | None = None
+    bounds: tuple[Array, Array] | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -188,16 +191,37 @@ def grounded(weights: Array, starts: Index) -> Array:
     return np.asarray(weights - np.repeat(least, sizes), np.float64)
 
 
+def shown_documents(data: RankingData) -> RankingData:
+    """Return the data without the documents that were never shown.
+
+    Example:
+        >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 2], exposure=[0.0, 1.0, 0.5])
+        >>> part = shown_documents(data)
+        >>> part.starts.tolist(), part.clicked.tolist()
+        ([0, 1, 2], [0, 1])
+    """
+    if data.exposure is None or data.exposure.all():
+        return data
+    shown = data.exposure > 0
+    if not shown.any():
+        raise InputError(f"all {len(shown):,} documents have exposure 0: give the exposure of those that were shown")
+    before = np.concatenate([[0], np.cumsum(shown)])
+    features = data.features.take(np.flatnonzero(shown))
+    return replace(
+        data, features=features, starts=before[data.starts], clicked=before[data.clicked], exposure=data.exposure[shown]
+    )
+
+
 def at_face_value(data: RankingData) -> RankingData:
     """Return the data with every click counted once, whatever it was worth: what naive learners learn from.
 
-    Every document counts as examined on every page of its query, and nothing is taken away from clicks.
+    Every document that was shown counts as examined on every page of its query, and nothing is taken away from clicks.
     """
     exposure = data.exposure
     if exposure is not None:
         shown = np.ones(len(data)) if data.impressions is None else data.impressions
-        exposure = np.repeat(np.maximum(shown, 1.0), np.diff(data.starts))
-    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure, shift=None)
+        exposure = np.where(exposure > 0, np.repeat(np.maximum(shown, 1.0), np.diff(data.starts)), 0.0)
+    return replace(data, propensity=np.ones_like(data.propensity), exposure=exposure, shift=None, bounds=None)
 
 
 def _exposures(exposure: ArrayLike | None, n_docs: int, clicked: Index, clicks: Array) -> Array | None:

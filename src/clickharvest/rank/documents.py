@@ -10,8 +10,8 @@ import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.rank.columns import FeatureColumns, find_columns
+from clickharvest.rank.counts import refuse_nulls, refuse_twins
 from clickharvest.rank.features import Index
-from clickharvest.rank.from_log import refuse_nulls, refuse_twins
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -29,9 +29,9 @@ class Documents:
     """Documents with features, not yet read; `open_documents` makes it.
 
     Attributes:
-        table: `doc`, `query` unless features are the same for all queries, and the columns.
+        table: the keys and the columns.
         engine: where it lives.
-        by: the keys: `("query", "doc")` or `("doc",)`.
+        by: the keys: `("query", "doc")`, `("doc",)` where features are the same for all queries, or `("page", "doc")`.
         columns: how its columns become features.
         name: what it is called in messages.
     """
@@ -53,7 +53,7 @@ class Documents:
         """Return the features of some documents in the order of their keys, an array or CSR array, [n, F].
 
         Args:
-            keys: `query` and `doc`; all of them are in the table.
+            keys: `query`, `doc`, and `page` if it is a key; all of them are in the table.
         """
         import pyarrow as pa
         from scipy.sparse import csr_array, vstack
@@ -132,14 +132,14 @@ def open_documents(log: ClickLog, source: Any, features: Sequence[str] | None = 
     Args:
         log: the log.
         source: a path or table with the log's document column, its query column unless features are the same for all
-            queries, and the columns of the features.
-        features: columns of the features; by default all but query and document.
+            queries, or its page column where they change from page to page, and the columns of the features.
+        features: columns of the features; by default all but query, page and document.
 
     Raises:
         InputError: columns are missing, or hold what is no feature.
     """
     opened, engine, by, name = open_keyed(log, source, list(features or ()), alone=True)
-    names = list(features or [column for column in opened.columns if column not in by])
+    names = list(features or [column for column in opened.columns if column not in ("query", *by)])
     if not names:
         raise InputError(f"{name} has no column other than {' and '.join(by)}: add features")
     return Documents(opened.select(*by, *names), engine, by, find_columns(opened, engine, names, name), name)
@@ -154,7 +154,7 @@ def open_keyed(
         log: the log.
         source: a path or table.
         needed: further columns that it must have.
-        alone: whether it may have documents alone.
+        alone: whether it may have documents alone, or those of pages.
 
     Returns:
         The table, its keys as `query` and `doc` and of the log's types; its engine; its keys; its name in messages.
@@ -163,9 +163,12 @@ def open_keyed(
     from clickharvest.logs.sources import open_source, spell_columns
 
     own = {role: log.roles[role] for role in ("query", "doc")}
-    opened, engine = open_source(source, log.engine, text=set(own.values()))
+    paged = {"page": log.roles["page"]} if alone and log.has("page") else {}
+    opened, engine = open_source(source, log.engine, text={*own.values(), *paged.values()})
     name = str(source) if isinstance(source, str) else "the table"
-    if alone and own["query"] not in opened.columns:
+    if paged.get("page") in opened.columns:
+        own = paged | {"doc": own["doc"]}
+    elif alone and own["query"] not in opened.columns:
         del own["query"]
     if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
         found = spell_columns(opened.columns)

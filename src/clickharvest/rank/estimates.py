@@ -28,13 +28,14 @@ IPS is unbiased for Σ_d λ(r_d) · relevance_d, times p_1 where propensities ar
 is known). SNIPS is free of such factors and varies less. It is the metric divided by the number of relevant documents
 in an impression, which no ranker changes. Compare rankers by SNIPS.
 
-Intervals are clustered by query. They take the propensities as known.
+Intervals are clustered by query. They take the propensities as known, unless the data have bounds of these: an interval
+then holds those of the least, the estimated and the largest propensities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -136,6 +137,27 @@ def off_policy(
     unseen = _unseen(data, gains)
     if baseline is not None:
         gains = gains - _gains(baseline, gain, data.starts, seed)
+    found = _estimate(data, gains, metric, estimator, clip, relevance, level)
+    if data.bounds is not None:
+        ends = [
+            _estimate(replace(data, propensity=p), gains, metric, estimator, clip, relevance, level)
+            for p in data.bounds
+        ]
+        lower, upper = min(one.lower for one in (found, *ends)), max(one.upper for one in (found, *ends))
+        found = replace(found, lower=lower, upper=upper)
+    return replace(found, unseen=unseen, highest=None if baseline is not None else found.highest)
+
+
+def _estimate(
+    data: RankingData,
+    gains: Array,
+    metric: str,
+    estimator: Estimator,
+    clip: float,
+    relevance: ArrayLike | None,
+    level: float,
+) -> Estimate:
+    """Return the estimate of the mean of some gains of documents, [n_docs]; NaN in lists that do not count."""
     of_list = np.repeat(np.arange(len(data)), np.diff(data.starts))
     ranked = ~np.isnan(gains)
     lists = np.bincount(of_list, ~ranked, len(data)) == 0
@@ -167,11 +189,11 @@ def off_policy(
     squares = np.where(lists[data.clicked_list], data.clicks / np.maximum(data.propensity, clip) ** 2, 0.0).sum()
     effective = weights.sum() ** 2 / squares if squares else 0.0
     highest = None
-    if estimator == "ips" and baseline is None and data.exposure is not None and data.impressions is not None:
+    if estimator == "ips" and data.exposure is not None and data.impressions is not None:
         liked = np.where((data.exposure == 0) & ranked, gains, 0.0) * data.impressions[of_list]
         highest = value + float(liked.sum() / denominator.sum())
     return Estimate(
-        metric, estimator, value, error, value - reach, value + reach, level, float(effective), used, unseen, highest
+        metric, estimator, value, error, value - reach, value + reach, level, float(effective), used, highest=highest
     )
 
 

@@ -28,7 +28,7 @@ from clickharvest.extras import require
 from clickharvest.progress import Progress, Update, silent
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
-from clickharvest.rank.data import RankingData, grounded
+from clickharvest.rank.data import RankingData, grounded, shown_documents
 from clickharvest.rank.endings import LEARNERS, LOSSES
 from clickharvest.rank.features import Array
 from clickharvest.rank.linear import fit_linear, scaled
@@ -90,7 +90,7 @@ def train_ranker(
     seed: int = 0,
     progress: Progress = silent,
 ) -> TrainedRanker:
-    """Train a ranker from clicks with propensities.
+    """Train a ranker from clicks with propensities; documents that were never shown teach it nothing.
 
     Args:
         data: lists and clicks.
@@ -123,6 +123,7 @@ def train_ranker(
         raise InputError(f"no loss {loss!r} of {learner}: expected one of {', '.join(LOSSES[learner])}")
     if C is not None and learner != "svm":
         raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
+    data = shown_documents(data)
     columns = tuple(names) if names is not None else tuple(f"f{j}" for j in range(1, data.features.shape[1] + 1))
     told: dict[str, Any] = {"loss": loss}
     if clip is not None and loss not in (*WEIGHTED, "hinge"):

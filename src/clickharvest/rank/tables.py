@@ -1,9 +1,14 @@
-"""Clicks for rankers from files: a log with propensities, document features, and judgements where there are some."""
+"""Clicks for rankers from files: a log with propensities, document features, and judgements where there are some.
+
+A list holds the documents that compete. Where a query shows the same documents on most of its pages, one list of the
+query holds all of them, and its clicks share it. Where they change from page to page, as rooms that are free or goods
+in stock do, every page is a list of its own: documents of other days did not compete with these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,13 +16,15 @@ import numpy as np
 from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.sums import steady
+from clickharvest.model.budget import CANNOT_TELL, budget_of
 from clickharvest.rank.columns import FeatureColumns
+from clickharvest.rank.counts import numbered, ranking_data_from_counts
 from clickharvest.rank.data import RankingData
-from clickharvest.rank.documents import open_documents, open_keyed
+from clickharvest.rank.documents import Documents, open_documents, open_keyed
 from clickharvest.rank.features import Array
-from clickharvest.rank.from_log import numbered, ranking_data_from_counts
 from clickharvest.rank.shown import ShownRanking
-from clickharvest.weights.clipping import effective_sample_size
+from clickharvest.weights.clipping import effective_sample_size, vanishing_clip
+from clickharvest.weights.scoring import Trust
 from clickharvest.weights.weighing import weigh
 
 if TYPE_CHECKING:
@@ -29,9 +36,13 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
 
 Missing = Literal["error", "drop"]
+Lists = Literal["auto", "query", "page"]
+Candidates = Literal["shown", "all"]
 
 ALL_TRAFFIC = "all traffic"
 """The name of what was shown, where the log names no rankers."""
+STEADY = 0.5
+"""Share of the other pages of its query and ranker that show a result, from which lists are those of queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +59,8 @@ class Clicks:
         unknown: clicks on documents that have no features, which were dropped.
         unsupported: share of the clicks at positions, or in contexts, that the model has no estimate of its own for;
             None where the log does not tell.
+        lists: whether documents of a `"query"` compete, or those of a `"page"`.
+        steady: how likely a result of a page is on another page of its query and ranker.
     """
 
     log: ClickLog
@@ -58,6 +71,8 @@ class Clicks:
     columns: FeatureColumns
     unknown: int = 0
     unsupported: float | None = None
+    lists: Literal["query", "page"] = "query"
+    steady: float = 1.0
 
     @property
     def effective(self) -> float:
@@ -72,21 +87,31 @@ def read_clicks(
     *,
     features: Sequence[str] | None = None,
     missing: Missing = "error",
+    lists: Lists = "auto",
+    candidates: Candidates = "shown",
+    trust: Trust = "checked",
 ) -> Clicks:
     """Read the clicks of a log and the features of the documents that compete.
 
-    A query's list is all its documents that the log showed, at least once. The others are left out: a document that
-    nobody could click must not count as one that nobody wanted. One that some pages showed is judged by these alone:
-    propensities count the pages without it, see `data`.
+    The list of a query holds all its documents that the log showed, at least once. The others are left out: a document
+    that nobody could click must not count as one that nobody wanted. One that some pages showed is judged by these
+    alone: propensities count the pages without it, see `data`. The list of a page holds what that page showed; pages
+    without a click are left out, since they do not tell which of their documents is better.
 
     Args:
         log: the log; clicks are counted inside its engine.
         documents: a path or table with the log's query and document columns and columns that become features, see
-            `columns`; without a query column, features are those of the document for all queries.
+            `columns`; without a query column, features are those of the document for all queries. With the log's page
+            column, they are those of the document on that page, such as its price on the day.
         propensities: the model, of examination or affine; None where the log has a column `propensity`, or the columns
             `click_slope` and `click_offset`, as `weigh` writes them.
         features: columns to learn from; by default all but query and document.
         missing: what becomes of clicks on documents that are not in the table: `"error"` or `"drop"`.
+        lists: whether the documents of a `"query"` compete or those of a `"page"`; `"auto"` takes pages where features
+            are those of pages, or a result is on less than `STEADY` of the other pages of its query and ranker.
+        candidates: `"shown"`, or `"all"` for all documents that the table has for the query or page: estimates then
+            tell how much of a ranking was never shown.
+        trust: as in `weigh`.
 
     Raises:
         InputError: columns are missing, or a click is on a document that is not in the table.
@@ -101,34 +126,108 @@ def read_clicks(
         >>> print(clicks.data, list(clicks.arms), clicks.features)
         RankingData: 1 list of 1 query, 2 documents, 1 feature, 1 click ['all traffic'] ['stars']
     """
+    import pyarrow as pa
+
     if missing not in ("error", "drop"):
         raise InputError(f"missing is {missing!r}: expected 'error' or 'drop'")
-    expression, unsupported = document_cells(log, propensities)
-    cells = log.engine.fetch(expression, task="Counting clicks")
-    counts = count_documents(cells)
-    clicks = float(np.asarray(counts["clicks"]).sum())
-    if not clicks:
+    if lists not in ("auto", "query", "page"):
+        raise InputError(f"lists is {lists!r}: expected 'auto', 'query' or 'page'")
+    if candidates not in ("shown", "all"):
+        raise InputError(f"candidates is {candidates!r}: expected 'shown' or 'all'")
+    if lists == "page" and not log.has("page"):
+        raise InputError("lists of pages need to know the page of every row: name its column (page)")
+    rows, is_told = _weighed_rows(log, propensities, trust)
+    cells = log.engine.fetch(_sums(rows, ("query", "arm", "doc", "position")), task="Counting clicks")
+    total = float(np.asarray(cells["clicks"]).sum())
+    if not total:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
     of_arms = pages_of_arms(log, cells)
-    pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
+    steady = _steadiness(cells, of_arms)
     opened = open_documents(log, documents, features)
+    by_page = lists == "page" or "page" in opened.by or (lists == "auto" and log.has("page") and steady < STEADY)
+    if by_page:
+        cells = log.engine.fetch(_sums(_clicked_pages(rows), ("query", "page", "arm", "doc")), task="Reading pages")
+    keys = ("query", "page", "doc") if by_page else ("query", "doc")
+    counts = count_documents(cells, keys)
     known = counts.join(opened.keys(), list(opened.by), join_type="left semi")
-    keys = known.select(["query", "doc"]).sort_by([("query", "ascending"), ("doc", "ascending")])
-    dropped = 0.0
-    if missing == "drop":
-        dropped = clicks - float(np.asarray(known["clicks"]).sum())
-        counts = known
-        if dropped == clicks:
-            raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
-    share = _unsupported(cells if missing == "error" else counts, clicks - dropped) if unsupported else None
-    counts = counts.drop_columns(["unsupported"])
-    del known
+    dropped = total - float(np.asarray(known["clicks"]).sum())
+    if missing == "drop" and dropped == total:
+        raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
+    counts = known if missing == "drop" else counts
+    share = _unsupported(cells if missing == "error" else counts, total - dropped) if is_told else None
+    of_documents = known.select(keys)
+    if candidates == "all":
+        of_documents = _all_candidates(of_documents, opened)
+    of_documents = of_documents.sort_by([(name, "ascending") for name in keys])
     release_memory()
-    data = ranking_data_from_counts(counts, pages, keys, opened.matrix(keys))
-    arms = _arms(cells.join(of_arms, ["query", "arm"]), data, keys)
-    del cells, counts
-    release_memory()
-    return Clicks(log, data, keys, arms, list(opened.columns.names), opened.columns, round(dropped), share)
+    features_of = opened.matrix(of_documents)
+    if by_page:
+        pages = of_documents.group_by(["query", "page"]).aggregate([])
+        pages = pages.append_column("pages", pa.array(np.ones(pages.num_rows)))
+    else:
+        pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
+    data = ranking_data_from_counts(counts.drop_columns(["unsupported"]), pages, of_documents, features_of)
+    data = replace(data, bounds=_bounds(cells, propensities, of_documents, data))
+    arms = _arms(cells, of_arms, data, of_documents)
+    names, unknown = list(opened.columns.names), round(dropped) if missing == "drop" else 0
+    return Clicks(
+        log, data, of_documents, arms, names, opened.columns, unknown, share, "page" if by_page else "query", steady
+    )
+
+
+def _all_candidates(shown: pa.Table, opened: Documents) -> pa.Table:
+    """Return the keys of all documents that a table has for the queries or pages of those shown."""
+    if opened.by == ("doc",):
+        raise InputError(f"{opened.name} does not tell which documents compete: add a column of queries or of pages")
+    *lists, _ = shown.column_names
+    of_list = shown.group_by(lists).aggregate([])
+    return of_list.join(opened.keys(), opened.by[0], join_type="inner").select(shown.column_names)
+
+
+def _steadiness(cells: pa.Table, of_arms: pa.Table) -> float:
+    """Return how likely a result of a page is on another page of the same query and ranker; 1 where none has two."""
+    shown = cells.group_by(["query", "arm", "doc"]).aggregate([("n", "sum")]).join(of_arms, ["query", "arm"])
+    n, pages = np.asarray(shown["n_sum"]), np.asarray(shown["pages"])
+    others = float((n * np.maximum(pages - 1, 0)).sum())
+    return float((n * (np.minimum(n, pages) - 1)).sum()) / others if others else 1.0
+
+
+def _clicked_pages(rows: ir.Table) -> ir.Table:
+    """Return the rows of pages with a click; of corrected clicks all rows, as those without a click count as well."""
+    if "offset" in rows.columns:
+        return rows
+    clicked = rows.filter(rows.clicks > 0).select("query", "page").distinct()
+    return rows.semi_join(clicked, ["query", "page"])
+
+
+def _bounds(
+    cells: pa.Table, model: Propensities | AnyAffine | None, keys: pa.Table, data: RankingData
+) -> tuple[Array, Array] | None:
+    """Return the least and the largest propensity of every record by the budget of the model; None without one."""
+    import pyarrow as pa
+
+    from clickharvest.model.propensities import Propensities
+
+    if not isinstance(model, Propensities) or (budget := budget_of(model)) is None:
+        return None
+
+    position, exposure, n = (np.asarray(cells[name]) for name in ("position", "exposure", "n"))
+    above = np.searchsorted(budget.positions, position, side="right") - 1
+    known = (above >= 0) & (not budget.reason)
+    down, up = (
+        np.where(known, np.array([*side, 0.0])[above], end) for side, end in ((budget.down, 1), (budget.up, np.inf))
+    )
+    anchor = position == model.curve.anchor
+    # Nothing is seen more often than it is shown, nor so rarely that a single click would outweigh all others.
+    least = np.maximum(exposure * np.where(anchor, 1, 1 - down), n * vanishing_clip(float(data.clicks.sum())))
+    most = np.minimum(exposure * np.where(anchor, 1, 1 + up), n)
+    names = keys.column_names
+    sides = {"exposure": exposure, "least": np.minimum(least, exposure), "most": np.maximum(most, exposure)}
+    table = pa.table({name: cells[name] for name in names} | sides)
+    sums = table.group_by(names).aggregate([(name, "sum") for name in sides])
+    joined = numbered(keys).join(sums, names, join_type="left outer").sort_by("row_of_document")
+    own, *ends = (np.asarray(joined[f"{name}_sum"])[data.clicked] for name in sides)
+    return data.propensity * ends[0] / own, data.propensity * ends[1] / own
 
 
 def _unsupported(counts: pa.Table, clicks: float) -> float:
@@ -151,20 +250,25 @@ def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
     return places.group_by(["query", "arm"]).aggregate([("n_sum", "max")]).rename_columns(["query", "arm", "pages"])
 
 
-def _arms(cells: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, ShownRanking]:
-    """Return where every arm showed the documents, as shares of its pages."""
-    joined = numbered(keys).join(cells, ["query", "doc"], join_type="inner").sort_by("row_of_document")
-    row, position, n, pages = (np.asarray(joined[name]) for name in ("row_of_document", "position", "n", "pages"))
+def _arms(cells: pa.Table, of_arms: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, ShownRanking]:
+    """Return where every arm showed the documents, as shares of its pages; on a list of one page, in their order."""
+    if "page" in keys.column_names:
+        joined = numbered(keys).join(cells, keys.column_names, join_type="inner").sort_by("row_of_document")
+        share = np.ones(joined.num_rows)
+    else:
+        cells = cells.join(of_arms, ["query", "arm"])
+        joined = numbered(keys).join(cells, keys.column_names, join_type="inner").sort_by("row_of_document")
+        share = np.minimum(np.asarray(joined["n"]) / np.asarray(joined["pages"]), 1.0)
+    row, position = np.asarray(joined["row_of_document"]), np.asarray(joined["position"]).astype(np.float64)
+    of_list = np.searchsorted(data.starts, row, side="right") - 1
+    if "page" in keys.column_names:
+        # Places of what is not on the list, such as advertisements, are nobody's.
+        order = np.lexsort((position, of_list))
+        position[order] = np.arange(len(row)) - np.searchsorted(of_list, of_list) + 1.0
     coded = joined["arm"].combine_chunks().dictionary_encode()
     arm = np.asarray(coded.indices)
-    of_list = np.searchsorted(data.starts, row, side="right") - 1
     return {
-        name: ShownRanking(
-            row[own],
-            position[own].astype(np.float64),
-            np.minimum(n[own] / pages[own], 1.0),
-            np.bincount(of_list[own], minlength=len(data)) > 0,
-        )
+        name: ShownRanking(row[own], position[own], share[own], np.bincount(of_list[own], minlength=len(data)) > 0)
         for name, code in sorted((name, code) for code, name in enumerate(coded.dictionary.to_pylist()))
         if (own := arm == code).any()
     }
@@ -199,12 +303,19 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tuple[ir.Table, bool]:
+def document_cells(
+    log: ClickLog, model: Propensities | AnyAffine | None, trust: Trust = "checked"
+) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
-    And whether it is known which clicks the model supports. Of affine clicks also their shift; what is shown where the
-    model tells nothing counts among impressions alone, and its clicks as unsupported.
+    And whether it is known which clicks the model supports.
     """
+    rows, told = _weighed_rows(log, model, trust)
+    return _sums(rows, ("query", "arm", "doc", "position")), told
+
+
+def _weighed_rows(log: ClickLog, model: Propensities | AnyAffine | None, trust: Trust) -> tuple[ir.Table, bool]:
+    """Return the rows of a log with their propensities, and whether it is known which of them the model supports."""
     import ibis
 
     from clickharvest.logs.click_log import identifier
@@ -213,10 +324,11 @@ def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tup
     if model is None:
         of = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
         of |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
+        of |= {"page": identifier(log.columns["page"], log.columns["page"].type())} if log.has("page") else {}
         of["arm"] = _arm(log.columns.get("ranker"))
         source, names = log.source, _known_columns(log)
     else:
-        source = weigh(log, model).table if isinstance(model, Propensities) else correct_log(log, model)[0]
+        source = weigh(log, model, trust=trust).table if isinstance(model, Propensities) else correct_log(log, model)[0]
         names = WEIGHED if isinstance(model, Propensities) else CORRECTED
         of = {role: identifier(source[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")}
         of["clicks"] = source[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")
@@ -225,50 +337,62 @@ def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tup
             of["impressions"] = source[log.roles["impressions"]].cast("int64")
         of["position"] = source[log.roles["position"]].cast("int64") + (1 - log.position_base)
         of["arm"] = _arm(source[log.roles["ranker"]] if log.has("ranker") else None)
+        if log.has("page"):
+            of["page"] = identifier(source[log.roles["page"]], log.columns["page"].type())
     told = names.supported in source.columns
-    of["supported"] = source[names.supported].cast("boolean") if told else ibis.literal(True)
+    of["supported"] = ibis.literal(True)
+    if told and names.offset is None:
+        of["supported"] = source[names.supported] != CANNOT_TELL
+    elif told:
+        of["supported"] = source[names.supported].cast("boolean")
     of["propensity"] = source[names.propensity].cast("float64")
     if names.offset is not None:
         of["offset"] = source[names.offset].cast("float64")
         of["supported"] = of["supported"] & of["offset"].notnull() & of["propensity"].notnull()
     rows = source.select(**of)
-    rows = rows.filter(rows.impressions > 0)
+    return rows.filter(rows.impressions > 0), told
+
+
+def _sums(rows: ir.Table, by: Sequence[str]) -> ir.Table:
+    """Return clicks, exposure, displays `n` and unsupported clicks of groups of rows; the position, if not a key, too.
+
+    Of affine clicks also their shift; what is shown where the model tells nothing counts among displays alone, and its
+    clicks as unsupported.
+    """
     sums = {"clicks": rows.clicks, "exposure": rows.propensity * rows.impressions}
-    if names.offset is not None:
+    if "offset" in rows.columns:
         sums |= {"shift": rows.offset * rows.impressions}
         sums = {name: rows.supported.ifelse(value, 0) for name, value in sums.items()}
-    cells = rows.group_by(["query", "arm", "doc", "position"]).agg(
+    return rows.group_by(list(by)).agg(
         **{name: value.sum().cast("float64") for name, value in sums.items()},
+        **({} if "position" in by else {"position": rows.position.min()}),
         n=rows.impressions.sum().cast("float64"),
         unsupported=rows.supported.ifelse(0, rows.clicks).sum().cast("float64"),
     )
-    return cells, told
 
 
-def count_documents(cells: pa.Table) -> pa.Table:
-    """Return the sums of `document_cells` by query and document: clicks, exposure, shift if any, and unsupported.
+def count_documents(cells: pa.Table, keys: Sequence[str] = ("query", "doc")) -> pa.Table:
+    """Return sums by query and document, or other keys: clicks, exposure, shift if any, and unsupported clicks.
 
     Of affine clicks without the documents that were shown only where the model tells nothing.
     """
     import pyarrow.compute as pc
 
     sums = [name for name in ("clicks", "exposure", "shift", "unsupported") if name in cells.column_names]
-    counts = cells.group_by(["query", "doc"]).aggregate([(name, "sum") for name in sums])
-    counts = steady(
-        counts.rename_columns(["query", "doc", *sums]), [name for name in ("exposure", "shift") if name in sums]
-    )
+    counts = cells.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
+    counts = steady(counts.rename_columns([*keys, *sums]), [name for name in ("exposure", "shift") if name in sums])
     return counts.filter(pc.greater(counts["exposure"], 0)) if "shift" in sums else counts
 
 
 class _Names(NamedTuple):
-    """The columns that a weighed log has: propensity or slope, whether it is supported, and offset if any."""
+    """The columns that a weighed log has: propensity or slope, whether it can be told, and offset if any."""
 
     propensity: str
     supported: str
     offset: str | None = None
 
 
-WEIGHED = _Names("propensity", "propensity_supported")
+WEIGHED = _Names("propensity", "propensity_state")
 CORRECTED = _Names("click_slope", "correction_supported", "click_offset")
 
 

@@ -1,5 +1,3 @@
-from .affine import write_affine_report as write_affine_report
-from .browsing import write_browsing_report as write_browsing_report
 from .charts import plot_curves as plot_curves
 from .charts import plot_importance as plot_importance
 from .charts import plot_overlap as plot_overlap

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clickharvest.checks import CHECKS, Budget, Checked, Finding, percent
+from clickharvest.model.budget import CANNOT_TELL, USABLE
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.words import clean_text, count
@@ -56,7 +57,7 @@ def budget_view(checked: Checked | None, weigh: str) -> dict[str, Any] | None:
 
 
 def budget_data(model: Propensities, budget: Budget | None, level: float) -> list[dict[str, Any]]:
-    """Return the points of the picture: the curve of the typical context, its interval and its budget.
+    """Return the points of the picture: the curve of the typical context, its interval, its budget and its state.
 
     `least` and `most` are p · (1 − down) and p · (1 + up); None where the budget does not speak of a position.
 
@@ -84,7 +85,9 @@ def budget_data(model: Propensities, budget: Budget | None, level: float) -> lis
         point = dict.fromkeys(("p", "lower", "upper", "least", "most"))
         if predicted.supported[0, i]:
             point |= {name: float(number) for name, number in numbers.items() if np.isfinite(number)}
-        points.append({"k": int(k), **point})
+        state = str(predicted.state[0, i])
+        shown = {"state": state, "note": None if state == USABLE else state, "wide": state == CANNOT_TELL}
+        points.append({"k": int(k), **point, **shown})
     return points
 
 

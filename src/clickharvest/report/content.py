@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from clickharvest.checks import Checked, budget_of, findings_of
 from clickharvest.errors import InputError
+from clickharvest.model.budget import BUDGET
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_left, spell_thinned
@@ -59,6 +60,8 @@ def make_content(
     log = "LOG" if summary is None else shlex.quote(summary.name)
     x, plan, clipping = (None, None, None) if summary is None else (summary.x, summary.plan, summary.clipping)
     checked = checked_of(model, summary)
+    if checked is not None:  # states are those of the checks that are shown
+        model = replace(model, info=dict(model.info) | {BUDGET: checked.budget.to_dict()})
     columns = column_values(model, x)
     contrasts = contrast_columns(model, columns, level=level)
     ranked = rank_columns(model, columns, x, contrasts)

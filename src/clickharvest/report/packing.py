@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.budget import CANNOT_TELL, budget_of, most_noise, why_untold
 from clickharvest.model.cautions import odd_in_contexts, odd_positions
 from clickharvest.model.curves import flatten_params
-from clickharvest.model.prediction import TELLS_NOTHING
-from clickharvest.model.propensities import Propensities
-from clickharvest.model.support import SPAN, never_together, rests_on_few, spell_queries
+from clickharvest.model.propensities import NORMAL, Propensities
+from clickharvest.model.support import never_together, rests_on_few, spell_queries
 from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
 """Bytes that packed draws may take, before they are written as text, which adds a third."""
 MOST_BYTES_OF_POINTS = 4_000_000
 """Bytes that the points of a clustered covariance may take."""
+UNLIMITED = 1e6
+"""A width of intervals that none reaches."""
 FEWEST_DRAWS = 50
 """Bands from fewer draws than this would be too rough to show."""
 
@@ -44,6 +46,8 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
     for name in sorted(model.params):
         layout[name] = begin
         begin += int(np.size(model.params[name]))
+    budget = budget_of(model)
+    limits = most_noise(budget, model.curve.positions, model.curve.anchor)[1]
     curve, draws, factor = (model.curve, None, 1.0) if model.draws is None else model.spread()
     return {
         "program": trace_curve(model.curve).to_list(),
@@ -57,8 +61,8 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "draws": None if draws is None else _pack_draws(draws, model.draws_kind),
         "level": level,
         "z": -factor * NormalDist().inv_cdf((1 - level) / 2),
-        "span": SPAN,
-        "wide": TELLS_NOTHING,
+        "limits": np.minimum(limits * NormalDist().inv_cdf((1 + level) / 2) / NORMAL, UNLIMITED).tolist(),
+        "untold": f"{CANNOT_TELL}: {why_untold(budget)}",
         "doubts": _doubts(model),
         "apart": _apart(model),
         "beside": _beside(model),

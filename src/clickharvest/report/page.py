@@ -16,22 +16,35 @@ from pathlib import Path
 from typing import Any
 
 from clickharvest import __version__
+from clickharvest.click_models.affine.fitted import AffineModel
+from clickharvest.click_models.affine.levels import AffineLevels
+from clickharvest.click_models.average import curve_of
+from clickharvest.click_models.base import FittedModel
+from clickharvest.click_models.browsing.fitted import BrowsingPropensities
+from clickharvest.click_models.reading import ReadingPropensities
 from clickharvest.files import atomic_path
-from clickharvest.model.propensities import Propensities
+from clickharvest.report.affine import affine_view
+from clickharvest.report.browsing import browsing_view
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import LogSummary
 from clickharvest.words import count
 
 SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")
-TITLE = "How far down do people look?"
+TITLES = {
+    "examination": "How far down do people look?",
+    "browsing": "What does a click above change?",
+    "reading": "What does a click above change?",
+    "affine": "Do people trust the top?",
+}
+"""Titles of pages, by click model."""
 
 
 def write_report(
     path: str | Path,
-    model: Propensities,
+    model: FittedModel,
     summary: LogSummary | None = None,
     *,
-    title: str = TITLE,
+    title: str = "",
     level: float = 0.95,
     name: str = "model.safetensors",
     made: str = "",
@@ -41,9 +54,9 @@ def write_report(
 
     Args:
         path: the file to write.
-        model: the model.
+        model: the model, of whichever click model; of others than examination the curve is the average one.
         summary: what its log says, see `summarise_log`; without it, the checks that the model keeps are reported.
-        title: the page's title.
+        title: the page's title; that of its click model without.
         level: level of the intervals.
         name: the model's file name.
         made: when the report was made; left out by default, so that equal input gives equal bytes.
@@ -53,8 +66,13 @@ def write_report(
     Raises:
         InputError: the file cannot be written, or the level is not between 0 and 1.
     """
-    view, data = make_content(model, summary, level=level, name=name, commands=commands or {})
-    page = render_page(view | {"title": title, "made": made}, data).encode("utf-8", "replace")
+    view, data = make_content(curve_of(model), summary, level=level, name=name, commands=commands or {})
+    view |= {"kind": model.kind, "states": None, "lines": None, "title": title or TITLES[model.kind], "made": made}
+    if isinstance(model, AffineModel | AffineLevels):
+        view["lines"] = affine_view(model, level=level)
+    elif isinstance(model, BrowsingPropensities | ReadingPropensities):
+        view["states"] = browsing_view(model, level=level)
+    page = render_page(view, data).encode("utf-8", "replace")
     with atomic_path(Path(path)) as partial:
         partial.write_bytes(page)
     return len(page)

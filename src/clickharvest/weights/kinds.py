@@ -1,8 +1,8 @@
 """Kinds: of all values that a context column may hold, only those that a model tells apart.
 
 A category knows its levels: whatever else a log holds counts as one value. A number of a *straight* curve, one whose
-log p_k(x) is a straight line in every feature, is one of a few kinds: within reach, far outside, missing. Within a kind
-an engine follows the line by itself:
+log p_k(x) is a straight line in every feature, is one of a few kinds: in one of `PARTS` parts of its reach, each taken
+to be as uncertain as its outer end; far outside; missing. Within a kind an engine follows the line by itself:
 
     log p_k(x) = log p_k(r) + Σ_j s_jk (v_j − r_j)      v_j the numbers of a row, r_j fixed ones, s_jk the slopes
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     from clickharvest.model.propensities import Propensities
 
-MISSING, WITHIN, FAR, INFINITE = range(4)
-"""The kinds of a number."""
+PARTS = 32
+"""Parts of a number's reach, in each of which it is trusted or not; half of the parts hold the numbers of training."""
+MISSING, FAR, INFINITE, WITHIN = range(4)
+"""The kinds of a number; from `WITHIN` on, of the parts of its reach."""
 LINEAR = ("negative", "multiply", "divide", "matmul", "slice", "squeeze", "expand", "sum", "cumsum")
 """Steps of a curve that keep a straight line straight where all but one of what they are made of is fixed."""
 
@@ -97,19 +99,23 @@ class Number:
         import ibis
 
         v = value.cast("float64")
-        far = ibis.literal(False)
+        far, within = ibis.literal(False), ibis.literal(WITHIN, "int64")
         if self.reach is not None:
+            low, high = self.reach
             number = self.part.mean + self.part.sd * ((v - self.part.mean) / self.part.sd)  # rounded as encoders do
-            far = (number < self.reach[0]) | (number > self.reach[1])
+            far = (number < low) | (number > high)
+            if high > low:
+                at = ((number - low) * (PARTS / (high - low))).floor()
+                within = WITHIN + ibis.least(ibis.greatest(at, 0.0), PARTS - 1.0).cast("int64")
         kinds = [(_is_missing(value), MISSING), (v.abs() > LARGEST, INFINITE), (far, FAR)]
-        return ibis.cases(
-            *((is_kind, ibis.literal(kind, "int8")) for is_kind, kind in kinds), else_=ibis.literal(WITHIN, "int8")
-        )
+        return ibis.cases(*((is_kind, ibis.literal(kind, "int64")) for is_kind, kind in kinds), else_=within)
 
     def stand_ins(self, keys: pa.ChunkedArray) -> NDArray[np.float64]:
-        """Return a number of each kind; an infinite one, for the model to refuse."""
+        """Return a number of each kind, of a part its outer end; an infinite one, for the model to refuse."""
         low, high = self.reach or (self.middle, self.middle)
-        found: NDArray[np.float64] = np.array([np.nan, self.middle, high + (high - low), np.inf])[as_array(keys)]
+        ends = np.linspace(low, high, PARTS + 1)[np.arange(PARTS) + (np.arange(PARTS) >= PARTS // 2)]
+        ends = self.middle + (ends - self.middle) * (1 - 1e-9)  # rounding must not bring the last one beyond the reach
+        found: NDArray[np.float64] = np.array([np.nan, high + (high - low), np.inf, *ends])[as_array(keys)]
         return found
 
     def lines(self, keys: pa.ChunkedArray, column: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:

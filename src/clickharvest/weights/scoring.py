@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array, as_column
 from clickharvest.logs.ibis_inside import table_in_memory
+from clickharvest.model.budget import CANNOT_TELL, STATES, lenders, place_lenders
 from clickharvest.model.propensities import Propensities
-from clickharvest.positions.places import Places
 from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.words import count
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
 
+Trust = Literal["checked", "all"]
+"""Whether propensities that nobody can tell are clipped, or used as they are."""
 CELLS_AT_ONCE = 100_000
 """Cells scored at a time."""
 
@@ -129,7 +131,8 @@ class Cells:
                 value, column = value.fill_null(ibis.literal(filler, kind)), column.fill_null(filler)
             keys[f"cell_{name}"] = (value, column)
         columns = {name: column for name, (_, column) in keys.items()}
-        columns |= {name: as_column(column) for name, column in results.items()}
+        is_text = {name: column.dtype.kind == "U" for name, column in results.items()}
+        columns |= {name: (pa.array if is_text[name] else as_column)(column) for name, column in results.items()}
         scored = table_in_memory(pa.table(columns))
         conditions = [value == scored[name] for name, (value, _) in keys.items()]
         return self.log.source.left_join(scored, conditions, rname="{name}_of_cell")
@@ -194,82 +197,83 @@ class Scored:
     """The propensities of n cells.
 
     Attributes:
-        log_propensity: log p of its own position, or of the one it borrows from, [n].
+        log_propensity: log p of its own position, or of the one it is clipped to, [n].
         column: that position, by its index among the curve's, [n].
-        own: whether it is its own position, [n].
-        doubt: number of what speaks against it in `reasons`, from 1; 0 where nothing does, [n].
-        reasons: that in words.
-        log_sd: standard deviation of its logarithm, 0 where the model tells none, [n].
+        clipped: whether it is not its own, [n].
+        codes: index of the state of its own position in `model.budget.STATES`, [n].
+        log_sd: standard deviation of the logarithm, 0 where the model tells none, [n].
     """
 
     log_propensity: NDArray[np.float64]
     column: NDArray[np.int64]
-    own: NDArray[np.bool_]
-    doubt: NDArray[np.int16]
-    reasons: tuple[str, ...]
+    clipped: NDArray[np.bool_]
+    codes: NDArray[np.int8]
     log_sd: NDArray[np.float64]
 
     @cached_property
     def propensity(self) -> NDArray[np.float64]:
-        """p of its own position, or of the one it borrows from, [n]."""
+        """p of its own position, or of the one it is clipped to, [n]."""
         return np.exp(self.log_propensity)
 
     @property
+    def state(self) -> NDArray[np.str_]:
+        """The state of its own position, in words, [n]."""
+        found: NDArray[np.str_] = np.array(STATES)[self.codes]
+        return found
+
+    @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether nothing speaks against it, and it is not borrowed, [n]."""
-        found: NDArray[np.bool_] = self.own & (self.doubt == 0)
+        """Whether its own position can be told, [n]."""
+        found: NDArray[np.bool_] = self.codes < STATES.index(CANNOT_TELL)
         return found
 
 
-def score_cells(cells: Cells, propensities: Propensities, *, spread: bool = False) -> Scored:
-    """Return the propensity of every cell; with `spread` also how uncertain it is, which takes longer.
+def score_cells(cells: Cells, propensities: Propensities, *, trust: Trust = "checked") -> Scored:
+    """Return the propensity of every cell.
 
-    A position without an estimate borrows that of the last one above; a place without, that of a middling one (the
-    median) of those with an estimate that share most columns with it.
+    A position that nobody can tell in a context has that of the last one above that can be told there, and the first
+    one below if none is above; a place, that of a middling one (the median) among those that can be told and share most
+    columns with it.
+
+    Args:
+        cells: the cells.
+        propensities: the model.
+        trust: `"checked"`, or `"all"` to clip only where there is no number.
     """
-    log, position, contexts = cells.log, cells.counts("position"), cells.contexts
+    if trust not in get_args(Trust):
+        raise InputError(f"trust is {trust!r}: expected {' or '.join(map(repr, get_args(Trust)))}")
+    log, place, contexts = cells.log, cells.counts("position"), cells.contexts
     known = np.array(propensities.curve.positions)
-    column = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
-    if (numbers := model_places(log, propensities)) is not None:
-        assert log.places is not None
-        lender = lenders(propensities, log.places)
-        column, position = lender[position - 1], numbers[position - 1]
-    shown = np.searchsorted(propensities.shown, known)[column]
-    own_log_p, log_sd = np.empty(len(position)), np.zeros(len(position))
-    doubts, reasons = np.zeros(len(position), dtype=np.int16), dict[str, int]()
+    anchor = propensities.curve.positions.index(propensities.curve.anchor)
+    of_curve = np.isin(propensities.shown, known)
+    numbers = model_places(log, propensities)
+    position = place if numbers is None else numbers[place - 1]
+    above = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
+    own = known[above] == position
+    own_log_p, log_sd = np.empty((2, len(position)))
+    column, codes = np.empty(len(position), dtype=np.int64), np.full(len(position), 2, dtype=np.int8)
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
         x, lacking = np.zeros((len(position[part]), 0)), None
         if propensities.encoder is not None:
             x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
         log_p = propensities.curve.relative(propensities.params, x)
-        own_log_p[part] = np.take_along_axis(log_p, column[part, None], axis=1)[:, 0]
-        if spread and propensities.draws is not None:
-            log_sd[part] = np.take_along_axis(propensities.log_sd(x), column[part, None], axis=1)[:, 0]
-        for doubt in reversed(propensities.doubts(x, lacking)):
-            where = np.broadcast_to(doubt.where, (len(x), len(propensities.shown)))
-            number = reasons.setdefault(doubt.why, len(reasons) + 1)
-            doubts[part][np.take_along_axis(where, shown[part, None], axis=1)[:, 0]] = number
-    return Scored(own_log_p, column, known[column] == position, doubts, tuple(reasons), log_sd)
-
-
-def lenders(propensities: Propensities, places: Places) -> NDArray[np.int64]:
-    """Return which of the curve's positions each of some places has its propensity from, by index; see `score_cells`.
-
-    Args:
-        propensities: a model of places.
-        places: the places of what is scored.
-    """
-    assert propensities.places is not None
-    numbers = np.array(propensities.places.numbers_of(places), dtype=np.int64)
-    known = propensities.curve.positions
-    typical = propensities.curve.relative(propensities.params, np.zeros((1, propensities.curve.n_features)))[0]
-    found = []
-    for number, label in zip(numbers.tolist(), places.labels, strict=True):
-        some = (number,) if number in known else propensities.places.nearest(label, known)
-        ranked = sorted((known.index(k) for k in some), key=lambda i: typical[i])
-        found.append(ranked[len(ranked) // 2])
-    return np.array(found, dtype=np.int64)
+        shown, sd = propensities.state_codes(x, lacking)
+        states = shown[:, of_curve]
+        trusted = np.ones_like(states, dtype=bool) if trust == "all" else states < STATES.index(CANNOT_TELL)
+        rows = np.arange(len(x))
+        if numbers is None:
+            column[part] = lenders(trusted, anchor)[rows, above[part]]
+        else:
+            assert propensities.places is not None
+            assert log.places is not None
+            column[part] = place_lenders(
+                trusted, anchor, log_p, propensities.curve.positions, propensities.places, log.places, place[part]
+            )
+        codes[part] = np.where(own[part], states[rows, above[part]], codes[part])
+        own_log_p[part] = log_p[rows, column[part]]
+        log_sd[part] = sd[rows, column[part]]
+    return Scored(own_log_p, column, known[column] != position, codes, log_sd)
 
 
 def own_columns(log: ClickLog) -> dict[str, ir.Value]:

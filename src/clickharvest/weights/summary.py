@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from clickharvest.words import clean_text, count, spell_positions
+from clickharvest.words import clean_text, count
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class OutcomeReport:
         effective: effective sample size (Σw)² / Σw² over the outcomes.
         largest_weight: the largest weight of a row.
         scale: what the weights were divided by: their mean over the outcomes where normalised, otherwise 1.
-        unsupported: outcomes in rows that have no estimate of their own, be it of the click or after it.
+        untold: outcomes in rows where nobody can tell the propensity of the click, or what comes after it.
     """
 
     column: str
@@ -35,13 +35,13 @@ class OutcomeReport:
     effective: float
     largest_weight: float
     scale: float
-    unsupported: int
+    untold: int
 
     def __str__(self) -> str:
         how = "by clicks and what comes of them" if self.after_click else "by clicks alone, as you say"
         told = [f"{self.left_out:,} left out"] * bool(self.left_out)
         told += [f"{self.clipped:,} clipped"] * (self.clip is not None)
-        told += [f"{self.unsupported:,} without an estimate of their own"] * bool(self.unsupported)
+        told += [f"{self.untold:,} where nobody can tell"] * bool(self.untold)
         return (
             f"Weighed {count(self.outcomes, 'outcome')} ({clean_text(self.column)}) {how}; the largest weight is "
             f"{self.largest_weight:.4g}. Effective sample size: {self.effective:,.0f}"
@@ -62,14 +62,14 @@ class WeightReport:
             tell as much.
         largest_weight: the largest weight of a row.
         scale: what the weights were divided by: their mean over the clicks where normalised, otherwise 1.
-        unsupported_rows: rows at positions without an estimate, which borrowed that of another position.
-        unsupported_clicks: clicks in those rows.
-        unsupported_positions: those positions.
-        unsupported_context_rows: rows whose position has an estimate, but whose context the data of the model do not
-            speak of there (`model.support`): their number is what the curve makes of other contexts.
-        unsupported_context_clicks: clicks in those rows.
-        unsupported_contexts: why, and how many of those rows each.
-        unsupported_places: what those positions stand for, in words, where they are numbers of places.
+        trust: `"checked"` where what nobody can tell was clipped, `"all"` where every estimate was used.
+        states: clicks by the state of their position and context in the model: usable, with care, cannot tell.
+        untold_rows: rows whose propensity is not their own but that of another position.
+        untold_clicks: clicks in those rows.
+        untold_positions: the positions of these clicks, or rows if none was clicked.
+        untold_where: those positions, or what they stand for, in words.
+        lender: the position whose propensity they have, in words; empty where there are several.
+        are_places: whether positions are numbers of places.
         outcome: the same of what came of clicks, where that is weighed.
     """
 
@@ -80,13 +80,14 @@ class WeightReport:
     effective_clicks: float
     largest_weight: float
     scale: float
-    unsupported_rows: int
-    unsupported_clicks: int
-    unsupported_positions: tuple[int, ...]
-    unsupported_context_rows: int = 0
-    unsupported_context_clicks: int = 0
-    unsupported_contexts: Mapping[str, int] = field(default_factory=dict)
-    unsupported_places: str = ""
+    trust: str = "checked"
+    states: Mapping[str, int] = field(default_factory=dict)
+    untold_rows: int = 0
+    untold_clicks: int = 0
+    untold_positions: tuple[int, ...] = ()
+    untold_where: str = ""
+    lender: str = ""
+    are_places: bool = False
     outcome: OutcomeReport | None = None
 
     @property
@@ -102,7 +103,7 @@ class WeightReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON holds it."""
         shares = {"clip_share": self.clip_share, "effective_share": self.effective_share}
-        return asdict(self) | {"unsupported_positions": list(self.unsupported_positions)} | shares
+        return asdict(self) | {"untold_positions": list(self.untold_positions)} | shares
 
     def __str__(self) -> str:
         clipped = "No weight is clipped."
@@ -117,17 +118,14 @@ class WeightReport:
             f"({self.effective_share:.1%}).",
             clipped,
         ]
-        if self.unsupported_rows:
-            where = f"position{'s' if len(self.unsupported_positions) > 1 else ''}"
-            what = f"rows: {self.unsupported_rows:,}, clicks: {self.unsupported_clicks:,}"
-            told = self.unsupported_places or f"{where} {spell_positions(self.unsupported_positions)}"
-            other = (
-                "supported place that is most like it" if self.unsupported_places else "last supported position above"
-            )
-            lines.append(f"No estimate at {told} ({what}): the one of the {other} is used instead.")
-        if self.unsupported_context_rows:
-            what = f"rows: {self.unsupported_context_rows:,}, clicks: {self.unsupported_context_clicks:,}"
-            lines.append(f"Contexts that are not supported ({what}): the number is what the curve makes of others.")
-            lines += [f"  {why}: {count(rows, 'row')}" for why, rows in self.unsupported_contexts.items()]
+        if self.untold_rows:
+            where = f"{self.untold_where[:1].upper()}{self.untold_where[1:]}"
+            has = "have" if len(self.untold_positions) > 1 else "has"
+            what = "cannot be told" if self.trust == "checked" else f"{has} no estimate"
+            weigh = f"{count(self.untold_clicks, 'click')} there weigh{'s' * (self.untold_clicks == 1)} as at"
+            others = "like ones" if self.are_places else "the last one above"
+            lender = self.lender or f"{others} that can be told"
+            hint = " (--trust all uses the estimates)" if self.trust == "checked" else ""
+            lines.append(f"{where} {what}: {weigh} {lender}{hint}.")
         lines += [] if self.outcome is None else [str(self.outcome)]
         return "\n".join(lines)

@@ -34,8 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.model.budget import CANNOT_TELL, STATES
 from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
+from clickharvest.positions.places import name_place, name_places
 from clickharvest.weights.clipping import (
     WeightSums,
     choose_clip,
@@ -44,7 +46,7 @@ from clickharvest.weights.clipping import (
     ips_weights,
     vanishing_clip,
 )
-from clickharvest.weights.scoring import Scored, count_cells, model_context, own_columns, score_cells
+from clickharvest.weights.scoring import Scored, Trust, count_cells, model_context, own_columns, score_cells
 from clickharvest.weights.summary import OutcomeReport, WeightReport
 from clickharvest.words import clean_text
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OutcomeReport",
+    "Trust",
     "WeightReport",
     "Weights",
     "choose_clip",
@@ -68,9 +71,9 @@ __all__ = [
 
 Clip = float | Literal["auto"] | None
 
-COLUMNS = ("propensity", "ips_weight", "propensity_supported")
+COLUMNS = ("propensity", "ips_weight", "propensity_state")
 """The columns that weighing adds to those of a log."""
-OUTCOME_COLUMNS = ("outcome_propensity", "outcome_weight", "outcome_supported")
+OUTCOME_COLUMNS = ("outcome_propensity", "outcome_weight", "outcome_state")
 """The columns that weighing adds for what came of clicks, where it is named."""
 SAME: Literal["same"] = "same"
 """Says that what comes of a click does not depend on the position."""
@@ -85,8 +88,8 @@ class Weights:
     Attributes:
         table: all columns of the log under their own names (positions and clicks as numbers, though a CSV file holds
             text; the number of a row's place under a name of its own), then `propensity`, `ips_weight`,
-            `propensity_supported`; one row per row of the log, in any order.
-        report: effective sample size, what was clipped, what had no estimate.
+            `propensity_state`; one row per row of the log, in any order.
+        report: effective sample size, what was clipped, what cannot be told.
     """
 
     table: ir.Table
@@ -102,15 +105,14 @@ def weigh(
     policy_aware: bool = False,
     outcome: str | None = None,
     after_click: Propensities | Literal["same"] | None = None,
+    trust: Trust = "checked",
 ) -> Weights:
     """Add propensities and inverse-propensity weights to the rows of a log.
 
-    A position without an estimate, in a gap or beyond the model's range, gets the propensity of the last supported
-    position above it (of the first supported one if none is above); `propensity_supported` is then false. It is false
-    too where the position has an estimate that does not hold for the context: a value that training never had or that
-    its own clicks do not link at that position, a number far outside. The propensity is then that of the curve, the
-    shrunk guess: leave such rows out or keep them, they are told apart. A place without an estimate gets that of a
-    middling one among those that share most columns with it.
+    `propensity_state` says whether the estimate of a row is `usable`, `with care` or `cannot tell`, as the model's
+    budget has it (`model.budget`). Where it is `cannot tell`, or there is none, the row gets the propensity of the last
+    position above that can be told in its context, and of the first one below if none is; of places, that of a middling
+    one among those that can be told and share most columns with it. `trust="all"` uses every estimate there is.
 
     Args:
         log: the click log; its context holds the model's context columns.
@@ -122,6 +124,7 @@ def weigh(
         outcome: column of what came of clicks, such as purchases: adds `outcome_propensity`, `outcome_weight` and
             `outcome_supported`, made like those of clicks.
         after_click: the model of the outcome after the click, or `"same"` where it does not depend on the position.
+        trust: `"checked"`, or `"all"` to use estimates that nobody can tell, too.
 
     Raises:
         InputError: context columns are missing or of another kind than in training, names clash, or models are of
@@ -141,7 +144,7 @@ def weigh(
         Weighed 2 clicks in 3 rows; the largest weight is 2.
         Effective sample size: 2 of 2 clicks (90.0%).
         No weight is clipped.
-        No estimate at position 3 (rows: 1, clicks: 0): the one of the last supported position above is used instead.
+        Position 3 cannot be told: 0 clicks there weigh as at position 2 (--trust all uses the estimates).
     """
     from clickharvest.logs.click_log import require_log
 
@@ -162,14 +165,11 @@ def weigh(
     alone = propensities if after is None else None
     cells = count_cells(log, context, alone, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
     position, clicks, rows = (cells.counts(name) for name in ("position", "clicks", "rows"))
-    scored = score_cells(cells, propensities)
-    own = scored.own
-    # A cell counts once: its position comes first.
-    doubted = own & (scored.doubt > 0)
+    scored = score_cells(cells, propensities, trust=trust)
     threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
     joined, p = None, None
     if cells.numbers:
-        joined, p = cells.join_lines(scored, {COLUMNS[2]: scored.supported})
+        joined, p = cells.join_lines(scored, {COLUMNS[2]: scored.state})
         sums = WeightSums.of_rows(log.engine, joined.select(propensity=p, clicks=log.columns["clicks"]), threshold)
     else:
         sums = WeightSums.of_cells(scored.propensity, clicks, threshold)
@@ -182,23 +182,19 @@ def weigh(
         effective_clicks=sums.effective,
         largest_weight=sums.largest / scale,
         scale=scale,
-        unsupported_rows=int(rows[~own].sum()),
-        unsupported_clicks=int(clicks[~own].sum()),
-        unsupported_positions=tuple(np.unique(position[~own]).tolist()),
-        unsupported_context_rows=int(rows[doubted].sum()),
-        unsupported_context_clicks=int(clicks[doubted].sum()),
-        unsupported_places="" if log.places is None else log.places.spell(np.unique(position[~own]).tolist()),
-        unsupported_contexts=_count_doubts(scored, rows),
+        trust=trust,
+        states={name: int(clicks[scored.state == name].sum()) for name in STATES},
+        **_untold(log, propensities, scored, position, rows, clicks),
     )
     if joined is not None:
-        found = joined.select(**own_columns(log), propensity=p, propensity_supported=joined[COLUMNS[2]])
+        found = joined.select(**own_columns(log), propensity=p, propensity_state=joined[COLUMNS[2]])
         table = found.mutate(ips_weight=inverse(found.propensity, threshold, scale))
         table = table.select(*found.columns[:-1], "ips_weight", COLUMNS[2])
     else:
         weight = ips_weights(scored.propensity, threshold) / scale
-        results = dict(zip(COLUMNS, (scored.propensity, weight, scored.supported), strict=True))
+        results = dict(zip(COLUMNS, (scored.propensity, weight, scored.state), strict=True))
         if after is not None:
-            second = None if curve is None else score_cells(cells, curve)
+            second = None if curve is None else score_cells(cells, curve, trust=trust)
             more, told = _outcome_weights(after, cells.counts("outcomes"), scored, second, clip, normalise)
             results, report = results | more, replace(report, outcome=told)
         joined = cells.join(results)
@@ -216,18 +212,21 @@ def weigh_to_parquet(
     policy_aware: bool = False,
     outcome: str | None = None,
     after_click: Propensities | Literal["same"] | None = None,
+    trust: Trust = "checked",
 ) -> WeightReport:
     """Weigh a log straight into a Parquet file, however large, and return the report.
 
     Arguments are those of `weigh`; the file's metadata hold the report.
     """
+    from clickharvest.logs.sources import OURS
+
     with log.engine.output(Path(path)) as partial:
         weights = weigh(
             log, propensities, clip=clip, normalise=normalise, policy_aware=policy_aware, outcome=outcome,
-            after_click=after_click,
+            after_click=after_click, trust=trust,
         )  # fmt: skip
         metadata = {"what": "weights", "anchor": propensities.curve.anchor, **weights.report.to_dict()}
-        table = weights.table if log.places is None else weights.table.drop(log.roles["position"])
+        table = weights.table.drop(*(name for name in weights.table.columns if name.startswith(OURS)))
         log.engine.write_parquet(table, partial, metadata=metadata, task="Weighing")
     return weights.report
 
@@ -272,9 +271,10 @@ def _outcome_weights(
     after: AfterClick, outcomes: NDArray[np.int64], clicked: Scored, found: Scored | None, clip: Clip, normalise: bool
 ) -> tuple[dict[str, NDArray[Any]], OutcomeReport]:
     """Return the columns of outcomes, cell by cell, and what to tell of them."""
-    p, supported = clicked.propensity, clicked.supported
+    p, codes = clicked.propensity, clicked.codes
     if found is not None:
-        p, supported = p * found.propensity, supported & found.supported
+        p, codes = p * found.propensity, np.maximum(codes, found.codes)
+    state = np.array(STATES)[codes]
     threshold = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
     sums = WeightSums.of_cells(p, outcomes, threshold)
     scale = sums.mean if normalise else 1.0
@@ -288,17 +288,31 @@ def _outcome_weights(
         effective=sums.effective,
         largest_weight=sums.largest / scale,
         scale=scale,
-        unsupported=int(outcomes[~supported].sum()),
+        untold=int(outcomes[state == CANNOT_TELL].sum()),
     )
-    return dict(zip(OUTCOME_COLUMNS, (p, ips_weights(p, threshold) / scale, supported), strict=True)), report
+    return dict(zip(OUTCOME_COLUMNS, (p, ips_weights(p, threshold) / scale, state), strict=True)), report
 
 
-def _count_doubts(scored: Scored, rows: NDArray[np.int64]) -> dict[str, int]:
-    """Return the rows of each doubt about the context of a cell, by its words."""
-    found = {
-        why: int(rows[scored.own & (scored.doubt == number)].sum()) for number, why in enumerate(scored.reasons, 1)
+def _untold(
+    log: ClickLog,
+    propensities: Propensities,
+    scored: Scored,
+    position: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    clicks: NDArray[np.int64],
+) -> dict[str, Any]:
+    """Return where rows have the propensity of another position, how many, and of which."""
+    where = np.unique(position[scored.clipped]).tolist()
+    some = set(where) & set(position[~scored.clipped].tolist())
+    from_where = {propensities.curve.positions[i] for i in np.unique(scored.column[scored.clipped]).tolist()}
+    return {
+        "untold_rows": int(rows[scored.clipped].sum()),
+        "untold_clicks": int(clicks[scored.clipped].sum()),
+        "untold_positions": tuple(where),
+        "untold_where": name_places(where, log.places) + " in some contexts" * bool(some) if where else "",
+        "are_places": log.places is not None,
+        "lender": name_place(from_where.pop(), propensities.places) if len(from_where) == 1 else "",
     }
-    return {why: found[why] for why in sorted(found) if found[why]}
 
 
 def _check_names(log: ClickLog) -> None:

@@ -35,10 +35,10 @@ from clickharvest.words import count, spell_positions
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from clickharvest.checks import Finding
-    from clickharvest.harvesting.interventions import Interventions
+    from clickharvest.checks import Checked, Finding
+    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.weights.weighing import Clip
+    from clickharvest.weights.weighing import Clip, Trust
 
 AnyAffine = AffineModel | AffineLevels
 
@@ -46,6 +46,8 @@ COLUMNS = ("click_slope", "click_offset", "corrected_click", "correction_support
 """The columns that weighing adds to those of a log."""
 JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_clickharvest_supported")
 """The columns of slope, offset, their standard deviation and whether they are supported, while a log is corrected."""
+NOT_OF_AFFINE = ("relevance", "hidden column")
+"""Checks that do not hold where the curve depends on the result, or that fit examination."""
 CLEAR = 0.01
 """p-value up to which trust shows within queries: those of very unequal steepness leave a trace of it."""
 MOST_NAMED = 6
@@ -151,44 +153,31 @@ class Affine(ClickModel):
         steep = Examination(curve="power", intervals=None, anchor=self.anchor, progress=self.progress)
         return fit_levels(interventions, fit, steep.fit)
 
-    def check(self, interventions: Interventions, fitted: AnyAffine | None = None) -> Sequence[Finding]:
-        """Return whether trust shows among documents of one query too.
-
-        Queries that people read to different depths look like trust to this model: a click far down then comes from a
-        query where all results are clicked more. Documents of one query compared with each other do not. Nor do
-        contexts: each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
-        """
-        from scipy.special import ndtr
-
-        from clickharvest.checks import Evidence, Finding
+    def check(
+        self,
+        data: ClickLog | Interventions,
+        interventions: Interventions,
+        fitted: Any,
+        *,
+        unit: UnitKind = "context",
+        further: Sequence[Finding] = (),
+        **asked: Any,
+    ) -> Checked:
+        """Return what checks find of clicks on the average result, and whether trust shows within queries, too."""
+        from clickharvest.checks import Finding, read_displays
         from clickharvest.checks.checking import displays_of
-        from clickharvest.checks.relevance import effect_of_relevance
-        from clickharvest.click_models.examination import Examination
+        from clickharvest.click_models.average import check_average
+        from clickharvest.logs.click_log import ClickLog
 
-        rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
-        if classes is None:
-            rows = by_level(rows)
-            curve = "linear" if rows.contexts else "constant"
-            known = Examination(curve=curve, intervals=None, anchor=self.anchor, progress=self.progress).fit(rows)
-        else:
-            known = classes.propensities
-        with self.progress("Checking the model"):
-            found = effect_of_relevance(Evidence(displays_of(rows), known, seed=self.seed), within=True)
-        name = "trust within queries"
-        if found is None:
-            return [Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")]
-        effect, error = (float(side[-1]) for side in found)
-        p = float(2 * ndtr(-abs(effect) / error))
-        told, seen = f"(p = {p:.2g})", p < CLEAR
-        if seen and effect > 0:
-            sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
-            return [Finding(name, "ok", sentence, p=p)]
-        sentence = (
-            f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
-            f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries may "
-            "differ in how far people read, which this model mistakes for trust."
+        displays = read_displays(data, unit) if isinstance(data, ClickLog) else displays_of(data)
+        lines = Finding(
+            "slopes and offsets", "ok", "Slopes and offsets are as exact as the curve of the average result."
         )
-        return [Finding(name, "warning", sentence, "prefer fit --model examination", p=p)]
+        if (errors := fitted.correction_errors()) is not None:
+            told = "Corrected clicks of the best and the worst of a hundred results have errors of their own."
+            lines = replace(lines, severity="note", sentence=told, effect=0 * errors, standard_error=errors)
+        further = [*further, trust_within_queries(interventions, fitted, self.anchor, self.seed), lines]
+        return check_average(displays, fitted.average, left_out=NOT_OF_AFFINE, further=further, seed=self.seed, **asked)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
@@ -198,16 +187,65 @@ class Affine(ClickModel):
 
     @classmethod
     def weigh(
-        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+        cls,
+        log: ClickLog,
+        fitted: Any,
+        path: Path,
+        *,
+        clip: Clip,
+        normalise: bool,
+        policy_aware: bool,
+        trust: Trust = "checked",
     ) -> CorrectionReport:
         """Write a log with slope, offset and corrected click of every row."""
         asked = {"--clip": clip is not None, "--normalise": normalise, "--policy-aware": policy_aware}
+        asked |= {"--trust all": trust == "all"}
         if given := [option for option, is_given in asked.items() if is_given]:
             raise InputError(
                 f"{given[0]}: the model affine corrects clicks, (click - offset) / slope, and has no weights; leave it "
                 "out, or weigh with a model of examination"
             )
         return correct_to_parquet(log, fitted, path)
+
+
+def trust_within_queries(
+    interventions: Interventions, fitted: AnyAffine | None = None, anchor: int = 1, seed: int = 0
+) -> Finding:
+    """Return whether trust shows among documents of one query too.
+
+    Queries that people read to different depths look like trust to this model: a click far down then comes from a
+    query where all results are clicked more. Documents of one query compared with each other do not. Nor do contexts:
+    each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
+    """
+    from scipy.special import ndtr
+
+    from clickharvest.checks import Evidence, Finding
+    from clickharvest.checks.checking import displays_of
+    from clickharvest.checks.relevance import effect_of_relevance
+    from clickharvest.click_models.examination import Examination
+
+    rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
+    if classes is None:
+        rows = by_level(rows)
+        known = Examination(curve="linear" if rows.contexts else "constant", intervals=None, anchor=anchor).fit(rows)
+    else:
+        known = classes.propensities
+    found = effect_of_relevance(Evidence(displays_of(rows), known, seed=seed), within=True)
+    name = "trust within queries"
+    if found is None:
+        return Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")
+    effect, error = (float(side[-1]) for side in found)
+    p = float(2 * ndtr(-abs(effect) / error))
+    told, seen = f"(p = {p:.2g})", p < CLEAR
+    if seen and effect > 0:
+        sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
+        return Finding(name, "ok", sentence, p=p)
+    sentence = (
+        f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
+        f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries may "
+        "differ in how far people read, which this model mistakes for trust."
+    )
+    return Finding(name, "warning", sentence, "prefer fit --model examination", p=p)
 
 
 def by_level(interventions: Interventions) -> Interventions:

@@ -26,17 +26,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.model.budget import CANNOT_TELL
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.soundness import LONGEST, check_info
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
-from clickharvest.model.support import CANNOT_TELL, cannot_tell, rests_on_few
+from clickharvest.model.support import cannot_tell, rests_on_few
 from clickharvest.words import spell_positions
 
 Array = NDArray[np.float64]
 
 LARGEST = 1e6
 """Largest slope, offset or variance: more is damage, or a forgery."""
+BEST = 2.33
+"""Standard deviations that the best of a hundred results is better than the average."""
 SIGN = 0.05
 """p-value below which offsets are called needed."""
 
@@ -107,6 +111,48 @@ class FittedAffine(ABC):
     @abstractmethod
     def sentences(self) -> list[str]:
         """Return what was found, in words."""
+
+    @property
+    def average(self) -> Propensities:
+        """How often the average result is clicked at each position, a + b / c, c being the click rate at the anchor.
+
+        Levels count by their clicks; their errors are independent.
+        """
+        from clickharvest.click_models.average import average_curve
+
+        models = [own for _, own in self.parts]
+        positions = sorted(set.intersection(*(set(own.clicked()[0]) for own in models)))
+        weight = np.array([float(own.info.get("clicks") or 1) for own in models])
+        weight /= weight.sum()
+        each = [own.clicked() for own in models]
+        rows = [np.searchsorted(found[0], positions) for found in each]
+        log_p = sum(w * found[1][at] for w, found, at in zip(weight, each, rows, strict=True))
+        covariance = None
+        if all(found[2] is not None for found in each):
+            parts = zip(weight, each, rows, strict=True)
+            covariance = sum(w**2 * found[2][np.ix_(at, at)] for w, found, at in parts if found[2] is not None)
+        told = "clicks on the average result"
+        return average_curve(positions, np.asarray(log_p), covariance, self.parts[0][1].anchor, told)
+
+    def correction_errors(self) -> Array | None:
+        """Return standard errors of corrected clicks by their mean, at positions of `average`, [1, K]; None if unknown.
+
+        They are those of the best and worst of a hundred results, c ± 2.33 standard deviations of relevance, whichever
+        is larger, at the worst level.
+        """
+        positions, worst = self.average.curve.positions, None
+        for _, own in self.parts:
+            rate, spread = (float(own.info.get(name) or 0.0) for name in ("anchor_rate", "relevance_spread"))
+            if own.covariance is None or not rate:
+                return None
+            at, k = np.searchsorted(own.positions, positions), len(own.positions)
+            v = own.covariance
+            a, both, b = np.diag(v)[:k][at], np.diag(v[:k, k:])[at], np.diag(v)[k:][at]
+            ends = [rate + side * BEST * spread for side in (-1, 1)]
+            largest = np.max([c**2 * a + 2 * c * both + b for c in ends], axis=0)
+            errors = np.sqrt(np.maximum(largest, 0)) / (own.slope[at] * rate)
+            worst = errors if worst is None else np.maximum(worst, errors)
+        return None if worst is None else worst[None]
 
     def correct(
         self,
@@ -226,6 +272,16 @@ class AffineModel(FittedAffine):
         supported[at] = (self.slope > 0) & ~cannot_tell(*slopes[1:])
         return AffinePrediction._make((self.shown, *columns, supported))
 
+    def clicked(self) -> tuple[tuple[int, ...], Array, Array | None]:
+        """Return positions where the average result is clicked, the log of a + b / c there, and its covariance."""
+        rate, k = float(self.info.get("anchor_rate") or 1.0), len(self.positions)
+        p = self.slope + self.offset / rate
+        fine = self.predict().supported[np.searchsorted(self.shown, self.positions)] & (p > 0)
+        log_p = np.log(p[fine])
+        turned = np.concatenate([np.eye(k), np.eye(k) / rate], axis=1)[fine] / p[fine][:, None]
+        covariance = None if self.covariance is None else turned @ self.covariance @ turned.T
+        return tuple(np.array(self.positions)[fine].tolist()), log_p, covariance
+
     def lines(self, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
         """Return what the clicks of rows are corrected with, by their positions."""
         predicted, k = self.predict(), len(self.positions)
@@ -303,10 +359,7 @@ class AffineModel(FittedAffine):
                     "people trust what stands high. Propensities alone would be off."
                 )
             else:
-                told.append(
-                    f"No sign that offsets are needed ({p}): slopes are what propensities are, and the examination "
-                    "model, fit --model examination, tells them more exactly."
-                )
+                told.append(f"No sign that offsets are needed ({p}): slopes are what propensities are.")
         floor, rate = self.floor(), self.info.get("anchor_rate")
         if floor is not None and isinstance(rate, int | float) and rate > 0:
             told.append(

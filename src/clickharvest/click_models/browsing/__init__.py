@@ -10,7 +10,7 @@ its states as between its positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clickharvest.click_models.base import PageModel
 from clickharvest.click_models.browsing.fitted import BrowsingPropensities, n_states, require_few, state_places
 from clickharvest.errors import InputError, NotIdentifiedError
+from clickharvest.logs.selected_pages import PagesOfSize, selected_pages
 
 if TYPE_CHECKING:
-    from clickharvest.checks import Finding
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip
+    from clickharvest.weights.weighing import Clip, Trust
 
 STATE = "_clickharvest_state"
 """The column of the number of a row's state."""
@@ -58,19 +58,10 @@ class Browsing(PageModel):
             InputError: the log does not tell pages, or exposures are by design.
             NotIdentifiedError: pages without a click are missing.
         """
-        if how.get("design") is not None:
-            raise InputError(
-                "browsing states come about by clicks, not by design: leave out what tells where documents could have "
-                "been shown (--rankings, --swap, --placements, --placement, --team-draft)"
-            )
+        require_pages(log, how.get("design"))
         if (lowest := how.get("max_position")) is not None:
             how["max_position"] = n_states(lowest)
-        if log.only_clicked_pages:
-            raise NotIdentifiedError(
-                "pages without a click are missing from the log, so that where nothing above is clicked, something "
-                "below must be: that looks as if users read on; give a log of all pages, or fit --model examination"
-            )
-        return super().harvest(browsing_log(log), **how)
+        return super().harvest(_numbered(log), **how)
 
     def fit(self, interventions: Interventions) -> BrowsingPropensities:
         """Return the propensities of browsing states."""
@@ -78,15 +69,9 @@ class Browsing(PageModel):
 
         return fit_states(interventions, **{name: getattr(self, name) for name in self.options()})
 
-    def check(self, interventions: Interventions, fitted: Any = None) -> Sequence[Finding]:
-        """Return whether clicks above explain held-out clicks on a result at one position."""
-        from clickharvest.click_models.browsing.estimating import compare_within_ranks
-
-        try:
-            gain = compare_within_ranks(interventions, anchor=self.anchor, seed=self.seed, progress=self.progress)
-        except InputError:  # too few queries to hold any out
-            return ()
-        return (gain.finding,)
+    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
+        """Return the log by browsing state."""
+        return browsing_log(log, named=True)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> BrowsingPropensities:
@@ -95,7 +80,15 @@ class Browsing(PageModel):
 
     @classmethod
     def weigh(
-        cls, log: ClickLog, fitted: Any, path: Path, *, clip: Clip, normalise: bool, policy_aware: bool
+        cls,
+        log: ClickLog,
+        fitted: Any,
+        path: Path,
+        *,
+        clip: Clip,
+        normalise: bool,
+        policy_aware: bool,
+        trust: Trust = "checked",
     ) -> WeightReport:
         """Write a log with the propensity of every row's own state, and weights, see `weights.weigh_to_parquet`."""
         from clickharvest.weights.weighing import weigh_to_parquet
@@ -103,7 +96,9 @@ class Browsing(PageModel):
         states = browsing_log(log, named=True)
         assert states.places is not None
         wide = fitted.reaching(int(states.places.labels[-1][0]))
-        return weigh_to_parquet(states, wide, path, clip=clip, normalise=normalise, policy_aware=policy_aware)
+        return weigh_to_parquet(
+            states, wide, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
+        )
 
 
 def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
@@ -117,6 +112,7 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
         InputError: the log does not tell pages, or they have no order: counts instead of single impressions, no page
             column, places instead of positions, pages of several queries or of one row each, several results at one
             position, too low positions.
+        NotIdentifiedError: pages without a click are missing.
 
     Example:
         >>> import pyarrow as pa
@@ -126,20 +122,8 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
         >>> log.engine.fetch(log.table.order_by("doc"), task="")["position"].to_pylist()
         [1, 2, 6]
     """
-    import ibis
-
-    from clickharvest.logs.ibis_inside import read_off
-
-    _require_pages(log)
-    columns = log.columns
-    rank = columns["position"].cast("int64")
-    clicked = (columns["clicks"] == 1).ifelse(rank, ibis.null("int64"))
-    above = ibis.window(group_by=columns["page"], order_by=rank, preceding=(None, 1))
-    last = clicked.max().over(above).coalesce(0)
-    source = log.source.mutate(**{STATE: ((rank * (rank - 1)) // 2 + last + 1).cast("int64")})
-    # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
-    moved = read_off(columns, log.source, source)
-    states = replace(log, source=source, columns=moved | {"position": source[STATE]})
+    require_pages(log)
+    states = _numbered(log)
     if not named:
         return states
     found = log.engine.fetch(log.table.agg(ranks=log.table.position.max()), task="Looking at positions")
@@ -148,8 +132,35 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
     return replace(states, roles=log.roles | {"position": STATE}, places=state_places(ranks))
 
 
-def _require_pages(log: ClickLog) -> None:
-    """Raise an InputError where rows do not tell what stood above them, and whether it was clicked."""
+def _numbered(log: ClickLog) -> ClickLog:
+    """Return the log with the number of every row's browsing state for its position."""
+    import ibis
+
+    from clickharvest.logs.ibis_inside import read_off
+
+    columns = log.columns
+    rank = columns["position"].cast("int64")
+    clicked = (columns["clicks"] == 1).ifelse(rank, ibis.null("int64"))
+    above = ibis.window(group_by=columns["page"], order_by=rank, preceding=(None, 1))
+    last = clicked.max().over(above).coalesce(0)
+    source = log.source.mutate(**{STATE: ((rank * (rank - 1)) // 2 + last + 1).cast("int64")})
+    # The state is a column of its own, because a join cannot be on a window; the others are read off the new table.
+    moved = read_off(columns, log.source, source)
+    return replace(log, source=source, columns=moved | {"position": source[STATE]})
+
+
+def require_pages(log: ClickLog, design: Any = None) -> None:
+    """Refuse a log whose rows do not tell what stood above them, and whether it was clicked.
+
+    Raises:
+        InputError: it does not tell.
+        NotIdentifiedError: pages without a click are missing.
+    """
+    if design is not None:
+        raise InputError(
+            "browsing states come about by clicks, not by design: leave out what tells where documents could have "
+            "been shown (--rankings, --swap, --placements, --placement, --team-draft)"
+        )
     if log.places is not None:
         raise InputError(
             f"a browsing model is of a list, where one result is above another: leave out --place "
@@ -171,21 +182,24 @@ def _require_pages(log: ClickLog) -> None:
             "a browsing model needs the page that each row stood on, to see the clicks above it: name the column with "
             "--page COLUMN"
         )
-    page = log.roles["page"]
-    t = log.table
+    page, t = log.roles["page"], log.table
     pages = t.group_by("page").agg(
-        rows=t.count(), places=t.position.nunique(), queries=t.query.nunique(), lowest=t.position.max()
+        rows=t.count(), places=t.position.nunique(), queries=t.query.nunique(), lowest=t.position.max(),
+        clicks=t.clicks.sum(),
+    )  # fmt: skip
+    pages = pages.mutate(size=pages.rows.log2().floor())
+    by_size = pages.group_by("size").agg(
+        pages=pages.count(),
+        several=(pages.queries > 1).sum().fill_null(0),
+        shared=(pages.rows > pages.places).sum().fill_null(0),
+        longest=pages.rows.max(),
+        lowest=pages.lowest.max(),
+        clicked=(pages.clicks > 0).sum(),
+        clicks=pages.clicks.sum(),
     )
-    found = log.engine.fetch(
-        pages.agg(
-            pages=pages.count(),
-            several=(pages.queries > 1).sum().fill_null(0),
-            shared=(pages.rows > pages.places).sum().fill_null(0),
-            longest=pages.rows.max(),
-            lowest=pages.lowest.max(),
-        ),
-        task="Looking at pages",
-    ).to_pylist()[0]
+    sizes = log.engine.fetch(by_size, task="Looking at pages").to_pylist()
+    found = {name: sum(one[name] for one in sizes) for name in ("pages", "several", "shared", "clicks")}
+    found |= {name: max(one[name] for one in sizes) for name in ("longest", "lowest")}
     if found["several"]:
         raise InputError(
             f"column {page!r}: {found['several']:,} of {found['pages']:,} pages show results of several queries, as a "
@@ -202,4 +216,10 @@ def _require_pages(log: ClickLog) -> None:
         raise InputError(
             f"column {page!r}: each of {found['pages']:,} pages shows one result alone, as a column that numbers rows "
             "does: clicks above would be missed; name the column that tells result pages apart with --page COLUMN"
+        )
+    by_size = [PagesOfSize(*(int(one[name]) for name in PagesOfSize._fields)) for one in sizes]
+    if selected := selected_pages(by_size):
+        raise NotIdentifiedError(
+            f"{selected}, as where pages without one are missing from the log: users then seem to read on wherever "
+            "nothing above is clicked; give a log of all pages, or fit --model examination"
         )

@@ -1,4 +1,4 @@
-"""Browsing states by click shares: their prior, the fit, and how much held-out clicks speak for it.
+"""Browsing states by click shares: their prior, and the fit.
 
 Dupret and Piwowarski's EM needs the attraction of every document; shares of a unit's clicks over the states it was met
 in are free of it, just as shares over positions are (`objectives.clickshare`). The state is fixed before the result is
@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
-from clickharvest.checks.finding import Finding, Severity
 from clickharvest.click_models.browsing.fitted import (
     BrowsingPropensities,
     StatePropensities,
@@ -54,11 +52,9 @@ from clickharvest.estimation.pooling import (
 )
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, find_reach, make_sample
-from clickharvest.estimation.selection import fold_weights
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.harvesting.numbering import distinct, numbered
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint
@@ -68,8 +64,6 @@ from clickharvest.words import cluster_nouns, count
 
 Array = NDArray[np.float64]
 
-MANY = 200
-"""States beyond which variances are not chosen again for every fold."""
 NORMAL = 1.959964
 """Of a 95 % interval."""
 
@@ -147,6 +141,7 @@ def fit_states(
         "clusters": sample.n_clusters,
         "seed": seed,
         "data": data_fingerprint(interventions),
+        "displays": np.bincount(sample.position, sample.exposure, len(curve.positions)).tolist(),
         "click_above": _effects(curve, pooled, sample, covariance),
     }
     settings = {"anchor": anchor, "intervals": intervals, "seed": seed}
@@ -294,129 +289,3 @@ def _effects(curve: Curve, pooled: Pooled, sample: Sample, covariance: Array | N
             sd = math.sqrt(max(float(contrast @ covariance @ contrast), 0.0))
             found[name] |= {"lower": math.exp(value - NORMAL * sd), "upper": math.exp(value + NORMAL * sd)}
     return found
-
-
-@dataclass(frozen=True)
-class HeldOutGain:
-    """How much better browsing states explain the clicks of queries that were held out than positions do.
-
-    Attributes:
-        gain: log likelihood of the browsing model minus that of the position-based one, per click.
-        lower: lower end of its 95 % interval, by query.
-        upper: upper end.
-        browsing: log likelihood per click of the browsing model.
-        ranks: of the position-based one.
-        clicks: clicks that were held out.
-        clusters: queries they are of.
-    """
-
-    gain: float
-    lower: float
-    upper: float
-    browsing: float
-    ranks: float
-    clicks: int
-    clusters: int
-
-    @property
-    def finding(self) -> Finding:
-        """What the comparison says, in a sentence.
-
-        Example:
-            >>> print(HeldOutGain(0.02, 0.01, 0.03, -0.5, -0.52, 1000, 40).finding.sentence)
-            Held-out queries: clicks above explain clicks better than positions alone, by 0.0200 per click (0.0100 to \
-0.0300).
-        """
-        size = f"by {abs(self.gain):.4f} per click ({self.lower:.4f} to {self.upper:.4f})"
-        severity: Severity
-        if self.lower > 0:
-            severity, sentence = "ok", f"clicks above explain clicks better than positions alone, {size}."
-        elif self.upper < 0:
-            severity, sentence = "warning", f"positions alone explain clicks better, {size}: use --model examination."
-        else:
-            severity = "note"
-            sentence = (
-                "clicks above do not clearly explain clicks better than positions alone (the gain is "
-                f"{self.gain:.4f} per click, {self.lower:.4f} to {self.upper:.4f}): --model examination is simpler."
-            )
-        return Finding("browsing", severity, f"Held-out queries: {sentence}")
-
-
-def compare_within_ranks(
-    interventions: Interventions, *, anchor: int = 1, folds: int = 5, seed: int = 0, progress: Progress = silent
-) -> HeldOutGain:
-    """Compare the browsing model with the position-based one by the click shares of held-out queries.
-
-    Clicks of a unit *at one rank* are shared out over the last click above, π ∝ e γ; for the position-based model
-    π ∝ e there. The browsing model is fitted to all queries but those of a fold, variances chosen again (not of more
-    than 200 states: that takes minutes, and they are seven numbers), and judged on that fold.
-
-    Queries that are read to different depths have more or fewer clicks above, so that states tell of depth, and states
-    of several ranks would explain clicks where nobody browses. The same result at the same rank, in one query and
-    context, is free of this. Whatever else makes users who clicked above click below counts: that they read on, or that
-    they click more than others. The check of clicks above distinguishes them, this test does not.
-
-    Args:
-        interventions: their positions are numbers of states.
-        anchor: the rank of the anchor.
-        folds: folds of queries.
-        seed: seed of the folds.
-        progress: shows how much is done.
-
-    Raises:
-        InputError: fewer than three queries have a unit that was clicked at a rank where it was met in two states.
-
-    Example:
-        >>> from clickharvest import read_log
-        >>> from clickharvest.click_models import Browsing
-        >>> from clickharvest.simulate import simulate_ab_log
-        >>> log = read_log(simulate_ab_log(pages=3_000)[0], context=["device"])
-        >>> abs(compare_within_ranks(Browsing().harvest(log)).gain) < 0.01
-        True
-    """
-    sample = _at_one_rank(state_sample(interventions, anchor)[0])
-    if sample.n_clusters < FEWEST:
-        found = count(sample.n_clusters, "query", "queries")
-        raise InputError(f"clicks of {found}: expected {FEWEST} or more to hold some of them out")
-    fit = pool_states(state_curve(sample, anchor), sample)
-    if fit.shares.n_positions > MANY:
-        fit = replace(fit, prior=None)
-    queries, shares = fit.shares.n_clusters, fit.shares
-    browsing, aside = np.zeros(queries), fold_weights(queries, min(folds, queries), seed)
-    with progress("Holding queries out") as update:
-        for i, held in enumerate(aside):
-            browsing += held * shares.by_query(shares.log_p(fit.refit(1.0 - held).theta))
-            update((i + 1) / len(aside))
-    ranks = shares.by_query(np.zeros(len(shares.unit)))
-    clicks = np.bincount(shares.cluster, shares.clicks, queries)
-    total, used = float(clicks.sum()), int(np.count_nonzero(clicks))
-    gain = float((browsing - ranks).sum() / total)
-    spread = float(((browsing - ranks - gain * clicks) ** 2).sum())
-    error = math.sqrt(spread * used / max(used - 1, 1)) / total
-    margin = float(student.ppf(0.975, max(used - 1, 1))) * error
-    by = float(browsing.sum() / total), float(ranks.sum() / total)
-    return HeldOutGain(gain, gain - margin, gain + margin, by[0], by[1], int(total), used)
-
-
-def _at_one_rank(sample: Sample) -> Sample:
-    """Return a sample, without contexts, whose units are those of one context and rank that were met in two states."""
-    rank = states_of(sample.positions)[0][sample.position]
-    _, unit = distinct(sample.unit, sample.context, rank)
-    clicks = np.bincount(unit, sample.clicks)
-    rows = np.argsort(unit, kind="stable")
-    rows = rows[(np.bincount(unit) > 1)[unit[rows]] & (clicks > 0)[unit[rows]]]
-    n_clusters, cluster = numbered(sample.cluster[rows])
-    return replace(
-        sample,
-        x=np.zeros((1, 0)),
-        unit=numbered(unit[rows])[1],
-        context=np.zeros_like(rows),
-        position=sample.position[rows],
-        exposure=sample.exposure[rows],
-        clicks=sample.clicks[rows],
-        impressions=sample.impressions[rows],
-        cluster=cluster,
-        n_clusters=n_clusters,
-        unit_kind="context",
-        division=None,
-    )

@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from clickharvest.click_models.average import average_of_places
 from clickharvest.errors import InputError
+from clickharvest.model.budget import CANNOT_TELL
 from clickharvest.model.contexts import Table
 from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
 from clickharvest.model.loading import from_file
@@ -30,7 +32,7 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
-from clickharvest.model.support import CANNOT_TELL, Doubt, Mask
+from clickharvest.model.support import Doubt, Mask
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import Places
 from clickharvest.words import clean_text, count
@@ -175,14 +177,14 @@ class BrowsingPropensities:
         signs = []
         if not predicted.supported.all():
             signs.append("* no clicks link the state: its number leans on its rank and the distance to the last click")
-        if predicted.cannot_tell.any():
-            signs.append(f"? {CANNOT_TELL}: the interval spans a factor of 10 or more")
+        if (predicted.cannot_tell & predicted.supported).any():
+            signs.append(f"? {CANNOT_TELL}: {predicted.untold}")
         if states.draws is not None:
             signs.append(f"Intervals: {states.draws_kind}; clickharvest propensities MODEL lists them")
         parts = [
             wrap("Examination propensities of browsing states: position and last click above"),
             spell_fitted(self.info),
-            *map(wrap, spell_effects(self.info)),
+            *map(wrap, self.sentences()),
             wrap(where + ", by the position of the last click above:"),
             self._table(predicted),
             wrap(". ".join(signs) + ".") if signs else "",
@@ -194,10 +196,10 @@ class BrowsingPropensities:
 
         def cell(number: int) -> str:
             value = predicted.propensity[0, number - 1]
-            if predicted.cannot_tell[0, number - 1] or not np.isfinite(value):
+            supported = predicted.supported[0, number - 1]
+            if (supported and predicted.cannot_tell[0, number - 1]) or not np.isfinite(value):
                 return "?"
-            text = f"{value:.2f}" if value < 100 else f"{value:.0f}"
-            return text if predicted.supported[0, number - 1] else f"{text}*"
+            return f"{value:.{2 if value < 100 else 0}f}{'' if supported else '*'}"
 
         ranks, clicks = min(self.ranks, SHOWN_RANKS), min(self.ranks - 1, SHOWN_CLICKS)
         header = ["position", "none", *(f"at {j}" for j in range(1, clicks + 1))]
@@ -217,6 +219,15 @@ class BrowsingPropensities:
     def listed(self) -> Propensities:
         """What `clickharvest propensities` lists."""
         return self.states
+
+    @property
+    def average(self) -> Propensities:
+        """How often positions are examined, on average over what was clicked above."""
+        return average_of_places(self.states, self.info.get("displays"), self.anchor)
+
+    def sentences(self) -> list[str]:
+        """Return how a click above changes looking below, in words."""
+        return spell_effects(self.info)
 
     @property
     def anchor(self) -> int:

@@ -112,8 +112,8 @@ function makeFigures(data, state) {
       return lineChart(width, [{ name: "curve", points: data.budget }], { log: true, bands, missing, xTitle: what, yTitle, title });
     },
     rows: () => [
-      ["position", "propensity", "lower", "upper", "budget_from", "budget_to"],
-      ...data.budget.map((d) => [placeName(d.k), d.p, d.lower, d.upper, d.least, d.most]),
+      ["position", "propensity", "lower", "upper", "budget_from", "budget_to", "state"],
+      ...data.budget.map((d) => [placeName(d.k), d.p, d.lower, d.upper, d.least, d.most, d.state]),
     ],
   };
   curves("curves", "Examination by position in the chosen context", () => state.series(), {

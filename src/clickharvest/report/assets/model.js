@@ -13,9 +13,9 @@ class Model {
     this.positions = packed.positions;
     this.shown = packed.shown;
     this.z = packed.z;
-    this.span = packed.span;
+    this.limits = packed.limits;
     this.beside = packed.beside;
-    this.wide = packed.wide;
+    this.untold = packed.untold;
     this.doubts = packed.doubts;
     this.apart = packed.apart;
     this.never = new Set(this.apart.flatMap(({ columns: [i, j], pairs }) => pairs.map(([a, b]) => [i, a, j, b].join())));
@@ -41,7 +41,7 @@ class Model {
   }
 
   /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate.
-     wide: whether the interval tells nothing; note: what to know of the number. */
+     wide: whether nobody can tell; note: what to know of the number. */
   predict(x) {
     this.program.begin(x);
     if (this.ofDraws !== this.program) this.ofDraws.begin(x);
@@ -52,9 +52,9 @@ class Model {
         margin = sd && i >= 0 ? this.z * sd[i] : null;
       const lower = margin === null ? null : Math.exp(logP[i] - margin),
         upper = margin === null ? null : Math.exp(logP[i] + margin);
-      const wide = margin !== null && upper > 0 && upper >= this.span * lower * (1 - 1e-12);
+      const wide = i >= 0 && (margin ?? 0) > this.limits[i];
       const beside = this.beside.find((each) => each.at === k && (each.feature === null || x[each.feature] !== 0));
-      const note = wide ? this.wide : (beside?.note ?? null);
+      const note = wide ? this.untold : (beside?.note ?? null);
       return { k, p: i >= 0 ? Math.exp(logP[i]) : null, lower, upper, wide, note };
     });
   }

@@ -1,0 +1,146 @@
+"""The average curve of a click model: what it says of positions, whatever was clicked above and however good a result.
+
+A click model other than examination has a number for every place of a page, or a line for every position. Averaged over
+displays it has one number a position, with an interval: it can be checked, drawn, and told how far off it may be, as
+any other curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clickharvest.errors import InputError
+from clickharvest.estimation.uncertainty import sigma_points
+from clickharvest.model.curves import Constant, unflatten_params
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.typical import typical_context
+from clickharvest.parameters import TOLERANCE
+
+if TYPE_CHECKING:
+    from clickharvest.checks import Checked, Displays, Finding
+
+Array = NDArray[np.float64]
+BY_POSITION = ("order", "rankers", "rows")
+"""Checks that ask of positions, whatever the places are."""
+OF_POSITIONS = ("clicks above", "hidden column", "step")
+"""Checks that a model of places has no need of, or that do not hold for it."""
+
+
+def average_curve(
+    positions: Sequence[int], log_p: Array, covariance: Array | None, anchor: int, what: str
+) -> Propensities:
+    """Return propensities of positions, [K], with the covariance of log p, [K, K], as a model without context.
+
+    Example:
+        >>> average_curve((1, 2), np.log([2.0, 1.0]), None, 1, "examination").predict().propensity.tolist()
+        [[1.0, 0.5]]
+    """
+    at = list(positions).index(anchor)
+    turned = np.delete(np.eye(len(positions)), at, axis=0)
+    turned[:, at] = -1.0
+    b, draws = turned @ log_p, None
+    if covariance is not None:
+        draws = sigma_points(b, turned @ covariance @ turned.T).astype(np.float32)
+    return Propensities(
+        Constant(tuple(positions), anchor, 0), {"b": b}, None, tuple(positions), draws=draws,
+        draws_kind=None if draws is None else "clustered", info={"what": what},
+    )  # fmt: skip
+
+
+def curve_of(fitted: Any) -> Propensities:
+    """Return the curve of a model by position, its own or the average one, with what the model keeps."""
+    if isinstance(fitted, Propensities):
+        return fitted
+    average: Propensities = fitted.average
+    return replace(average, info={**fitted.info, **average.info}, provenance=fitted.provenance)
+
+
+def average_of_places(model: Propensities, shown: Any, anchor: int) -> Propensities:
+    """Return how often positions are examined, p_k = Σ n_m p_m / Σ n_m over the places m at k, in a typical context.
+
+    Args:
+        model: propensities of places, the first column of which is the position.
+        shown: displays n of each place of the model's curve; equal ones where it is None.
+        anchor: the position that others are relative to.
+    """
+    assert model.places is not None
+    places = np.array(model.curve.positions)
+    x, n = typical_context(model), np.ones(len(places)) if shown is None else np.asarray(shown, np.float64)
+    if n.shape != places.shape or not (np.isfinite(n) & (n >= 0)).all():
+        raise InputError("its displays by place are not those of the model: fit again")
+    log_p = np.asarray(model.curve.relative(model.params, x), np.float64)[0]
+    rank = np.array([int(value) for value in model.places.values(0)])[places - 1]
+    positions = np.union1d(rank[n > 0], anchor)
+    here = (positions[:, None] == rank) * np.where(rank == anchor, np.maximum(n, 1e-9), n)
+    mean = (here * np.exp(log_p)).sum(axis=1) / here.sum(axis=1)
+    covariance = None
+    if model.draws is not None:
+        weight = here * np.exp(log_p) / (here * np.exp(log_p)).sum(axis=1, keepdims=True)
+        each = [unflatten_params(draw.astype(np.float64), model.params) for draw in model.draws]
+        covariance = np.atleast_2d(np.cov(weight @ np.array([model.curve.relative(own, x)[0] for own in each]).T))
+    told = "average examination"
+    return average_curve([int(k) for k in positions], np.log(mean), covariance, anchor, told)
+
+
+def check_average(
+    displays: Displays,
+    average: Propensities,
+    *,
+    places: Propensities | None = None,
+    left_out: Collection[str] = (),
+    further: Sequence[Finding] = (),
+    folds: Sequence[int] = (),
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    positions: Collection[int] = (),
+) -> Checked:
+    """Check a click model by its average curve; effects on places are averaged like the curve.
+
+    Args:
+        displays: displays of the log, by place where there are places.
+        average: the average curve.
+        places: propensities of places, the first column of which is the position.
+        left_out: checks that do not hold for the model.
+        further: findings of other tests.
+        folds: as in `check_fit`.
+        tolerance: as in `check_fit`.
+        seed: as in `check_fit`.
+        positions: as in `check_fit`.
+    """
+    from clickharvest.checks import CHECKS, Checked, Evidence, make_budget
+    from clickharvest.checks.checking import with_power
+
+    by_position, rank = replace(displays, contexts={}), np.zeros(0, np.int64)
+    if places is not None and places.places is not None:
+        rank = np.array([int(value) for value in places.places.values(0)])
+        known = displays.take(displays.position <= len(rank))
+        by_position = replace(known, position=rank[known.position - 1], contexts={})
+        displays = known
+    whole = Evidence(by_position, average, folds=folds, seed=seed)
+    evidence = whole if places is None else Evidence(displays, places, seed=seed)
+    findings = list(further)
+    for kind, check in CHECKS.items():
+        if kind in left_out or (places is not None and kind in OF_POSITIONS):
+            continue
+        found = check.run(whole if kind in BY_POSITION else evidence)
+        of_places = found.effect is not None and places is not None and kind not in BY_POSITION
+        findings.append(with_power(_averaged(found, evidence, whole, rank) if of_places else found, tolerance))
+    return Checked(tuple(findings), make_budget(whole, findings, positions=positions, tolerance=tolerance))
+
+
+def _averaged(finding: Finding, evidence: Any, whole: Any, rank: NDArray[np.int64]) -> Finding:
+    """Return a finding whose effects on places, of ranks, are averaged by position; errors as if they had one cause."""
+    assert finding.effect is not None
+    assert finding.standard_error is not None
+    own = rank[evidence.displays.position - 1]
+    weight = np.zeros((len(whole.positions), len(evidence.positions)))
+    seen = evidence.displays.shown * np.exp(evidence.log_p)
+    known = np.isin(own, whole.positions)
+    np.add.at(weight, (np.searchsorted(whole.positions, own[known]), evidence.place[known]), seen[known])
+    weight /= np.maximum(weight.sum(axis=1, keepdims=True), 1e-12)
+    return replace(finding, effect=finding.effect @ weight.T, standard_error=finding.standard_error @ weight.T)
