@@ -108,7 +108,9 @@ def test_commands_say_the_same(name: str, tmp_path: Path, capsys: pytest.Capture
             assert_allclose(numbers(checked["budget"]["terms"][kind]), numbers(sizes), rtol=1e-6, err_msg=kind)
     assert checked["budget"]["untested"] == budget["untested"]
     untested = {one["kind"] for one in fitted["findings"] if one["severity"] == "untested"}
-    assert untested - budget["terms"].keys() == set(budget["untested"])  # of weak tests, the budget counts what they hide
+    assert untested - budget["terms"].keys() == set(
+        budget["untested"]
+    )  # of weak tests, the budget counts what they hide
     for one in fitted["findings"]:  # no test has passed that could not have seen the tolerance
         if one["severity"] == "ok" and "standard_error" in one:
             assert 1.96 * np.max(one["standard_error"]) <= np.log1p(budget["tolerance"]) + 1e-3, one["kind"]

@@ -94,7 +94,9 @@ def with_power(finding: Finding, tolerance: float) -> Finding:
         return finding
     if NORMAL * finding.standard_error.max(initial=0.0) <= np.log1p(tolerance):
         return finding
-    told = f"Clicks are too few to tell whether {CHECKS[finding.kind].assumption}; the budget counts what they may hide."
+    told = (
+        f"Clicks are too few to tell whether {CHECKS[finding.kind].assumption}; the budget counts what they may hide."
+    )
     return replace(finding, severity="untested", sentence=told)
 
 
