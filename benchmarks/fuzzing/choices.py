@@ -42,7 +42,7 @@ VALID = {
     "--as": ("table", "quepid", "qrels", "opensearch"), "--rating": ("grade", "relevance"), "--name": ("shop",),
     "--cutoffs": ("0.5,1,2", "0.1,0.2,0.3"), "--scale": ("corpus", "query", "rate"), "--missing": ("drop", "error"),
     "--learner": ("linear", "svm", "lightgbm", "xgboost", "auto"), "--C": ("0.1", "1"), "--features": ("a", "a,b"),
-    "--loss": ("softmax", "poisson", "pairwise", "lambda", "robust", "hinge"), "--test-share": ("0.2", "0.5"),
+    "--loss": ("softmax", "poisson", "pairwise", "lambda", "hinge"), "--test-share": ("0.2", "0.5"),
     "--judgements": ("grades.csv",), "--tolerance": ("10%", "0.5"), "--fold": ("3", "2,4"),
 }  # fmt: skip
 """Valid values of options that do not depend on the log; those of columns are in `small_logs.py`."""

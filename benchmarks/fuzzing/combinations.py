@@ -55,7 +55,7 @@ EXCLUDES = (
 """Options of which at most one is given."""
 LOSSES = {
     "linear": ("softmax", "poisson"), "svm": ("hinge",), "auto": (),
-    **dict.fromkeys(("lightgbm", "xgboost"), ("softmax", "poisson", "pairwise", "lambda", "robust")),
+    **dict.fromkeys(("lightgbm", "xgboost"), ("softmax", "poisson", "pairwise", "lambda")),
 }  # fmt: skip
 SHAPES = {"rank=2": "lowrank", "width=3": "mlp"}
 OF_DESIGN = ("--pages", "--positions", "--queries", "--swaps", "--click-rates", "--steepness", "--spread")

@@ -1,8 +1,7 @@
-"""Doubly robust labels, blends, and the choice among learners by clicks alone."""
+"""Blends, and the choice among learners by clicks alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,10 @@ from clickharvest.rank import (
     load_ranker,
     off_policy,
     ranking_data,
-    robust_relevance,
     train_ranker,
 )
 from clickharvest.rank.choosing import BLEND, blend, installed_learners, spread
 from clickharvest.rank.exports import export_ranker
-from clickharvest.rank.features import Features
 
 QUICK = BoostSettings(rounds=10, leaves=4, patience=3)
 
@@ -51,49 +48,6 @@ def as_shown(data: RankingData, scores: Any) -> ShownRanking:
     order = np.lexsort((-np.asarray(scores), np.repeat(np.arange(len(data)), np.diff(data.starts))))
     place = np.concatenate([np.arange(1.0, size + 1) for size in np.diff(data.starts)])
     return ShownRanking(order, place, np.ones(len(order)), np.ones(len(data), np.bool_))
-
-
-class TestRobustLabels:
-    def test_few_examinations_believe_the_regression_many_the_clicks(self) -> None:
-        data = simulated(noise=0.5, pages=400.0)
-        found = robust_relevance(data)
-        assert data.exposure is not None
-        rate = data.clicks_by_document / data.exposure
-        often, seldom = data.exposure > 300, data.exposure < 10
-        assert np.abs(np.log(found.relevance / np.maximum(rate, 1e-3)))[often].mean() < 0.1
-        gap_to_clicks = np.abs(found.relevance - rate)[seldom].mean()
-        assert np.abs(found.relevance - found.regression)[seldom].mean() < gap_to_clicks
-
-    def test_closer_to_the_truth_than_clicks_or_regression(self) -> None:
-        data = simulated(noise=0.5, pages=100.0, lists=200)
-        random = np.random.default_rng(0)
-        x = random.normal(size=(1200, 3))
-        truth = 0.2 * np.exp(0.8 * x[:, 0] + 0.5 * random.normal(size=len(x)))
-        found = robust_relevance(data)
-        errors = [
-            np.square(one - truth).mean()
-            for one in (found.relevance, found.regression, data.clicks_by_document / data.exposure)
-        ]
-        assert errors[0] < min(errors[1:])
-
-    def test_the_shape_is_large_where_features_tell_all(self) -> None:
-        assert robust_relevance(simulated(noise=0.0)).shape > 5 * robust_relevance(simulated(noise=1.0)).shape
-
-    def test_a_posterior_mean(self) -> None:
-        data = simulated(noise=0.5)
-        found = robust_relevance(data)
-        assert data.exposure is not None
-        surprise = data.clicks_by_document - data.exposure * found.regression
-        by_hand = found.regression + surprise / (data.exposure + found.shape / found.regression)
-        assert found.relevance == pytest.approx(by_hand)
-
-    def test_missing_features_are_filled_for_the_regression(self) -> None:
-        pytest.importorskip("lightgbm", reason="the boost extra is not installed")
-        data = simulated()
-        holes = np.array(data.features.matrix)
-        holes[::7, 1] = np.nan
-        ranker = train_ranker(replace(data, features=Features.of(holes)), "lightgbm", loss="robust", settings=QUICK)
-        assert np.corrcoef(ranker.predict(holes), holes[:, 0])[0, 1] > 0.6
 
 
 def linear(*weights: float) -> TrainedRanker:

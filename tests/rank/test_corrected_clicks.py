@@ -23,7 +23,6 @@ from clickharvest.rank import (
     ranking_data,
     read_clicks,
     relevance_labels,
-    robust_relevance,
     split_lists,
     take_lists,
     train_ranker,
@@ -143,7 +142,7 @@ def test_corrected_clicks_that_sum_to_nothing_judge_nothing() -> None:
     assert off_policy(few, [1.0, 0.0], "dcg", estimator="ips").value == pytest.approx(-1 / np.log2(3) / 9)
 
 
-@pytest.mark.parametrize(("learner", "loss"), [("svm", "hinge"), ("lightgbm", "lambda"), ("xgboost", "robust")])
+@pytest.mark.parametrize(("learner", "loss"), [("svm", "hinge"), ("lightgbm", "lambda"), ("xgboost", "pairwise")])
 def test_learners_of_pairs_take_corrected_clicks(data: RankingData, learner: str, loss: str) -> None:
     if learner != "svm":
         pytest.importorskip(learner, reason="the boost extra is not installed")
@@ -151,17 +150,6 @@ def test_learners_of_pairs_take_corrected_clicks(data: RankingData, learner: str
     ranker = train_ranker(data, learner, loss=loss, settings=BoostSettings(rounds=15, leaves=4), **fixed)
     scores = ranker.predict(data.features)
     assert np.corrcoef(scores, np.asarray(data.features.matrix)[:, 0])[0, 1] > 0.8
-
-
-def test_robust_relevance_is_that_of_the_anchor(data: RankingData) -> None:
-    seen = SHOWN.sum(axis=2) > 0
-    rate = (ALPHA[0] * RELEVANCE + BETA[0])[seen]
-    found = robust_relevance(data)
-    raw = np.bincount(data.clicked, data.net_clicks) / np.asarray(data.exposure)
-    assert np.mean((found.relevance - rate) ** 2) < np.mean((raw - rate) ** 2)
-    assert abs(np.mean(found.relevance - rate)) < 0.02
-    with pytest.raises(InputError, match="need the exposure"):
-        robust_relevance(replace(data, exposure=None))
 
 
 def test_likelihoods_of_counts_are_refused_by_name_and_left_out_of_the_choice(data: RankingData) -> None:

@@ -99,9 +99,8 @@ class RankOptions:
         typer.Option(
             "--loss",
             metavar="LOSS",
-            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; robust (trees) "
-            "corrects a regression by them; softmax and poisson (trees, linear) know examination as an offset. The "
-            "learner's first by default.",
+            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and "
+            "poisson (trees, linear) know examination as an offset. The learner's first by default.",
             rich_help_panel=RANKER,
             show_default=False,
         ),

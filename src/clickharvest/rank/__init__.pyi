@@ -27,8 +27,6 @@ from .rankers import TrainedRanker as TrainedRanker
 from .rankers import load_ranker as load_ranker
 from .reranking import Reranked as Reranked
 from .reranking import rerank as rerank
-from .robust import RobustRelevance as RobustRelevance
-from .robust import robust_relevance as robust_relevance
 from .shown import ShownRanking as ShownRanking
 from .svm.crossvalidation import PropensitySVMRankCV as PropensitySVMRankCV
 from .svm.crossvalidation import RankCandidate as RankCandidate

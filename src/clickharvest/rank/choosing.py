@@ -35,7 +35,7 @@ FOLDS = 4
 BLEND = "blend"
 CANDIDATES = (("linear", "softmax"), ("svm", "hinge"), ("lightgbm", "softmax"), ("xgboost", "softmax"))
 """Learners with the losses that few clicks do not lead far astray."""
-CORRECTED = (("svm", "hinge"), ("lightgbm", "robust"), ("xgboost", "robust"))
+CORRECTED = (("svm", "hinge"), ("lightgbm", "pairwise"), ("xgboost", "pairwise"))
 """Those that learn from corrected clicks."""
 SMALL = BoostSettings(rounds=200, leaves=7, rate=0.1, patience=15)
 """How trees are grown unless told otherwise."""

@@ -178,7 +178,7 @@ def grounded(weights: Array, starts: Index) -> Array:
     Affine clicks do not tell where relevance is 0: the click rate at the anchor is that of relevance and something that
     all results get, and with few clicks it may come out below 0. What all documents of a list share prefers neither of
     any two, but pairwise losses need weights of 0 or more, and flatten scores where all are large: in simulated logs,
-    whose truth chose this, lambda and robust ranked worse with what all share left in.
+    whose truth chose this, lambda ranked worse with what all share left in.
 
     Example:
         >>> grounded(np.array([2.0, -0.5, 1.0, 3.0]), np.array([0, 2, 4])).tolist()

@@ -5,7 +5,7 @@ LEARNERS = {"linear": ".json", "svm": ".json", "lightgbm": ".txt", "xgboost": ".
 LOSSES = {
     "linear": ("softmax", "poisson"),
     "svm": ("hinge",),
-    "lightgbm": ("pairwise", "lambda", "robust", "softmax", "poisson"),
-    "xgboost": ("pairwise", "lambda", "robust", "softmax", "poisson"),
+    "lightgbm": ("pairwise", "lambda", "softmax", "poisson"),
+    "xgboost": ("pairwise", "lambda", "softmax", "poisson"),
 }
 """What each learner can minimise, its default first."""

@@ -4,15 +4,14 @@
 |---|---|---|
 | `linear` | weights by our own solver | softmax, poisson |
 | `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge |
-| `lightgbm` | LightGBM's trees | pairwise, lambda, robust, softmax, poisson |
-| `xgboost` | XGBoost's trees | pairwise, lambda, robust, softmax, poisson |
+| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson |
+| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson |
 
 Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
-offset (`offsets`) and need the exposure of every document, which `read_clicks` finds. Robust is lambda with doubly
-robust labels (`robust`), and needs it too.
+offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
 
-Corrected clicks of an affine model (`data`) may be negative. Pairwise, lambda, hinge and robust take them, the least of
-each list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and refuse them (`refuses_shift`).
+Corrected clicks of an affine model (`data`) may be negative. Pairwise, lambda and hinge take them, the least of each
+list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and refuse them (`refuses_shift`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from clickharvest.rank.features import Array
 from clickharvest.rank.linear import fit_linear, scaled
 from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, log_offset
 from clickharvest.rank.rankers import TrainedRanker
-from clickharvest.rank.robust import robust_labels
 from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
 from clickharvest.weights.clipping import vanishing_clip
 
@@ -129,9 +127,7 @@ def train_ranker(
     if clip is not None and loss not in (*WEIGHTED, "hinge"):
         raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
     if data.shift is not None and refuses_shift(loss):
-        raise InputError(
-            f"the loss {loss} is {NO_COUNTS}: use --learner svm, or trees with --loss pairwise, lambda or robust"
-        )
+        raise InputError(f"the loss {loss} is {NO_COUNTS}: use --learner svm, or trees with --loss pairwise or lambda")
     if learner == "linear":
         fitted = fit_linear(data, OFFSETS[loss], seed=seed)
         return TrainedRanker(learner, columns, told | {"penalty": fitted.penalty}, fitted.weights)
@@ -142,7 +138,7 @@ def train_ranker(
         search.fit(replace(data, features=features))
         return TrainedRanker(learner, columns, told | {"C": search.C_, "clip": search.clip_}, search.coef_ / scale)
     grow = settings or BoostSettings(seed=seed)
-    target = _Target.of(data, loss, clip, seed)
+    target = _Target.of(data, loss, clip)
     train = _grow_lightgbm if learner == "lightgbm" else _grow_xgboost
     model, rounds = train(data, target, columns, grow, progress)
     return TrainedRanker(learner, columns, told | target.told | {"rounds": rounds}, model)
@@ -165,10 +161,7 @@ class _Target:
     told: dict[str, Any]
 
     @classmethod
-    def of(cls, data: RankingData, loss: str, clip: float | None, seed: int) -> _Target:
-        if loss == "robust":
-            labels, shape = robust_labels(data, seed=seed)
-            return cls(WEIGHTED["lambda"], labels, None, {"shape": shape})
+    def of(cls, data: RankingData, loss: str, clip: float | None) -> _Target:
         if loss in OFFSETS:
             return cls(OFFSETS[loss], data.clicks_by_document, log_offset(data), {})
         labels, used = click_labels(data, clip)

@@ -76,18 +76,3 @@ def scaled(features: Features) -> tuple[Features, Array]:
     spread = np.sqrt(squares / n_docs)
     scale = np.where(spread > ROUNDING * np.abs(total / n_docs), spread, 1.0)
     return replace(features, scale=scale), scale
-
-
-def filled(features: Features) -> Features:
-    """Return features with the mean of its column for every missing value.
-
-    Example:
-        >>> filled(Features.of([[1.0], [np.nan], [3.0]])).matrix.ravel().tolist()
-        [1.0, 2.0, 3.0]
-    """
-    if features.complete or issparse(features.base):
-        return features
-    dense = features.matrix
-    missing = np.isnan(dense)
-    means = np.where(missing, 0, dense).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
-    return Features(np.where(missing, means.astype(dense.dtype), dense))
