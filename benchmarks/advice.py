@@ -151,7 +151,7 @@ def arms_case(name: str, seed: int) -> Case:
     clicks, share = ((10_000, 0.5), (30_000, 0.9), (100_000, 0.5), (10_000, 0.9))[seed % 4]
     log = arms.simulate(corpus, share, clicks, seed + 50, arms.FAIR)
     data = log.data(rankers.estimate(log, "CPBM"))
-    ranker, word = choose(data, log.arms(), SimpleNamespace(lists="query", steady=1.0), seed)
+    ranker, word = choose(data, log.arms(), SimpleNamespace(lists="query", steady=1.0, reason=""), seed)
     best = {side: max(arms.ndcg(own.features @ w, own) for w in log.weights) for side, own in log.sides().items()}
     lead = {side: arms.ndcg(ranker.predict(own.features), own) - best[side] for side, own in log.sides().items()}
     return {"word": word, **lead}

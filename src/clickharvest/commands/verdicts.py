@@ -37,6 +37,8 @@ def verdict(best: str, row: Comparison, clicks: Clicks) -> str:
     from clickharvest.rank.tables import STEADY
 
     shown = f"what was shown ({clean_text(best)})"
+    if clicks.reason:
+        return f"No verdict: keep {shown}; propensities cannot be told, for {clicks.reason.rstrip('.')}."
     if (unseen := row.estimates[NEW].unseen) > 1 - LEAST_SHOWN:
         return f"No verdict: {unseen:.0%} of the new ranking was never shown, and clicks tell nothing of it. Test it."
     if clicks.lists == "query" and clicks.steady < STEADY:
@@ -104,10 +106,10 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
     for name in (NEW, "minus best shown", f"minus {NAIVE}"):
         table.add_column(name, justify="right")
     for row in found:
-        name = "relevant_rank (lower: better)" if row.metric == "relevant_rank" else row.metric
         gaps = (_spell(row.differences[rival]) for rival in (best, NAIVE))
-        table.add_row(name, f"{row.estimates[NEW].value:.3f}", *gaps)
+        table.add_row(row.metric, f"{row.estimates[NEW].value:.3f}", *gaps)
     console.print(table)
+    console.print("relevant_rank, the mean rank of a relevant document, is better if lower.")
     console.print(f"\n{told['verdict']}")
     if (judged := told["judged"]) is not None:
         table = Table(box=None, pad_edge=False, header_style="bold")

@@ -16,7 +16,9 @@ import numpy as np
 from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.sums import steady
-from clickharvest.model.budget import CANNOT_TELL, budget_of
+from clickharvest.model.budget import CANNOT_TELL, Budget, budget_of
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.typical import typical_context
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.counts import numbered, ranking_data_from_counts
 from clickharvest.rank.data import RankingData
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.model.propensities import Propensities
 
 Missing = Literal["error", "drop"]
 Lists = Literal["auto", "query", "page"]
@@ -61,6 +62,7 @@ class Clicks:
             None where the log does not tell.
         lists: whether documents of a `"query"` compete, or those of a `"page"`.
         steady: how likely a result of a page is on another page of its query and ranker.
+        reason: why the budget of the model tells nothing of its propensities; empty where it does.
     """
 
     log: ClickLog
@@ -73,6 +75,7 @@ class Clicks:
     unsupported: float | None = None
     lists: Literal["query", "page"] = "query"
     steady: float = 1.0
+    reason: str = ""
 
     @property
     def effective(self) -> float:
@@ -167,12 +170,15 @@ def read_clicks(
     else:
         pages = of_arms.group_by("query").aggregate([("pages", "sum")]).rename_columns(["query", "pages"])
     data = ranking_data_from_counts(counts.drop_columns(["unsupported"]), pages, of_documents, features_of)
-    data = replace(data, bounds=_bounds(cells, propensities, of_documents, data))
+    budget = budget_of(propensities) if isinstance(propensities, Propensities) else None
+    if isinstance(propensities, Propensities) and budget is not None and not budget.reason:
+        data = replace(data, bounds=_bounds(cells, propensities, budget, trust, of_documents, data))
     arms = _arms(cells, of_arms, data, of_documents)
     names, unknown = list(opened.columns.names), round(dropped) if missing == "drop" else 0
     return Clicks(
-        log, data, of_documents, arms, names, opened.columns, unknown, share, "page" if by_page else "query", steady
-    )
+        log, data, of_documents, arms, names, opened.columns, unknown, share, "page" if by_page else "query", steady,
+        "" if budget is None else budget.reason,
+    )  # fmt: skip
 
 
 def _all_candidates(shown: pa.Table, opened: Documents) -> pa.Table:
@@ -201,33 +207,35 @@ def _clicked_pages(rows: ir.Table) -> ir.Table:
 
 
 def _bounds(
-    cells: pa.Table, model: Propensities | AnyAffine | None, keys: pa.Table, data: RankingData
-) -> tuple[Array, Array] | None:
-    """Return the least and the largest propensity of every record by the budget of the model; None without one."""
+    cells: pa.Table, model: Propensities, budget: Budget, trust: Trust, keys: pa.Table, data: RankingData
+) -> tuple[Array, Array]:
+    """Return the least and the largest propensity of every record by the budget of the model, around its estimate."""
     import pyarrow as pa
-
-    from clickharvest.model.propensities import Propensities
-
-    if not isinstance(model, Propensities) or (budget := budget_of(model)) is None:
-        return None
 
     position, exposure, n = (np.asarray(cells[name]) for name in ("position", "exposure", "n"))
     above = np.searchsorted(budget.positions, position, side="right") - 1
-    known = (above >= 0) & (not budget.reason)
-    down, up = (
-        np.where(known, np.array([*side, 0.0])[above], end) for side, end in ((budget.down, 1), (budget.up, np.inf))
-    )
+    ends = ((budget.down, 1.0), (budget.up, np.inf))
+    down, up = (np.where(above >= 0, np.array([*side, 0.0])[above], end) for side, end in ends)
     anchor = position == model.curve.anchor
+    estimate = exposure * (_clipped_by(model, position) if trust == "checked" else 1.0)
     # Nothing is seen more often than it is shown, nor so rarely that a single click would outweigh all others.
-    least = np.maximum(exposure * np.where(anchor, 1, 1 - down), n * vanishing_clip(float(data.clicks.sum())))
-    most = np.minimum(exposure * np.where(anchor, 1, 1 + up), n)
+    least = np.maximum(estimate * np.where(anchor, 1, 1 - down), n * vanishing_clip(float(data.clicks.sum())))
+    most = np.minimum(estimate * np.where(anchor, 1, 1 + up), n)
     names = keys.column_names
     sides = {"exposure": exposure, "least": np.minimum(least, exposure), "most": np.maximum(most, exposure)}
     table = pa.table({name: cells[name] for name in names} | sides)
     sums = table.group_by(names).aggregate([(name, "sum") for name in sides])
     joined = numbered(keys).join(sums, names, join_type="left outer").sort_by("row_of_document")
-    own, *ends = (np.asarray(joined[f"{name}_sum"])[data.clicked] for name in sides)
-    return data.propensity * ends[0] / own, data.propensity * ends[1] / own
+    own, *both = (np.asarray(joined[f"{name}_sum"])[data.clicked] for name in sides)
+    return data.propensity * both[0] / own, data.propensity * both[1] / own
+
+
+def _clipped_by(model: Propensities, position: Array) -> Array:
+    """Return the estimate at positions over what weights are clipped to there, in a typical context."""
+    found = model.predict_encoded(typical_context(model))
+    ratio = np.nan_to_num(found.propensity / found.clipped(), nan=1.0)[0]
+    at = np.minimum(np.searchsorted(found.positions, position), len(ratio) - 1)
+    return np.where(np.asarray(found.positions)[at] == position, ratio[at], 1.0)
 
 
 def _unsupported(counts: pa.Table, clicks: float) -> float:
@@ -319,7 +327,6 @@ def _weighed_rows(log: ClickLog, model: Propensities | AnyAffine | None, trust: 
     import ibis
 
     from clickharvest.logs.click_log import identifier
-    from clickharvest.model.propensities import Propensities
 
     if model is None:
         of = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
