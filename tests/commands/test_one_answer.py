@@ -123,8 +123,17 @@ def test_commands_say_the_same(name: str, tmp_path: Path, capsys: pytest.Capture
         typical = {row["position"]: row["propensity"] for row in shown["typical_context"]}
         listed = tmp_path / "propensities.parquet"
         assert run("propensities", model, "-o", listed) == 0
+        states = {}
         for row in pq.read_table(listed).to_pylist():
+            states[row["position"]] = row["propensity_state"]
             if row["propensity"] is not None:
+                assert row["propensity"] == pytest.approx(typical[row["position"]], rel=1e-6)
+        weighed = tmp_path / "weighed.parquet"
+        assert run("weigh", log, model, *how, "-o", weighed) == 0
+        rows = pq.read_table(weighed, columns=["position", "propensity", "propensity_state"]).to_pylist()
+        for row in {row["position"]: row for row in rows}.values():
+            assert row["propensity_state"] == states[row["position"]]
+            if row["propensity_state"] != "cannot tell":
                 assert row["propensity"] == pytest.approx(typical[row["position"]], rel=1e-6)
 
 
