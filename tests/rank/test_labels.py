@@ -78,6 +78,6 @@ def test_the_order_of_sums_changes_nothing() -> None:
 def test_clicks_without_a_propensity_of_their_own_are_told() -> None:
     shown = {"query": ["q", "q", "q"], "doc": ["a", "b", "c"], "position": [1, 2, 3], "click": [1, 1, 1]}
     log = read_log(pa.table(shown))
-    with pytest.warns(HarvestWarning, match="33 % of the clicks .* their exposure is that of others"):
+    with pytest.warns(HarvestWarning, match="33 % of the clicks .* their exposure is that of the last position"):
         table = relevance_labels(log, fixed_curve({1: 0.0, 2: -0.5}))
     assert table.num_rows == 3

@@ -112,7 +112,6 @@ class ClickModel(ABC):
             NotIdentifiedError: the interventions do not tell.
         """
 
-    @abstractmethod
     def check(
         self,
         data: ClickLog | Interventions,
@@ -123,7 +122,7 @@ class ClickModel(ABC):
         further: Sequence[Finding] = (),
         **asked: Any,
     ) -> Checked:
-        """Return what checks find of a fit, and how far off it can be.
+        """Return what checks find of a fit, and how far off it can be; as it stands, of `Propensities`.
 
         Args:
             data: the log, or interventions.
@@ -133,6 +132,10 @@ class ClickModel(ABC):
             further: findings of other tests.
             asked: `positions`, `folds` and `tolerance`, as in `check_fit`.
         """
+        from clickharvest.checks import check_fit
+
+        asked |= {"interventions": interventions, "seed": getattr(self, "seed", 0)}
+        return check_fit(data, fitted, unit=unit, further=further, **asked)
 
     @classmethod
     @abstractmethod

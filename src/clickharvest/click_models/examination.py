@@ -7,7 +7,7 @@ What is known are the propensities p_k(x) relative to an anchor: `PBM` where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,10 +17,9 @@ from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from clickharvest.checks import Checked, Finding
     from clickharvest.estimation.estimators import CPBM, PBM
     from clickharvest.estimation.fitting import Intervals
-    from clickharvest.harvesting.interventions import Interventions, UnitKind
+    from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
     from clickharvest.weights.summary import WeightReport
@@ -82,22 +81,6 @@ class Examination(ClickModel):
         """Return the propensities."""
         with_context = bool(interventions.contexts) and self.curve != "constant"
         return self.estimator(with_context).fit(interventions).propensities_
-
-    def check(
-        self,
-        data: ClickLog | Interventions,
-        interventions: Interventions,
-        fitted: Any,
-        *,
-        unit: UnitKind = "context",
-        further: Sequence[Finding] = (),
-        **asked: Any,
-    ) -> Checked:
-        """Return what `check_fit` finds."""
-        from clickharvest.checks import check_fit
-
-        asked |= {"interventions": interventions, "seed": self.seed}
-        return check_fit(data, fitted, unit=unit, further=further, **asked)
 
     @classmethod
     def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:

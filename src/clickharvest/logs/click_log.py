@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,6 +29,7 @@ import ibis.expr.types as ir
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.hashing import is_drawn
+from clickharvest.logs.selected_pages import lack_unclicked
 from clickharvest.positions.places import Places
 from clickharvest.words import count
 
@@ -176,20 +176,6 @@ class ClickLog:
         """Whether nearly every page is clicked, so that those without a click must be missing."""
         facts = self.facts
         return facts is not None and lack_unclicked(facts.pages, facts.clicked_pages, facts.clicks)
-
-
-def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
-    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
-
-    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
-    more must be expected, and less than a twentieth of them be there.
-
-    Example:
-        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
-        (True, False, False)
-    """
-    expected = pages * math.exp(-clicks / pages) if pages else 0.0
-    return expected >= 10 and pages - clicked < expected / 20
 
 
 def find_column(columns: Sequence[str], name: str) -> str:

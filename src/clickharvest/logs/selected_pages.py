@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from clickharvest.logs.click_log import lack_unclicked
 
 SELECTED = 0.1
 """Share of the clicks up to which pages that are in the log for having a click change little."""
@@ -18,6 +17,20 @@ class PagesOfSize(NamedTuple):
     pages: int
     clicked: int
     clicks: int
+
+
+def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
+    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
+
+    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
+    more must be expected, and less than a twentieth of them be there.
+
+    Example:
+        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
+        (True, False, False)
+    """
+    expected = pages * math.exp(-clicks / pages) if pages else 0.0
+    return expected >= 10 and pages - clicked < expected / 20
 
 
 def selected_pages(sizes: Sequence[PagesOfSize]) -> str | None:

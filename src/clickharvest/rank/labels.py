@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
+MATTERS = 0.01
+"""Share of the clicks whose propensities cannot be told, from which on there is a warning."""
+
 
 def relevance_labels(
     log: ClickLog, propensities: Propensities | AnyAffine | None = None, *, level: float = 0.95
@@ -90,17 +93,14 @@ def relevance_labels(
 
 
 def _warn_of_unsupported(cells: pa.Table, is_told: bool) -> None:
-    """Warn where clicks have no propensity of their own; those of affine clicks are left out."""
+    """Warn where many clicks have no propensity that can be told; those of affine clicks are left out."""
     clicks, unsupported = (float(np.asarray(cells[name]).sum()) for name in ("clicks", "unsupported"))
-    if not is_told or not unsupported:
-        return
     left_out = "shift" in cells.column_names
-    share = unsupported / (clicks + unsupported * left_out)
-    sentence = (
-        f"{100 * share:.2g} % of the clicks are at positions or in contexts that the model has no estimate of its own "
-        f"for: {'they are left out' if left_out else 'their exposure is that of others'}"
-    )
-    warnings.warn(sentence, HarvestWarning, stacklevel=3)
+    share = unsupported / ((clicks + unsupported * left_out) or 1.0)
+    if is_told and share >= MATTERS:
+        use = "they are left out" if left_out else "their exposure is that of the last position above that can be told"
+        sentence = f"{100 * share:.2g} % of the clicks are where propensities cannot be told: {use}"
+        warnings.warn(sentence, HarvestWarning, stacklevel=3)
 
 
 def poisson_interval(counts: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
