@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
 
 MATTERS = 0.01
-"""Share of the clicks whose propensities cannot be told, from which on there is a warning."""
+"""Share of the clicks whose propensities are those of other positions, from which on there is a warning."""
 
 
 def relevance_labels(
@@ -97,7 +97,7 @@ def _warn_of_unsupported(cells: pa.Table, is_told: bool) -> None:
     clicks, unsupported = (float(np.asarray(cells[name]).sum()) for name in ("clicks", "unsupported"))
     left_out = "shift" in cells.column_names
     share = unsupported / ((clicks + unsupported * left_out) or 1.0)
-    if is_told and share >= MATTERS:
+    if is_told and unsupported and (left_out or share >= MATTERS):
         use = "they are left out" if left_out else "their exposure is that of the last position above that can be told"
         sentence = f"{100 * share:.2g} % of the clicks are where propensities cannot be told: {use}"
         warnings.warn(sentence, HarvestWarning, stacklevel=3)
