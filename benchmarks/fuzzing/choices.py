@@ -35,7 +35,7 @@ VALID = {
     "--relevance": ("auto", "constant", "mlp", "squares", "free"), "--bootstrap": ("5", "20"), "--seed": ("0", "7"),
     "--intervals": ("auto", "clustered", "bootstrap", "sandwich", "none"), "--title": ("Our shop",),
     "--level": ("0.5", "0.9", "0.999"), "--clip": ("auto", "0.1", "1"), "--after-click": ("same",),
-    "--trust": ("checked", "all"),
+    "--trust": ("checked", "all"), "--lists": ("auto", "query"), "--candidates": ("shown", "all"),
     "--width": ("0.1", "0.02"), "--days": ("14", "0.5"), "--pages": ("1000", "200000"), "--positions": ("2", "10"),
     "--queries": ("1", "50"), "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05"),
     "--click-rates": ("0.3,0.2", "0.4,0.2,0.1,0.05"), "--steepness": ("0", "1"), "--spread": ("0", "0.5"),

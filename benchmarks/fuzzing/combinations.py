@@ -47,8 +47,9 @@ EXCLUDES = (
     *({"--outcome", one} for one in (*DESIGNS, "--swap", "--team-draft", "--model", "--policy-aware")),
     *({"--emit-sql", one} for one in ("--json", "--format", "--clicks-from", "--place", *DESIGNS)),
     *({"--model", one} for one in ("--curve", "--shape", "--objective", "--relevance", "--weighting", "--penalty")),
-    *({"--format", one} for one in ("--repeat", "--block", "--page-number", "--page-size")),
+    *({"--format", one} for one in ("--repeat", "--block", "--random", "--page-number", "--page-size")),
     {"--model", "--intervals"},
+    *({"--random", one} for one in (*DESIGNS, "--swap", "--team-draft")),
     {"--swaps", "--swap"},
     {"--as", "--level"},
 )

@@ -57,6 +57,7 @@ ROLES: Values = {
     "--context": ("device", "hour", "length", "device,hour", "hour,twice", "land,hour", "day", "new,length", "kind"),
     "--cluster": ("query", "doc", "user", "page", "time", "device", "hour", "length", "new", "land", "kind"),
     "--block": ("kind=organic", "device=phone", "hour=1", "new=true", "land=de"),
+    "--random": ("kind=organic", "device=phone"),
     "--outcome": ("bought", "revenue", "new"), "--after-click": ("same",),
 }  # fmt: skip
 LISTED: Values = {"--position": ("position",), "--click": ("click",), "--position-base": ("1", "0"),

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest import PBM, harvest, read_log
+from clickharvest import PBM, Swap, harvest, read_log
 from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs import ClickLog
@@ -47,3 +47,8 @@ def test_random_pages_are_a_design() -> None:
 def test_a_value_that_no_row_has_is_told() -> None:
     with pytest.raises(InputError, match=r"--random order=shuffled: no row has this value; found best \(8,000 rows\)"):
         a_log(random={"order": "shuffled"})
+
+
+def test_there_is_one_design() -> None:
+    with pytest.raises(InputError, match="pages in random order are a design of their own"):
+        harvest(a_log(random={"order": "random"}), design=Swap.uniform(2))

@@ -149,7 +149,7 @@ def diagnose(
     """
     if not isinstance(source, Interventions):
         require_log(source)
-        source = source.pooled()
+        source = source.pooled(design)
     if traffic is not None:
         require_shares(traffic)
     places = source.places

@@ -88,7 +88,7 @@ def harvest(
         Interventions: 1 unit, 2 rows, 1 click, positions 1-2, realised exposures, no context
     """
     require_log(log)
-    log = log.pooled()
+    log = log.pooled(design)
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
     log, whole = _ready(log, options, max_clicks, clicked_only=clicked_only)
     table = harvest_table(log, **options, clicked_only=clicked_only)
@@ -115,7 +115,7 @@ def harvest_to_parquet(
     Arguments are those of `harvest`; `read_interventions` reads the file back. On a cluster it is a folder of files.
     """
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "design": design, "cluster": cluster}
-    log, whole = _ready(log.pooled(), options, max_clicks)
+    log, whole = _ready(log.pooled(design), options, max_clicks)
     table = harvest_table(log, **options)
     metadata = _metadata(log, unit, design, whole)
     with log.engine.output(Path(path)) as partial:
@@ -143,7 +143,7 @@ def harvest_table(
     order of their names as text: nobody's name leaves the log.
     """
     divided = cluster != QUERY
-    log = log.pooled()
+    log = log.pooled(design)
     cells, units, keys = _intervened(log, unit, max_position, design, cluster)
     if clicked_only:
         units = units.filter(units._clicks > 0)

@@ -143,10 +143,12 @@ class ClickLog:
         """Return the log with so large a share of its queries: all rows of a query whose hash is small enough."""
         return replace(self, share=share)
 
-    def pooled(self) -> ClickLog:
+    def pooled(self, design: object = None) -> ClickLog:
         """Return the log to harvest: of pages in random order all results are one, which stood anywhere by chance."""
         if RANDOM not in self.source.columns:
             return self
+        if design is not None:
+            raise InputError("pages in random order are a design of their own: leave out --random, or the other design")
         doc = self.source[RANDOM].ifelse("any result in random order", self.columns["doc"].cast("string"))
         return replace(self, columns=self.columns | {"doc": doc})
 
