@@ -322,7 +322,7 @@ def test_budgets_are_tables() -> None:
     assert table.column_names == ["position", "up", "down", "noise", "time"]
     assert table.column("position").to_pylist() == [2, 3]
     assert table.column("time").to_pylist() == [0.02, 0.0]
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install -e '.[dev]'")
     frame = FULL.to_frame()
     assert list(frame.columns) == table.column_names
     assert frame["up"].tolist() == [0.1, np.inf]

@@ -94,10 +94,10 @@ def with_power(finding: Finding, tolerance: float) -> Finding:
         return finding
     if NORMAL * finding.standard_error.max(initial=0.0) <= np.log1p(tolerance):
         return finding
-    told = (
+    sentence = (
         f"Clicks are too few to tell whether {CHECKS[finding.kind].assumption}; the budget counts what they may hide."
     )
-    return replace(finding, severity="untested", sentence=told)
+    return replace(finding, severity="untested", sentence=sentence)
 
 
 def one_model(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -83,8 +83,7 @@ def average_of_places(model: Propensities, shown: Any, anchor: int) -> Propensit
         weight = here * np.exp(log_p) / (here * np.exp(log_p)).sum(axis=1, keepdims=True)
         each = [unflatten_params(draw.astype(np.float64), model.params) for draw in model.draws]
         covariance = np.atleast_2d(np.cov(weight @ np.array([model.curve.relative(own, x)[0] for own in each]).T))
-    told = "average examination"
-    return average_curve([int(k) for k in positions], np.log(mean), covariance, anchor, told)
+    return average_curve([int(k) for k in positions], np.log(mean), covariance, anchor, "average examination")
 
 
 def check_average(

@@ -201,7 +201,7 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
 
 
 def _doubts(predicted: Prediction, most: int | None = None) -> Counter[str]:
-    """Return how many of the first numbers nobody can tell, by the reason; gaps are told apart."""
+    """Return how many of the first numbers are `cannot tell`, by the reason; gaps count apart."""
     import numpy as np
 
     wrong = predicted.cannot_tell & np.isfinite(predicted.propensity)

@@ -38,7 +38,7 @@ def verdict(best: str, row: Comparison, clicks: Clicks) -> str:
 
     shown = f"what was shown ({clean_text(best)})"
     if clicks.reason:
-        return f"No verdict: keep {shown}; propensities cannot be told, for {clicks.reason.rstrip('.')}."
+        return f"No verdict: keep {shown}; propensities are not known, since {clicks.reason.rstrip('.')}."
     if (unseen := row.estimates[NEW].unseen) > 1 - LEAST_SHOWN:
         return f"No verdict: {unseen:.0%} of the new ranking was never shown, and clicks tell nothing of it. Test it."
     if clicks.lists == "query" and clicks.steady < STEADY:
@@ -46,20 +46,20 @@ def verdict(best: str, row: Comparison, clicks: Clicks) -> str:
         return f"No verdict: {why}, so that these documents never competed. Name the column of pages (--page)."
     gap, own = row.differences[best], row.differences[NAIVE]
     if gap.lower > 0:
-        told = f"Better: the new ranker beats {shown}, {_gap(gap)}."
+        answer = f"Better: the new ranker beats {shown}, {_gap(gap)}."
     elif gap.upper < 0:
-        told = f"Worse: keep {shown}; the new ranker loses to it, {_gap(gap)}."
+        answer = f"Worse: keep {shown}; the new ranker loses to it, {_gap(gap)}."
     else:
-        told = f"No verdict: keep {shown}, or test both; {_gap(gap)}. {_needed(gap)}"
+        answer = f"No verdict: keep {shown}, or test both; {_gap(gap)}. {_needed(gap)}"
     if own.value == 0 and own.std_error == 0:
-        helped = "Propensities changed nothing: they cannot be told where most clicks are, or all are alike."
+        helped = "Propensities changed nothing: those of most clicks are too uncertain, or all are alike."
     elif own.lower > 0:
         helped = f"Propensities helped: {_gap(own)} over the same ranker at face value."
     elif own.upper < 0:
         helped = f"Propensities harmed: {_gap(own)} to the same ranker at face value."
     else:
-        helped = f"Whether propensities helped cannot be told: {_gap(own)} over the same ranker at face value."
-    return f"{told} {helped}"
+        helped = f"Propensities made no clear difference: {_gap(own)} over the same ranker at face value."
+    return f"{answer} {helped}"
 
 
 def _gap(gap: Estimate) -> str:

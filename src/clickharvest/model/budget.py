@@ -6,7 +6,7 @@ the width of its 95 % interval of log p. Then log p may be off there by
 
     √(o² + n²), and by U at most where n ≤ N.
 
-Up to the budget's tolerance the position is usable, up to a factor of two it is with care, and beyond nobody can tell.
+Up to the budget's tolerance the state is usable, up to a factor of two it is with care, and beyond it is cannot tell.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATES: tuple[State, ...] = get_args(State)
 USABLE, WITH_CARE, CANNOT_TELL = STATES
 
 HOPELESS = 1.0
-"""Beyond a factor of two nobody can tell."""
+"""Relative error above which the state is `cannot tell`: a factor of two."""
 NOISE = "noise"
 BUDGET = "budget"
 """Where a model's `info` keeps it."""
@@ -248,14 +248,14 @@ def most_noise(budget: Budget | None, positions: Sequence[int], anchor: int) -> 
         array([[ inf, 0.21, 0.28],
                [ inf, 0.95, 0.99]])
     """
-    told = budget or Budget((), (), (), {}, (), {})
-    found = np.stack([told.most_noise(positions, size) for size in (told.tolerance, HOPELESS)])
+    known = budget or Budget((), (), (), {}, (), {})
+    found = np.stack([known.most_noise(positions, size) for size in (known.tolerance, HOPELESS)])
     found[:, np.equal(positions, anchor)] = np.inf
     return found
 
 
 def why_untold(budget: Budget | None) -> str:
-    """Return why nobody can tell a number that the data speak of."""
+    """Return why the state of a supported number is `cannot tell`."""
     return budget.reason if budget is not None and budget.reason else "may be off by more than a factor of two"
 
 

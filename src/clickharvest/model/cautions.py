@@ -105,7 +105,7 @@ def gaps(model: _Model) -> str:
 
 
 def undecided(prediction: Prediction) -> str:
-    """Return a sentence on the positions that data speak of and nobody can tell, and why; nothing without such."""
+    """Return a sentence on the supported positions whose state is `cannot tell`, and why; nothing without such."""
     wide = prediction.cannot_tell & prediction.supported
     where = [k for k, column in zip(prediction.positions, wide.T, strict=True) if column.any()]
     if not where:

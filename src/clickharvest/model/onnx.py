@@ -35,7 +35,7 @@ def export_onnx(propensities: Propensities, path: str | Path) -> None:
     Output `propensity`, float [n, K]: p_k(x) / p_anchor(x) at the supported positions. In between it computes in
     double precision, so that the result is that of `Propensities.predict` to float precision.
     The file's metadata holds, as JSON: `positions` [K], `anchor`, `feature_names` [d], `curve`, `clickharvest`, for
-    places `places`, what the numbers mean, `state` [K], whether each position is usable, with care, or nobody can tell,
+    places `places`, what the numbers mean, `state` [K], whether each position is usable, with care, or cannot tell,
     in the worst of the contexts that the model's summary lists, and `support`, what `Support.to_dict` returns: the file
     itself gives a number for any x and does not know which of them to rely on.
 

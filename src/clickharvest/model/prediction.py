@@ -35,7 +35,7 @@ class Prediction:
         places: what positions stand for, where they are numbers of places and not of a list.
         codes: index of the state of each number in `budget.STATES`, [n, K]; None: nothing is known but `supported`.
         anchor: position that numbers are relative to.
-        untold: why nobody can tell numbers that are supported.
+        untold: why supported numbers can have the state `cannot tell`.
     """
 
     positions: tuple[int, ...]
@@ -76,8 +76,8 @@ class Prediction:
     def clipped(self) -> NDArray[np.float64]:
         """Return the propensities that weights are made of by default, [n, K].
 
-        Where nobody can tell, it is that of the last position above where one can; of places, that of a middling one
-        among those that share most columns with it.
+        Where the state is `cannot tell`, it is that of the last position above where it is not; of places, that of a
+        middling one among those that share most columns with it.
 
         Example:
             >>> p, codes = np.array([[1.0, 0.5, 0.05]]), np.array([[0, 1, 2]], dtype=np.int8)
@@ -99,7 +99,7 @@ class Prediction:
     def notes(self) -> NDArray[np.object_]:
         """Return what to know of each number, in words, [n, K]; None where there is nothing to say.
 
-        Why it is not supported; otherwise why nobody can tell; otherwise on how few queries it rests.
+        Why it is not supported; otherwise why its state is `cannot tell`; otherwise on how few queries it rests.
 
         Example:
             >>> p, codes = np.array([[1.0, 0.5, 0.3, 0.1]]), np.array([[0, 1, 2, 2]], dtype=np.int8)

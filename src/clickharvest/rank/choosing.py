@@ -23,7 +23,7 @@ import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
-from clickharvest.rank.comparison import take_lists
+from clickharvest.rank.comparison import best_shown, compare_rankers, take_lists
 from clickharvest.rank.data import RankingData, at_face_value
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
@@ -157,11 +157,11 @@ def choose_ranker(
             if name not in final:
                 final[name] = replace(folds, grow=replace(grow, rounds=rounds[name], held_out=0.0)).train(name, data)
             update(0.5 + (done + 1) / (2 * len(chosen)), f"{name}, at face value and on all queries")
-    gaps = {
-        name: off_policy(data, scores[best], metric, baseline=arm, level=level, seed=seed) for name, arm in arms.items()
-    }
-    rival = min(gaps, key=lambda name: gaps[name].value, default=None)
-    gain = None if rival is None else gaps[rival]
+    rival, gain = None, None
+    if arms:
+        (row,) = compare_rankers(data, {best: scores[best], **arms}, metrics=(metric,), level=level, seed=seed)
+        rival = best_shown(row, arms)
+        gain = row.differences[rival]
     ranker = blend([final[name] for name in chosen], data) if best == BLEND else final[best]
     return Choice(ranker, scores, _mean(naive, data), estimates, best, rival, gain)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
 
 Trust = Literal["checked", "all"]
-"""Whether propensities that nobody can tell are clipped, or used as they are."""
+"""Whether propensities whose state is `cannot tell` are clipped, or used as they are."""
 CELLS_AT_ONCE = 100_000
 """Cells scored at a time."""
 
@@ -231,9 +231,9 @@ class Scored:
 def score_cells(cells: Cells, propensities: Propensities, *, trust: Trust = "checked") -> Scored:
     """Return the propensity of every cell.
 
-    A position that nobody can tell in a context has that of the last one above that can be told there, and the first
-    one below if none is above; a place, that of a middling one (the median) among those that can be told and share most
-    columns with it.
+    A position whose state in a context is `cannot tell` has that of the last one above where it is not, and the first
+    one below if none is above; a place, that of a middling one (the median) among those where it is not and that share
+    most columns with it.
 
     Args:
         cells: the cells.

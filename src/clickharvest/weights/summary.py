@@ -23,7 +23,7 @@ class OutcomeReport:
         effective: effective sample size (Σw)² / Σw² over the outcomes.
         largest_weight: the largest weight of a row.
         scale: what the weights were divided by: their mean over the outcomes where normalised, otherwise 1.
-        untold: outcomes in rows where nobody can tell the propensity of the click, or what comes after it.
+        untold: outcomes in rows where the propensity of the click, or of what comes after it, is `cannot tell`.
     """
 
     column: str
@@ -62,7 +62,7 @@ class WeightReport:
             tell as much.
         largest_weight: the largest weight of a row.
         scale: what the weights were divided by: their mean over the clicks where normalised, otherwise 1.
-        trust: `"checked"` where what nobody can tell was clipped, `"all"` where every estimate was used.
+        trust: `"checked"` where propensities whose state is `cannot tell` were clipped, `"all"` where all were used.
         states: clicks by the state of their position and context in the model: usable, with care, cannot tell.
         untold_rows: rows whose propensity is not their own but that of another position.
         untold_clicks: clicks in those rows.

@@ -124,7 +124,7 @@ def weigh(
         outcome: column of what came of clicks, such as purchases: adds `outcome_propensity`, `outcome_weight` and
             `outcome_supported`, made like those of clicks.
         after_click: the model of the outcome after the click, or `"same"` where it does not depend on the position.
-        trust: `"checked"`, or `"all"` to use estimates that nobody can tell, too.
+        trust: `"checked"`, or `"all"` to use estimates whose state is `cannot tell`, too.
 
     Raises:
         InputError: context columns are missing or of another kind than in training, names clash, or models are of

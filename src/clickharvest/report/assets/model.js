@@ -41,7 +41,7 @@ class Model {
   }
 
   /* p_k(x) / p_anchor(x) with the interval exp(log p ± z sd), sd over the draws; null where there is no estimate.
-     wide: whether nobody can tell; note: what to know of the number. */
+     wide: whether its state is cannot tell; note: what to know of the number. */
   predict(x) {
     this.program.begin(x);
     if (this.ofDraws !== this.program) this.ofDraws.begin(x);
