@@ -93,7 +93,8 @@ def print_rank(told: Mapping[str, Any], found: list[Comparison], best: str, leve
         for part in ("train", "test")
     ]
     if told["tried"] is not None:
-        _print_tried(console, told["tried"])
+        shown = {one["ranker"] for one in told["estimates"]} - {NEW, NAIVE, best}
+        _print_tried(console, [one for one in told["tried"] if one["candidate"] not in shown])
     console.print(f"Trained {told['learner']} with {count(told['features'], 'feature')} on {sizes[0]}: {chosen}.")
     console.print(_worth(told))
     how = "held out" if told["tried"] is None else "by rankers that had not seen the query"
@@ -127,7 +128,7 @@ def _worth(told: Mapping[str, Any]) -> str:
     """Return what the clicks are worth: their effective number, those without support, those without features."""
     total = told["train"]["clicks"] + (told["test"]["clicks"] if told["tried"] is None else 0)
     parts = [f"Effective sample size: {told['effective_clicks']:,.0f} of {count(total, 'click')}"]
-    if (share := told["unsupported_clicks"]) is not None:
+    if share := told["unsupported_clicks"]:
         where = "where propensities cannot be told"
         what = (
             "left out"
