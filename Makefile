@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEMO := $(VENV)/.installed-demo
 
-.PHONY: test demo lint types unit debian docs reproduce quick fuzz wheel clean
+.PHONY: test demo lint types unit debian docs reproduce quick fuzz wheel nightly clean
 
 test: debian lint types unit
 
@@ -51,7 +51,7 @@ docs: $(INSTALLED)
 	$(BIN)/mkdocs build --strict
 
 # All experiments of the paper and beyond; finished runs are kept in results/, so it may be interrupted.
-# Runs that other code has measured are repeated; SEEDS=20 measures all seeds of the published page.
+# SEEDS=20 measures all seeds of the published page.
 SEEDS ?= 1
 reproduce: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --seeds $(SEEDS) --page docs/reproduction.md
@@ -61,6 +61,11 @@ reproduce: $(INSTALLED)
 fuzz: $(INSTALLED)
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 		$(BIN)/python benchmarks/fuzz.py --cases 1000 --seed 13 --kinds hostile:60,valid:12,counts:28 --folder "$$folder"
+
+# What repeats a promise over many logs: hours of CPU.
+nightly: $(INSTALLED)
+	$(BIN)/python -m pytest -m nightly --numprocesses 2 --dist loadfile
+	$(MAKE) benchmark-mutants benchmark-coverage benchmark-fuzz
 
 quick: $(INSTALLED)
 	$(BIN)/clickharvest reproduce --quick --results .quick

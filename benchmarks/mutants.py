@@ -206,7 +206,8 @@ def environment(tree: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": places, **more}
 
 
-QUIET = ("-q", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-m", "not spark", "--no-header", "--tb=line")
+DAILY = "not spark and not nightly"
+QUIET = ("-q", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-m", DAILY, "--no-header", "--tb=line")
 
 
 def copy_tree(folder: Path) -> Path:

@@ -31,7 +31,6 @@ from statistics import fmean
 from typing import Any
 
 from accuracy import (
-    QUERIES,
     README,
     TEST_QUERIES,
     fingerprint,
@@ -45,7 +44,9 @@ from accuracy import (
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS, DATA = HERE / "peers", HERE / "data"
-SWEEPS, ETA, SEEDS, QUICK = 1.0, 0.5, 3, 800
+QUERIES, SWEEPS, ETA, SEEDS, QUICK = 2_000, 1.0, 0.5, 3, 800
+POLICIES = ("weak", "strong")
+"""How good the rankers are that made a log, see `peers/simulated.py`."""
 LIMIT = 1800
 """Seconds after which a contender is stopped."""
 
@@ -74,6 +75,12 @@ CONTENDERS = {
         Contender("ours", "auto", "clickharvest CPBM, curve auto", contextual=True),
         Contender("ours", "linear", "clickharvest CPBM, curve linear", contextual=True),
         Contender("ours", "pbm", "clickharvest PBM"),
+        Contender("ours", "allpairs", "clickharvest AllPairs"),
+        Contender("ours", "pivot", "clickharvest PivotOne"),
+        Contender("ours", "chain", "clickharvest AdjacentChain"),
+        Contender("ours", "ctr", "clickharvest CTR"),
+        Contender("ours", "em", "clickharvest EM"),
+        Contender("ours", "regression", "clickharvest regression-EM"),
         Contender("clax", "context", "CLAX PBM, deep examination", contextual=True),
         Contender("clax", "towers", "CLAX two towers, deep examination", contextual=True),
         Contender("clax", "pbm", "CLAX PBM"),
@@ -130,6 +137,7 @@ def plan(options: argparse.Namespace) -> list[Record]:
     return [
         {
             "contender": contender,
+            "policy": policy,
             "seed": seed,
             "queries": options.queries,
             "sweeps": options.sweeps,
@@ -138,6 +146,7 @@ def plan(options: argparse.Namespace) -> list[Record]:
             "code": code,
         }
         for seed in range(options.seeds)
+        for policy in POLICIES
         for contender in options.contenders
     ]
 
@@ -153,24 +162,25 @@ def run(missing: Sequence[Record], results: Results, options: argparse.Namespace
     scripts = {CONTENDERS[asked["contender"]].script for asked in missing}
     python, failed = environment([script for script in REQUIREMENTS if script in scripts])
     failures = {asked["contender"]: reason for asked in missing if (reason := failed.get(script_of(asked)))}
-    for seed in sorted({asked["seed"] for asked in missing}):
+    for seed, policy in sorted({(asked["seed"], asked["policy"]) for asked in missing}):
         with tempfile.TemporaryDirectory(prefix="peers-") as folder:
-            say(f"simulating the log of seed {seed}")
+            say(f"simulating the log of seed {seed}, {policy} rankers")
             log, truth = Path(folder) / "log", Path(folder) / "truth.npy"
             log.mkdir()
-            simulate(log, truth, options, seed)
-            for asked in (asked for asked in missing if asked["seed"] == seed):
+            simulate(log, truth, options, policy, seed)
+            for asked in (one for one in missing if (one["seed"], one["policy"]) == (seed, policy)):
                 if script_of(asked) in failed:
                     continue
                 try:
                     measured = measure(asked, log, truth, python)
                 except ContenderError as error:
                     failures[asked["contender"]] = str(error)
-                    say(f"seed {seed}, {asked['contender']}: {error}")
+                    say(f"seed {seed}, {policy}, {asked['contender']}: {error}")
                     continue
                 results[key_of(asked)] = asked | measured | {"machine": machine()}
                 write_whole(options.json, json.dumps(list(results.values()), indent=1) + "\n")
-                say(f"seed {seed}, {asked['contender']}: {measured['rel_error']:.4f}, {measured['seconds']:.1f} s")
+                told = f"{measured['rel_error']:.4f}, {measured['seconds']:.1f} s"
+                say(f"seed {seed}, {policy}, {asked['contender']}: {told}")
     return failures
 
 
@@ -208,10 +218,11 @@ def environment(scripts: Sequence[str]) -> tuple[Path, dict[str, str]]:
     return python, failed
 
 
-def simulate(log: Path, truth: Path, options: argparse.Namespace, seed: int) -> None:
+def simulate(log: Path, truth: Path, options: argparse.Namespace, policy: str, seed: int) -> None:
     """Simulate one log, in a process of its own."""
     test_queries = min(TEST_QUERIES, options.queries)
     sizes = {
+        "policy": policy,
         "queries": options.queries,
         "test-queries": test_queries,
         "sweeps": options.sweeps,
@@ -271,7 +282,8 @@ def errors(found: Any, truth: Any) -> Record:
 
 def table(found: Sequence[Record], failures: dict[str, str], contenders: Sequence[str]) -> list[str]:
     """Return the lines of a Markdown table, mean ± sd over seeds."""
-    figures = ("RelError", "mean \\|log(p̂/p)\\|", "seconds", "CPU seconds", "with imports", "peak MB", "seeds")
+    of_logs = [f"{name}, {policy}" for policy in POLICIES for name in ("RelError", "mean \\|log(p̂/p)\\|")]
+    figures = (*of_logs, "seconds", "CPU seconds", "with imports", "peak MB", "logs")
     lines = [f"| contender | contexts | {' | '.join(figures)} |", "|---|---|" + "--:|" * len(figures)]
     for name in contenders:
         own = [record for record in found if record["contender"] == name]
@@ -282,11 +294,13 @@ def table(found: Sequence[Record], failures: dict[str, str], contenders: Sequenc
                 fmean(record[figure] for record in own) for figure in ("seconds", "cpu_seconds", "process_seconds")
             ]
             peak = f"{max(record['peak_mb'] for record in own):,.0f}"
-            cells = [spread(own, "rel_error"), spread(own, "abs_log"), *(f"{mean:.1f}" for mean in means), peak]
+            by_policy = [[record for record in own if record["policy"] == policy] for policy in POLICIES]
+            cells = [spread(some, name) if some else "" for some in by_policy for name in ("rel_error", "abs_log")]
+            cells += [*(f"{mean:.1f}" for mean in means), peak]
             lines.append(f"{start} | {' | '.join(cells)} | {len(own)} |")
         if name in failures:
             reason = failures[name].replace("|", "\\|").replace("<", "&lt;")
-            lines.append(f"{start} | {reason} | | | | | | |")
+            lines.append(f"{start} | {reason} {'| ' * len(figures)}|")
     return lines
 
 
@@ -319,7 +333,7 @@ def script_of(asked: Record) -> str:
 
 def key_of(record: Record) -> str:
     """Return what tells a record apart."""
-    asked = ("contender", "seed", "queries", "sweeps", "needs", "script", "code")
+    asked = ("contender", "policy", "seed", "queries", "sweeps", "needs", "script", "code")
     return json.dumps({name: record.get(name) for name in asked}, sort_keys=True)
 
 

@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-FIGURE = re.compile(r"(!\[[^\]]*\]\()\.\./(results/[\w./-]+\.png)\)")
+FIGURE = re.compile(r"(!\[[^\]]*\]\()\.\./(results/[\w./-]+\.svg)\)")
 
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./([\w./-]+)\)")
 
@@ -38,7 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point at the figures where the site has them, and at the first page instead of the README."""
-    return LINK.sub(_on_site, FIGURE.sub(r"\1\2)", markdown))
+    shown = FIGURE.sub(r"\1\2)", markdown)
+    return shown if "/" in page.file.src_uri else LINK.sub(_on_site, shown)  # in folders, .. is still among the pages
 
 
 def _on_site(link: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ DEFAULT = re.compile(r"\s*\[(?:default: (?P<value>[^\]]+)|(?P<required>required)
 START = """# Commands
 
 Every command is one step of the pipeline. It reads files and writes one file, so each step can be run again on its own.
-This page is written by `docs/reference.py` from the options themselves; `clickharvest COMMAND --help` says the same.
+This page is written by `docs/reference.py` from the options themselves, as `clickharvest COMMAND --help-all` is.
 
 """
 CODES = {
@@ -81,7 +81,7 @@ def write_command(
     """Write one command: what it does, how it is called, examples, options."""
     text, _, examples = re.split(r"^(Examples?:)$", command.help + "\n", maxsplit=1, flags=re.MULTILINE)
     yield f"\n## {name}\n\n{mark_options(text.strip())}\n"
-    usage = re.sub(r"[{}]", "", command.get_usage(context).removeprefix("Usage: "))
+    usage = command.get_usage(context).removeprefix("Usage: ")
     yield "\n".join(["\n```bash", usage, "", *filter(None, map(str.strip, examples.split("\n"))), "```", ""])
     links = []
     for title, rows in panels.items():
@@ -100,7 +100,8 @@ def read_panels(command: Any, context: Any) -> dict[str, list[Row]]:
     """Return a command's options by the title of their group: arguments, then those without a title, then the rest."""
     panels: dict[str, list[Row]] = {ARGUMENTS: [], "": []}
     for parameter in command.params:
-        record = None if parameter.hidden else parameter.get_help_record(context)
+        parameter.hidden = False  # --help shows the everyday options alone, this page all
+        record = None if parameter.name == "help_all" else parameter.get_help_record(context)
         if record is None:
             continue
         spelling, told = record

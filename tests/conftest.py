@@ -1,4 +1,4 @@
-"""What several tests share: one engine of each kind, the real log where it is present."""
+"""What several tests share: one DuckDB, the real log where it is present."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from clickharvest.logs.engines import DuckDBEngine
-from clickharvest.logs.spark import SparkEngine
 from command_line import Command
 from command_line import run as run_command
 from places import SHARED_DATA
@@ -25,15 +24,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 @pytest.fixture(scope="session")
 def duckdb_engine() -> DuckDBEngine:
     return DuckDBEngine()
-
-
-@pytest.fixture(scope="session")
-def spark_engine() -> SparkEngine:
-    pytest.importorskip("pyspark", reason="the Spark extra is not installed")
-    # Two worker processes: what is handed from one to the other really travels.
-    engine = SparkEngine(master="local-cluster[2,1,1500]")
-    engine.session.conf.set("spark.sql.shuffle.partitions", "2")
-    return engine
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 
 from clickharvest.estimation import ClickShare, Fit, Sample
 from clickharvest.harvesting import Interventions
@@ -13,6 +14,11 @@ from clickharvest.model.curves import make_curve
 
 POSITIONS = (1, 2, 4)
 LOG_P = np.log([1.0, 0.6, 0.3])
+
+
+def logs(daily: int, nightly: int) -> pytest.MarkDecorator:
+    """Return the parameter `logs`: how many simulated logs a test draws every day, and in `make nightly`."""
+    return pytest.mark.parametrize("logs", [daily, pytest.param(nightly, marks=pytest.mark.nightly)])
 
 
 def simulated_sample(queries: int, *, features: int = 0, seed: int = 0, shown: int = 6) -> Sample:

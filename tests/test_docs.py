@@ -6,7 +6,7 @@ A page's blocks run one after the other, in one namespace and one folder of thei
 - ```` ```text ```` right after either is what it printed, a command's errors too; a line `…` stands for any lines;
 - any other block with `title="name"` is a file of that name;
 - `$ clickharvest …  # exit 3` ends with that code, others with 0; `$ pip`, `$ make` and `$ git` are not run;
-- blocks after `<!-- needs spark -->` run by themselves, where there is a Java.
+- blocks after `<!-- needs spark -->` run in `test_spark.py`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ import pytest
 
 import clickharvest
 from clickharvest.commands import app as cli
-from clickharvest.errors import ClickharvestWarning, EngineError
-from clickharvest.logs.spark import check_java
+from clickharvest.errors import ClickharvestWarning
 from clickharvest.simulate import simulate_ab_log
 from places import ROOT
 
@@ -121,7 +120,7 @@ def run_blocks(
 def prepare(page: Path) -> dict[str, Any]:
     """Return the names that a page takes for granted, and write the files it does: those of its reader."""
     if page.name == "README.md":
-        log = simulate_ab_log(pages=20_000, seed=0)[0]
+        log = simulate_ab_log(pages=4_000, seed=0)[0]
         pq.write_table(log, "clicks.parquet")
         documents = log.group_by(["query", "doc"]).aggregate([])
         features = np.random.default_rng(0).random((2, documents.num_rows))
@@ -147,22 +146,6 @@ def test_blocks_do_what_they_show(
 ) -> None:
     blocks = [block for block in blocks_of(page.read_text()) if block.needs is None]
     run_blocks(blocks, prepare(page), monkeypatch, capsys)
-
-
-@pytest.mark.spark
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
-def test_blocks_on_spark(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        check_java()
-    except EngineError as error:
-        pytest.skip(str(error))
-    request.getfixturevalue("spark_engine")
-    text = (ROOT / "docs" / "logs.md").read_text()
-    blocks = [block for block in blocks_of(text) if block.needs == "spark"]
-    assert blocks
-    run_blocks(blocks, {}, monkeypatch, capsys)
 
 
 def test_a_wrong_block_is_noticed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,7 +330,7 @@ def test_the_page_of_commands_is_what_the_options_say() -> None:
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         shared = page.partition("\n## Shared options\n")[2] if "Also the shared options" in section else ""
         for parameter in command.params:
-            if not parameter.hidden and parameter.param_type_name == "option":
+            if parameter.param_type_name == "option" and parameter.opts[0] != "--help-all":
                 assert parameter.opts[0] in section + shared, f"{name} {parameter.opts[0]}"
 
 

@@ -80,5 +80,5 @@ def test_every_mutant_is_another_program(mutations: Any, room: str) -> None:
     for file in sorted(base.rglob("*.py")) or [base.with_suffix(".py")]:
         source = file.read_bytes()
         unchanged = ast.dump(ast.parse(source))
-        for mutant in mutations.mutants_of(room, str(file), source)[::7]:
+        for mutant in mutations.mutants_of(room, str(file), source)[::61]:
             assert ast.dump(ast.parse(mutant.apply(source))) != unchanged, mutant

@@ -71,8 +71,8 @@ def test_a_curve_that_is_none_counts_as_a_failure(found):
 
 def test_plan_has_every_contender_and_seed_once_and_full_runs_are_told_from_others():
     wanted = peers.plan(options())
-    assert len({peers.key_of(asked) for asked in wanted}) == len(wanted) == 4
-    assert {asked["seed"] for asked in wanted} == {0, 1}
+    assert len({peers.key_of(asked) for asked in wanted}) == len(wanted) == 8
+    assert {(asked["seed"], asked["policy"]) for asked in wanted} == {(s, p) for s in (0, 1) for p in peers.POLICIES}
     full = options(contenders=list(peers.CONTENDERS), queries=peers.QUERIES, seeds=3)
     assert peers.is_full(full)
     assert not peers.is_full(options(contenders=["ours-pbm"], queries=peers.QUERIES, seeds=3))
@@ -85,17 +85,26 @@ def test_results_of_other_code_sizes_and_requirements_are_not_taken_for_the_same
     assert peers.read_results(path) == {}
     path.write_text(json.dumps([record(asked)]))
     assert peers.read_results(path) == {peers.key_of(asked): record(asked)}
-    others = {"code": "other", "script": "other", "queries": 51, "needs": ["x==2"], "sweeps": 2.0, "seed": 7}
+    others = {
+        "policy": "other",
+        "code": "other",
+        "script": "other",
+        "queries": 51,
+        "needs": ["x==2"],
+        "sweeps": 2.0,
+        "seed": 7,
+    }
     for change in ({name: value} for name, value in others.items()):
         assert peers.key_of(asked | change) not in peers.read_results(path)
 
 
 def test_table_has_means_over_seeds_and_says_why_a_contender_failed():
-    first, _, second, _ = peers.plan(options())
-    found = [record(first), record(second, rel_error=0.35, peak_mb=500)]
+    first, _, strong, _, second, *_ = peers.plan(options())
+    found = [record(first), record(second, rel_error=0.35, peak_mb=500), record(strong, rel_error=0.5)]
     lines = peers.table(found, {"ultr-ctr": "could not be installed: a|b <c>"}, ["ours-pbm", "ultr-ctr"])
-    assert lines[2] == "| clickharvest PBM | no | 0.3000 ± 0.0707 | 0.2000 ± 0.0000 | 1.0 | 2.0 | 3.0 | 500 | 2 |"
-    assert lines[3] == "| ultr-bias-toolkit CTR | no | could not be installed: a\\|b &lt;c> | | | | | | |"
+    weak = "0.3000 ± 0.0707 | 0.2000 ± 0.0000"
+    assert lines[2] == f"| clickharvest PBM | no | {weak} | 0.5000 | 0.2000 | 1.0 | 2.0 | 3.0 | 500 | 3 |"
+    assert lines[3] == "| ultr-bias-toolkit CTR | no | could not be installed: a\\|b &lt;c> " + "| " * 9 + "|"
     assert "50 queries, sweeps: 1; a 1 (b 2)." in peers.notes(found)
 
 

@@ -54,8 +54,9 @@ def build(
         hostile_value = bad and random.random() < 0.5
         values = doubtful_values(command, option)
         case.words += [option, hostile.argument(random) if hostile_value else random.choice(values)]
-    if "--page" in case.words and command == "reproduce":
-        case.outputs.append(case.words[case.words.index("--page") + 1])
+    for option, of in (("--page", "reproduce"), ("--chart", "compare")):
+        if option in case.words and command == of:
+            case.outputs.append(case.words[case.words.index(option) + 1])
     case.words += [name for name, is_flag in options.items() if is_flag and random.random() < 0.25]
     if command in ENDS and random.random() < 0.95:
         _output(case, random)
@@ -269,6 +270,11 @@ def _fit(case: Case, base: Path, random: random.Random) -> None:
         case.words += ["--bootstrap", "20"]  # as much can go wrong as with a thousand
 
 
+def _validate(case: Case, base: Path, random: random.Random) -> None:
+    case.words += [*_log(case, base, random), "--random", random.choice(("ranker=a", "device=mobile", "nothing=1"))]
+    (case.folder / "theirs.csv").write_text(random.choice(("position,propensity\n1,1\n2,.5\n", "position\n", "\0")))
+
+
 def _show(case: Case, base: Path, random: random.Random) -> None:
     case.words.append(_model(case, base, random, 0.3))
 
@@ -291,6 +297,9 @@ def _report(case: Case, base: Path, random: random.Random) -> None:
 
 
 def _compare(case: Case, base: Path, random: random.Random) -> None:
+    if random.random() < 0.2:
+        case.words += [_table(case, base, random), "--estimators", random.choice(("ctr,pivotone", "clickshare,x"))]
+        return
     case.words.append(_model(case, base, random, 0.6))
     if random.random() < 0.8:
         second = random.choice(themes.MODELS[case.theme])
@@ -336,7 +345,7 @@ def _reproduce(case: Case, base: Path, random: random.Random) -> None:
 
 
 ARGUMENTS: dict[str, Callable[[Case, Path, random.Random], None]] = {
-    "check": _log_argument, "harvest": _log_argument, "fit": _fit, "show": _show,
+    "check": _log_argument, "validate": _validate, "harvest": _log_argument, "fit": _fit, "show": _show,
     "propensities": _propensities,
     "weigh": _weigh, "report": _report, "compare": _compare, "rank": _rank, "simulate": _simulate,
     "reproduce": _reproduce, "tally": _tally, "plan": _plan, "judgments": _judgments, "labels": _labels,

@@ -7,7 +7,7 @@ from functools import cache
 COMMANDS = {
     "check": 14, "harvest": 13, "show": 9, "propensities": 8, "weigh": 7, "tally": 6, "rerank": 6, "export": 6,
     "plan": 5, "judgments": 5, "labels": 4, "simulate": 4, "compare": 4, "fit": 3, "report": 3, "rank": 2,
-    "reproduce": 1,
+    "validate": 3, "reproduce": 1,
 }  # fmt: skip
 """How many of a hundred cases each command has; those that fit or draw are dear."""
 FAULTS = (
@@ -39,11 +39,12 @@ VALID = {
     "--width": ("0.1", "0.02"), "--days": ("14", "0.5"), "--pages": ("1000", "200000"), "--positions": ("2", "10"),
     "--queries": ("1", "50"), "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05"),
     "--click-rates": ("0.3,0.2", "0.4,0.2,0.1,0.05"), "--steepness": ("0", "1"), "--spread": ("0", "0.5"),
-    "--as": ("table", "quepid", "qrels", "opensearch"), "--rating": ("grade", "relevance"), "--name": ("shop",),
+    "--to": ("table", "quepid", "qrels", "opensearch"), "--rating": ("grade", "relevance"), "--name": ("shop",),
     "--cutoffs": ("0.5,1,2", "0.1,0.2,0.3"), "--scale": ("corpus", "query", "rate"), "--missing": ("drop", "error"),
     "--learner": ("linear", "svm", "lightgbm", "xgboost", "auto"), "--C": ("0.1", "1"), "--features": ("a", "a,b"),
     "--loss": ("softmax", "poisson", "pairwise", "lambda", "hinge"), "--test-share": ("0.2", "0.5"),
     "--judgements": ("grades.csv",), "--tolerance": ("10%", "0.5"), "--fold": ("3", "2,4"),
+    "--instrument": ("ranker",),
 }  # fmt: skip
 """Valid values of options that do not depend on the log; those of columns are in `small_logs.py`."""
 DOUBTFUL: dict[str, tuple[str, ...]] = {
@@ -72,7 +73,7 @@ DOUBTFUL: dict[str, tuple[str, ...]] = {
     "--swaps": ("auto", "neighbours=.05", "1-2=.05,2-3=.05", "1-2=1", "2-2=.1", "1-99=.1", "1=.1", "1-2-3=.1"),
     "--click-rates": ("0.3,0.2", "0.3", "1,1,1", "0,0", "2", "nan", "0.3,"), "--steepness": ("0", "1", "10"),
     "--tolerance": ("10%", "1", "0", "-1", "x%", ""), "--fold": ("3", "99", "0", "x", "1-3", "3-1"),
-    "--spread": ("0", "0.5", "3"), "--as": ("table", "quepid", "qrels", "opensearch", "nothing"),
+    "--spread": ("0", "0.5", "3"), "--to": ("table", "quepid", "qrels", "opensearch", "nothing"),
     "--cutoffs": ("0.5,1,2", "1", "0", "3,2,1", "nan", "1,1", "0.1,0.2,0.3,0.4,0.5"),
     "--clip": ("0.1", "auto", "1", "2"), "--penalty": ("0", "1", "1e12"), "--curve": ("constant", "linear", "power"),
     "--learner": (*("svm", "linear", "lightgbm", "xgboost") * 4, "auto"), "--features": ("a", "a,b", "x", ""),
@@ -80,6 +81,8 @@ DOUBTFUL: dict[str, tuple[str, ...]] = {
     "--place": ("row,column", "slot", "nothing"), "--bootstrap": ("2", "5"),
     "--outcome": ("bought", "click", "nothing"),
     "--after-click": ("same", "after.safetensors", "log.parquet", "nothing"),
+    "--estimators": ("all", "ctr,clickshare"), "--chart": ("curves.svg",),
+    "--features-from": ("features.parquet", "nothing.csv"),
 }  # fmt: skip
 """Values of options with bent files: valid ones, and ones at or beyond the bounds; else those of `VALID`."""
 OF_COMMANDS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -95,12 +98,14 @@ OF_COMMANDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("simulate", "--cache"): ("cache", "log.parquet"), ("reproduce", "--jobs"): ("1", "2"),
     ("reproduce", "--corpus"): ("nothing", "corpus.txt"), ("reproduce", "--page"): ("page.md",),
     ("reproduce", "--seeds"): ("1", "x"), ("reproduce", "--results"): ("results",),
-    ("fit", "--model"): ("examination",),
+    ("fit", "--model"): ("examination",), ("validate", "--model"): ("theirs.csv", "log.parquet", "nothing"),
+    ("validate", "--pages-with"): ("click", "device", "nothing"),
 }  # fmt: skip
 """Values of options that mean something else, or cost more, with one command."""
 NOT_TRIED = {
     "--spark-master": "a Spark session outlasts all other cases together",
     "--log-to": "MLflow outlasts all other cases together",
+    "--help-all": "it prints the help, and nothing else",
     "--start": "it needs a model of the same options, which a combination does not have",
 }
 """Options that no case has, and why."""

@@ -51,7 +51,7 @@ EXCLUDES = (
     {"--model", "--intervals"},
     *({"--random", one} for one in (*DESIGNS, "--swap", "--team-draft")),
     {"--swaps", "--swap"},
-    {"--as", "--level"},
+    {"--to", "--level"},
 )
 """Options of which at most one is given."""
 LOSSES = {
@@ -262,7 +262,7 @@ def build(base: Path, folder: Path, command: str, chosen: dict[str, str]) -> Cas
         if name not in (LOG, MODEL):
             case.words += [name] if options_of(command)[name] else [name, value]
     if command in ENDINGS and "--emit-sql" not in chosen:
-        case.outputs.append(f"out{ENDINGS.get(chosen.get('--as', ''), ENDINGS[command])}")
+        case.outputs.append(f"out{ENDINGS.get(chosen.get('--to', ''), ENDINGS[command])}")
         case.words += ["-o", *case.outputs]
     return case
 

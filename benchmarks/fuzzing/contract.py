@@ -156,7 +156,7 @@ def _half(path: Path, command: str) -> str:
             pq.read_table(path)
         elif path.suffix == ".safetensors":
             load_model(path)
-        elif path.suffix == ".json" and command != "judgments":  # --as may make it anything
+        elif path.suffix == ".json" and command != "judgments":  # --to may make it anything
             json.loads(data)
         elif path.suffix == ".html" and not data.rstrip().endswith(b"</html>"):
             return "it has no end"

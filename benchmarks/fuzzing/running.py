@@ -42,7 +42,7 @@ def import_all() -> None:
     import xgboost  # noqa: F401
 
     import clickharvest.__main__
-    import clickharvest.baselines.ratios
+    import clickharvest.baselines.comparing
     import clickharvest.checks.diagnosing
     import clickharvest.click_models.affine.estimating
     import clickharvest.click_models.browsing.estimating
@@ -109,20 +109,23 @@ def run(case: Case) -> Outcome:
 
 
 def fork(work: Callable[[], None], case: Case) -> Outcome:
-    (out_end, out), (err_end, err) = os.pipe(), os.pipe()
+    (out_end, out), (err_end, err), (ready_end, ready) = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(out_end)
             os.close(err_end)
             _prepare(case, out, err)
+            os.close(ready)
             work()
         except BaseException:
             os.write(2, traceback.format_exc().encode(errors="replace"))  # whatever has become of sys.stderr
         finally:
             os._exit(1)
-    os.close(out)
-    os.close(err)
+    for end in (out, err, ready):
+        os.close(end)
+    os.read(ready_end, 1)  # ends when the child is about to run: before, a signal meets no command
+    os.close(ready_end)
     if case.fault == "pipe":
         os.close(out_end)
         out_end = -1

@@ -1,6 +1,10 @@
 """Simulates one log for all contenders: the paper's protocol, one row per display of a document.
 
-    python simulated.py FOLDER truth.npy --queries 800 --test-queries 800 --sweeps 1 --eta 0.5 --seed 0
+    python simulated.py FOLDER truth.npy --policy weak --queries 800 --test-queries 800 --sweeps 1 --eta 0.5 --seed 0
+
+The protocol's rankers are weak: SVMs trained on 114 queries. With a strong logging policy (Zhang et al., 2023,
+arXiv:2305.09918) relevant documents stand at the top, more of them than features explain, so that position tells of
+relevance: each ranker orders documents by their relevance, 0 or 1, and normal noise of its own.
 
 The simulation counts the clicks of a ranker's page over its displays; which displays had them is drawn here, all
 equally likely, which is how independent displays fall. The truth goes into a file that no contender is shown.
@@ -9,13 +13,19 @@ equally likely, which is how independent displays fall. The truth goes into a fi
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from exchange import FEATURES, ROWS, SESSIONS, TEST_CONTEXTS
 
-from clickharvest.simulate import simulate_protocol
+from clickharvest.simulate import Simulation, simulate_protocol
+from clickharvest.simulate.corpus import Corpus
+from clickharvest.simulate.rankers import top
+
+SPREAD = 0.5
+"""Standard deviation of a strong ranker's noise: it has a relevant document above another in 92 of 100 pairs."""
 
 
 def main() -> None:
@@ -23,14 +33,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("truth", type=Path)
+    parser.add_argument("--policy", choices=("weak", "strong"), default="weak")
     parser.add_argument("--queries", type=int, required=True)
     parser.add_argument("--test-queries", type=int, required=True)
     parser.add_argument("--sweeps", type=float, required=True)
     parser.add_argument("--eta", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
     arguments = vars(parser.parse_args())
-    folder, truth_file = arguments.pop("folder"), arguments.pop("truth")
+    folder, truth_file, policy = (arguments.pop(name) for name in ("folder", "truth", "policy"))
     simulation = simulate_protocol(**arguments)
+    if policy == "strong":
+        simulation = with_strong_rankers(simulation, arguments["seed"])
     query, doc, click = displays(simulation.shown, simulation.served, simulation.clicks, arguments["seed"])
     shown, doc = np.unique(doc, return_inverse=True)
     doc = doc.reshape(click.shape)
@@ -41,6 +54,19 @@ def main() -> None:
     write_rows(folder / ROWS, query, doc, click, contexts)
     truth = simulation.test_examination
     np.save(truth_file, truth / truth[:, :1])
+
+
+def with_strong_rankers(simulation: Simulation, seed: int) -> Simulation:
+    """Return the same queries, contexts and users, served by rankers that know what is relevant."""
+    random = np.random.default_rng([seed, 3])
+    train, (rankers, _, positions) = simulation.train, simulation.shown.shape
+    scores = train.relevant + random.normal(0, SPREAD, (rankers, len(train.grades)))
+    corpora = (Corpus(own[:, None].astype(np.float32), train.grades, train.starts, train.threshold) for own in scores)
+    shown = np.stack([top(corpus, np.ones(1), positions) for corpus in corpora])
+    there = shown >= 0
+    relevant, examined = train.relevant[shown] & there, simulation.train_examination
+    clicks, _ = simulation.click_model.draw(simulation.served, there, relevant, examined, random)
+    return replace(simulation, shown=shown, clicks=clicks)
 
 
 def displays(shown: Any, served: Any, clicks: Any, seed: int) -> tuple[Any, Any, Any]:

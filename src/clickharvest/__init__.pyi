@@ -19,6 +19,10 @@ from .checks import Finding as Finding
 from .checks import check_fit as check_fit
 from .checks.diagnosing import Diagnosis as Diagnosis
 from .checks.diagnosing import diagnose as diagnose
+from .checks.instrument import Instrumented as Instrumented
+from .checks.instrument import compare_arms as compare_arms
+from .checks.validating import Validation as Validation
+from .checks.validating import validate as validate
 from .click_models import load_model as load_model
 from .estimation import CPBM as CPBM
 from .estimation import PBM as PBM
@@ -39,6 +43,7 @@ from .model import ContextEncoder as ContextEncoder
 from .model import Prediction as Prediction
 from .model import Propensities as Propensities
 from .model import export_onnx as export_onnx
+from .model import load_curve as load_curve
 from .model import load_propensities as load_propensities
 from .positions import Places as Places
 from .rank import load_ranker as load_ranker

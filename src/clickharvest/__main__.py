@@ -71,7 +71,11 @@ def end_interrupted(number: int) -> NoReturn:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once: to take all modules apart first would take another tenth of a quick check."""
+    """End the process at once.
+
+    Python would take all modules apart first: `check` on a log of 30,000 rows then takes 4.5 s of CPU instead of 3.7.
+    What is registered with `atexit` has to be run by hand for that, which only a private function does.
+    """
     try:
         atexit._run_exitfuncs()  # temporary folders go, Spark stops
         if sys.stdout is not None:

@@ -29,6 +29,9 @@ ABANDONED = 7 * 86_400
 days, and its process cannot be seen from here."""
 SHARED = "_common_metadata"
 """In a folder of Parquet files: Parquet's own place for what all of them share."""
+FOOTER_KEY = "clickharvest"
+"""Under this key of its footer, a Parquet file of ours says about itself what JSON holds. Spark's executors put nothing
+into footers: there it stands in `SHARED`."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
 
 written: deque[Path] = deque(maxlen=100)

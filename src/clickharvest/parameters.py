@@ -73,6 +73,8 @@ class Parameterised:
             raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
 
 
+MOST_CLICKS = 10_000_000
+"""Clicks of a harvest; more take more memory than a laptop has: a fit of so many takes some 6 GB."""
 TOLERANCE = 0.3
 """How far off a usable curve may be, as measured by `benchmarks/tolerance.py`; the half-width that plans aim at."""
 

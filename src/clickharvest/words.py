@@ -1,11 +1,14 @@
-"""Words that messages share: counts, lists of positions, errors in one line, a user's text made safe to print."""
+"""Words that messages share: counts, lists of positions, errors in one line, a user's text made safe to print.
+
+And numbers and values as JSON holds them.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +186,31 @@ def spell_times(times: float) -> str:
         ('3.2', '67', 'inf')
     """
     return "inf" if math.isinf(times) else f"{times:.2g}" if times < 10 else f"{times:,.0f}"
+
+
+def finite(value: Any) -> float | None:
+    """Return a number that is finite, and None for anything else.
+
+    Example:
+        >>> finite(3), finite(math.nan), finite("3"), finite(None)
+        (3.0, None, None, None)
+    """
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON holds it, arrays as lists; None for a number that is not finite.
+
+    What JSON has nothing for comes back as it is.
+
+    Example:
+        >>> json_value({"se": (0.1, math.nan), 2: "two"})
+        {'se': [0.1, None], '2': 'two'}
+    """
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): json_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    return finite(value) if isinstance(value, float) else value

@@ -18,6 +18,7 @@ from clickharvest import harvest, read_log
 from clickharvest.checks import CHECKS, Checked, Displays, Finding, budget_of, check_fit, findings_of, read_displays
 from clickharvest.click_models.loading import load_model
 from clickharvest.model.propensities import Propensities
+from samples import logs
 
 UNTESTED = {
     "arms": "ranker",
@@ -215,10 +216,11 @@ def test_what_was_found_is_kept_in_the_file_of_the_model(tmp_path: Any) -> None:
     assert [one.kind for one in findings_of(back)] == list(CHECKS)
 
 
-def test_the_budget_holds_the_truth_of_sound_logs() -> None:
-    """Of ten logs, at position 3 and at the last."""
+@logs(daily=3, nightly=10)
+def test_the_budget_holds_the_truth_of_sound_logs(logs: int) -> None:
+    """At position 3 and at the last."""
     wide = []
-    for seed in range(10):
+    for seed in range(logs):
         log = world(seed, 5_000, noise=(0.3, 0.3, 0.3)[: 1 + seed % 3], page_noise=0.15).draw().log()
         model = fitted(log)
         budget = check_fit(log, model).budget

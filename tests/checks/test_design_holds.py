@@ -19,6 +19,7 @@ from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+from samples import logs
 
 ENGINE = DuckDBEngine()
 K, QUERIES = 4, 5
@@ -54,9 +55,10 @@ def log_of(rows: dict[str, Any], *without: str, **roles: Any) -> ClickLog:
     return read_log(pa.table(kept), engine=ENGINE, validate=False, **roles)
 
 
-def test_swaps_as_the_design_says_are_silent() -> None:
+@logs(daily=6, nightly=30)
+def test_swaps_as_the_design_says_are_silent(logs: int) -> None:
     p_values, warned = [], 0
-    for seed in range(30):
+    for seed in range(logs):
         for keep in (False, True):
             (finding,) = swap_ranks(log_of(swaps(seed, keep=keep)), Swap.uniform(K))
             warned += finding.severity == "decisive"
@@ -69,21 +71,21 @@ def test_swaps_as_the_design_says_are_silent() -> None:
 @pytest.mark.parametrize(("swapped", "seen"), [(0.0, "100.0 %"), (0.2, "8")])
 @pytest.mark.parametrize("without", [(), ("user",), ("user", "page")])
 def test_swaps_that_did_not_take_place_are_named(swapped: float, seen: str, without: tuple[str, ...]) -> None:
-    for seed in range(5):
-        (finding,) = swap_ranks(log_of(swaps(seed, swapped=swapped), *without), Swap.uniform(K))
-        assert finding.severity == "decisive"
-        assert finding.value is not None
-        assert finding.value > 1
-        assert f"stands at rank 1 on {seen}" in finding.sentence
-        assert "by the design on 25.0 %" in finding.sentence
-        assert ("clustered by user" in finding.sentence) != bool(without)
+    (finding,) = swap_ranks(log_of(swaps(swapped=swapped), *without), Swap.uniform(K))
+    assert finding.severity == "decisive"
+    assert finding.value is not None
+    assert finding.value > 1
+    assert f"stands at rank 1 on {seen}" in finding.sentence
+    assert "by the design on 25.0 %" in finding.sentence
+    assert ("clustered by user" in finding.sentence) != bool(without)
 
 
-def test_without_their_column_users_who_keep_a_rank_look_like_a_broken_design() -> None:
+@logs(daily=5, nightly=20)
+def test_without_their_column_users_who_keep_a_rank_look_like_a_broken_design(logs: int) -> None:
     """What the sentence says, pages taken as independent, is why the column should be named."""
-    logs = [swaps(seed, each=20, keep=True) for seed in range(20)]
-    alone = [swap_ranks(log_of(rows, "user"), Swap.uniform(K))[0].p for rows in logs]
-    named = [swap_ranks(log_of(rows), Swap.uniform(K))[0].p for rows in logs]
+    samples = [swaps(seed, each=20, keep=True) for seed in range(logs)]
+    alone = [swap_ranks(log_of(rows, "user"), Swap.uniform(K))[0].p for rows in samples]
+    named = [swap_ranks(log_of(rows), Swap.uniform(K))[0].p for rows in samples]
     assert np.mean(np.array(alone, float) < 0.05) > 0.5
     assert np.mean(np.array(named, float) < 0.05) < 0.2
 

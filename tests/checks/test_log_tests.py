@@ -19,6 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
+from samples import logs
 
 ENGINE = DuckDBEngine()
 
@@ -71,22 +72,11 @@ TESTS: dict[str, Callable[[ClickLog], list[Finding]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def null_p_values() -> dict[str, list[float]]:
-    p_values: dict[str, list[float]] = {name: [] for name in TESTS}
-    for seed in range(60):
-        log = simulated(seed)
-        for findings in (ranker_independence(log), sample_ratio(log, {"0": 1, "1": 1})):
-            for found in findings:
-                assert found.p is not None
-                p_values[found.kind].append(found.p)
-    return p_values
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_p_values_are_uniform_when_all_is_well(name: str, null_p_values: dict[str, list[float]]) -> None:
-    assert len(null_p_values[name]) == 60
-    assert stats.kstest(null_p_values[name], "uniform").pvalue > 0.001
+@logs(daily=12, nightly=60)
+def test_p_values_are_uniform_when_all_is_well(logs: int) -> None:
+    p_values = [all_p_values(simulated(seed)) for seed in range(logs)]
+    for name in TESTS:
+        assert stats.kstest([own[name] for own in p_values], "uniform").pvalue > 0.001
 
 
 @pytest.mark.parametrize(
@@ -261,24 +251,14 @@ def all_p_values(log: ClickLog) -> dict[str, float]:
     return {found.kind: found.p for found in findings if found.p is not None}
 
 
-@pytest.fixture(scope="module")
-def user_p_values() -> list[dict[str, float]]:
-    return [all_p_values(user_log(seed)) for seed in range(24)]
-
-
-@pytest.fixture(scope="module")
-def lonely_p_values() -> list[dict[str, float]]:
-    return [all_p_values(without_users(user_log(seed))) for seed in range(10)]
-
-
-@pytest.mark.parametrize("name", ["ranker and query", "ranker and device", "sample ratio"])
-def test_users_that_come_back_are_no_violation(
-    name: str, user_p_values: list[dict[str, float]], lonely_p_values: list[dict[str, float]]
-) -> None:
-    p_values = [own[name] for own in user_p_values]
-    assert stats.kstest(p_values, "uniform").pvalue > 0.001
-    assert min(p_values) > 0.001
-    assert min(own[name] for own in lonely_p_values) < 0.001
+@logs(daily=8, nightly=24)
+def test_users_that_come_back_are_no_violation(logs: int) -> None:
+    samples = [user_log(seed) for seed in range(logs)]
+    p_values, without = ([all_p_values(log) for log in own] for own in (samples, map(without_users, samples)))
+    for name in TESTS:
+        assert stats.kstest([own[name] for own in p_values], "uniform").pvalue > 0.001
+        assert min(own[name] for own in p_values) > 0.001
+        assert min(own[name] for own in without) < 0.001
 
 
 def test_rankers_that_depend_on_the_device_of_users_are_found() -> None:
@@ -330,10 +310,11 @@ def test_independence_by_user_by_hand() -> None:
     assert found.p == pytest.approx(stats.f.sf(products.sum() / squares.sum(), freedom, 2 * groups * freedom))
 
 
-def test_users_of_many_arms_are_no_violation() -> None:
+@logs(daily=8, nightly=25)
+def test_users_of_many_arms_are_no_violation(logs: int) -> None:
     """Five pages a user, half of them of one query. Whitened by their covariance, residuals reject 40 % at 5 %."""
     p_values = []
-    for seed in range(25):
+    for seed in range(logs):
         random = np.random.default_rng(seed)
         pages = np.zeros((1_000, 10, 20), dtype=np.int64)
         user = np.repeat(np.arange(1_000), 5)

@@ -12,6 +12,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 
 from clickharvest.checks.strata import RIDGE, Estimate, at_least, clustered, fit_strata, inverse
+from samples import logs
 
 Array = NDArray[Any]
 Sample = dict[str, Array]
@@ -279,11 +280,14 @@ def test_rows_of_one_cell_may_have_several_viewers() -> None:
     assert (other.influences[1] ** 2).sum() < (fit(columns, viewer=viewer).influences[1] ** 2).sum()
 
 
+@logs(daily=50, nightly=150)
 @pytest.mark.parametrize("with_viewers", [False, True])
-def test_differences_of_overlapping_samples_have_the_variance_they_are_told_to_have(with_viewers: bool) -> None:
+def test_differences_of_overlapping_samples_have_the_variance_they_are_told_to_have(
+    with_viewers: bool, logs: int
+) -> None:
     """A third of the rows against all; the same with strata split into groups. Queries differ, so that both depend."""
     z: list[list[float]] = []
-    for seed in range(150):
+    for seed in range(logs):
         random = np.random.default_rng(seed)
         columns = sample(seed, queries=40, theta=np.zeros(1))
         own = random.normal(0, 0.3, 40)[columns["query"]] * columns["x"][:, 0]
@@ -298,7 +302,7 @@ def test_differences_of_overlapping_samples_have_the_variance_they_are_told_to_h
             difference, covariance = fit(nested).minus(fit(columns))
             z[-1].append(difference[0] / np.sqrt(covariance[0, 0]))
     for column in np.array(z).T:
-        assert abs(column.mean()) < 3.5 / np.sqrt(150)
+        assert abs(column.mean()) < 3.5 / np.sqrt(logs)
         assert 0.8 < column.std() < 1.25
         assert 0.9 <= np.mean(np.abs(column) < 1.96) <= 1
 

@@ -38,6 +38,7 @@ class World:
         examined: probability that the position is examined.
         clicks: what was clicked.
         kept: which rows the log has.
+        rows: further columns by row, [pages, WIDE].
     """
 
     random: np.random.Generator
@@ -47,10 +48,32 @@ class World:
     examined: Array
     clicks: Array = field(default_factory=lambda: np.zeros(0))
     kept: Array | None = None
+    rows: dict[str, Array] = field(default_factory=dict)
 
     def draw(self) -> World:
         """Let users click, each result for itself."""
         self.clicks = self.random.random(self.doc.shape) < np.minimum(self.examined * self.appeal, 1)
+        return self
+
+    def shuffled(self, share: float = 0.1) -> World:
+        """Let chance order the results of some pages, whose ranker is `random`; the clicks are to be drawn after it."""
+        chosen = self.random.random(len(self.doc)) < share
+        order = np.argsort(self.random.random(self.doc.shape), axis=1)
+        for name in ("doc", "appeal"):
+            own = getattr(self, name)
+            setattr(self, name, np.where(chosen[:, None], np.take_along_axis(own, order, axis=1), own))
+        self.columns["ranker"] = np.where(chosen, "random", self.columns["ranker"])
+        return self
+
+    def swapped(self, share: float = 0.3) -> World:
+        """Let some pages exchange the first result with one of all ranks; `original` is where results stood before."""
+        drawn = np.where(self.random.random(len(self.doc)) < share, self.random.integers(WIDE, size=len(self.doc)), 0)
+        order = np.tile(np.arange(WIDE), (len(self.doc), 1))
+        order[:, 0] = drawn
+        order[np.arange(len(self.doc)), drawn] = 0
+        for name in ("doc", "appeal"):
+            setattr(self, name, np.take_along_axis(getattr(self, name), order, axis=1))
+        self.rows["original"] = order + 1
         return self
 
     def table(self, *without: str) -> pa.Table:
@@ -58,7 +81,7 @@ class World:
         rows = np.ones(self.doc.shape, bool) if self.kept is None else self.kept
         position = np.tile(np.arange(1, WIDE + 1), (len(self.doc), 1))
         table = {name: np.repeat(one, WIDE)[rows.ravel()] for name, one in self.columns.items() if name not in without}
-        named = {"doc": self.columns["query"][:, None] * DOCS + self.doc, "position": position}
+        named = {"doc": self.columns["query"][:, None] * DOCS + self.doc, "position": position, **self.rows}
         return pa.table(table | {name: one[rows] for name, one in named.items()} | {"click": self.clicks[rows] * 1})
 
     def log(self, *without: str, context: tuple[str, ...] = ()) -> ClickLog:

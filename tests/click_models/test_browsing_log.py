@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
-import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.click_models.browsing import browsing_log
@@ -16,7 +15,6 @@ from clickharvest.click_models.browsing.fitted import number_of
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
-from clickharvest.logs.spark import SparkEngine
 from clickharvest.logs.tallies import write_tally
 from clickharvest.simulate import simulate_ab_log
 
@@ -69,14 +67,6 @@ def test_thinning_takes_whole_pages() -> None:
     )
     assert 0 < len(part) < len(whole)
     assert part == {row: whole[row] for row in part}
-
-
-@pytest.mark.spark
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
-def test_spark_gives_the_same_states(tmp_path: Path, spark_engine: SparkEngine) -> None:
-    path = tmp_path / "log.parquet"
-    pq.write_table(shuffled(PAGES), path)
-    assert states(browsing_log(read_log(str(path), engine=spark_engine))) == EXPECTED
 
 
 REFUSED = {

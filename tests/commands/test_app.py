@@ -29,13 +29,27 @@ def log(run: Command) -> str:
     return "log.parquet"
 
 
-@pytest.mark.parametrize("command", ["check", "harvest", "demo"])
-def test_help_fits_a_terminal_and_shows_an_example(command: str, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_two_screens_and_shows_an_example(
+    command: str, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run(f"{command} --help")
     assert (code, err) == (0, "")
+    assert len(out.splitlines()) <= 48
     assert max(map(len, out.splitlines())) <= 80
     assert f"clickharvest {command}" in out.partition("Example")[2]
+
+
+def test_rarely_used_options_are_shown_on_request(run: Command) -> None:
+    out = run("check --help")[1]
+    assert "--spark-master" not in out
+    assert out.endswith("more options: clickharvest check --help-all\n")
+    code, whole, err = run("check --help-all")
+    assert (code, err) == (0, "")
+    assert "--spark-master" in whole
+    assert "more options" not in whole
+    assert "--random" in run("validate --help")[1]  # which its description names
 
 
 def test_help_lists_the_commands(run: Command) -> None:

@@ -143,3 +143,50 @@ def test_what_is_not_supported_is_no_number(run: Command) -> None:
     code, out, err = run("compare one.safetensors two.safetensors")
     assert (code, err, "nan" in out) == (0, "", False)
     assert re.search(r"3 +- +not supported", out)
+
+
+def test_estimators_of_one_log_fit_a_screen_and_a_picture(run: Command, files: Path) -> None:
+    code, out, err = run(f"compare {files}/new.parquet --estimators all --chart curves.html")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[1:7]] == [
+        "CTR",
+        "PivotOne",
+        "AdjacentChain",
+        "AllPairs",
+        "EM",
+        "ClickShare",
+    ]
+    assert "Left out: regression-EM, which needs features of the documents" in out
+    page = Path("curves.html").read_text()
+    assert "ClickShare" in page
+    assert 'src="http' not in page
+    code, out, _ = run(f"compare {files}/new.parquet --estimators ctr,clickshare --chart curves.svg --json")
+    told = json.loads(out)
+    assert (code, told["chart"], list(told["estimators"])) == (0, "curves.svg", ["ctr", "clickshare"])
+    estimate, lower, upper = told["estimators"]["clickshare"]["propensity"]["5"]
+    assert lower < estimate < upper
+    assert Path("curves.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ("{new} --estimators nothing", 2, "no estimator 'nothing'"),
+        ("{new} {new} --estimators all", 2, "takes one log as its argument"),
+        ("{new} --estimators all --log {new}", 2, "takes one log as its argument"),
+        ("{new} --chart curves.svg", 2, "go with --estimators"),
+        ("{new} --estimators all --chart curves.pdf", 2, "a chart is HTML, SVG or PNG"),
+        ("{new} --estimators all --chart {new}", 2, "a chart is HTML, SVG or PNG"),
+        ("moved.parquet --estimators ctr,em", 3, "CTR needs the log itself"),
+    ],
+)
+def test_estimators_that_cannot_be_compared_are_one_line(
+    run: Command, files: Path, arguments: str, code: int, told: str
+) -> None:
+    harvest(read_log(files / "new.parquet")).write("moved.parquet")
+    ended, out, err = run("compare " + arguments.format(new=files / "new.parquet"))
+    assert (ended, out, err.count("\n")) == (code, "", 1)
+    assert told in err

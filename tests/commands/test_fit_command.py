@@ -90,6 +90,8 @@ def test_unlinked_positions_exit_3_or_stay_without_a_number(folder: Path, capsys
         (("-o", "m.safetensors", "--bootstrap", "1"), "from 2 to 10,000"),
         (("-o", "m.safetensors", "--context", "device", "--penalty", "-1"), "from 0 to"),
         (("-o", "m.safetensors", "--curve", "spline"), "spline"),
+        (("-o", "m.safetensors", "--instrument", "ranker", "--swap", "3"), "does not go with"),
+        (("-o", "m.safetensors", "--instrument", "ranker", "--model", "browsing"), "--model browsing"),
     ],
 )
 def test_bad_options_are_one_line(
@@ -99,6 +101,19 @@ def test_bad_options_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_rankers_are_instruments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = folder / "arms.safetensors"
+    words = ("fit", folder / "clicks.parquet", "--context", "device", "--instrument", "ranker", "--json", "-o", model)
+    assert run(*words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "instrument" in {finding["kind"] for finding in told["findings"]}
+    assert load_propensities(model).info["instrument"] == "ranker"
+    harvested = folder / "harvested.parquet"
+    assert run("harvest", folder / "clicks.parquet", "-o", harvested) == 0
+    assert run("fit", harvested, "--instrument", "ranker", "-o", model) == 2
+    assert "does not go with a file of interventions" in capsys.readouterr().err
 
 
 def test_replicates_of_no_bootstrap_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -75,10 +78,33 @@ def log_of(name: str, folder: Path) -> tuple[Path, tuple[str, ...]]:
     return path, SHARED[name]
 
 
+class Fit(NamedTuple):
+    log: Path
+    how: tuple[str, ...]
+    model: Path
+    answer: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def fit_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Fit]:
+    """What `fit` makes of a log, by name; each is fitted once."""
+
+    @cache
+    def fit(name: str) -> Fit:
+        log, how = log_of(name, tmp_path_factory.mktemp("log"))
+        model = log.with_name("model.safetensors")
+        with redirect_stdout(StringIO()) as printed:
+            assert run("fit", log, *how, "-o", model, "--json") == 0
+        return Fit(log, how, model, json.loads(printed.getvalue()))
+
+    return fit
+
+
 @pytest.mark.parametrize("name", [*LOGS, *[name for name in SHARED if "expedia" not in name], DISAGREE])
-def test_commands_say_the_same(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, how = log_of(name, tmp_path)
-    model = tmp_path / "model.safetensors"
+def test_commands_say_the_same(
+    name: str, fit_of: Callable[[str], Fit], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, how, model, fitted = fit_of(name)
 
     def told(*words: Any, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         capsys.readouterr()
@@ -87,7 +113,6 @@ def test_commands_say_the_same(name: str, tmp_path: Path, capsys: pytest.Capture
         return found
 
     checked = told("check", log, *how, codes=(0, 3))
-    fitted = told("fit", log, *how, "-o", model)
     shown = told("show", model)
     page = told("report", model, "-o", tmp_path / "report.html")
     again = told("report", model, "--log", log, *[word for word in how if "device" not in word and word != "--context"],
@@ -143,12 +168,10 @@ def numbers(values: list[float | None]) -> list[float]:
 
 @pytest.mark.parametrize("name", [*LOGS, *SHARED])
 def test_the_chosen_model_is_judged_and_no_message_names_another(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, fit_of: Callable[[str], Fit], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log, how = log_of(name, tmp_path)
+    log, how, _, plain = fit_of(name)
     model = tmp_path / "model.safetensors"
-    assert run("fit", log, *how, "-o", model, "--json") == 0
-    plain = json.loads(capsys.readouterr().out)
     named = [
         one["advice"].partition("--model ")[2].split()[:1]
         for one in plain["findings"]

@@ -24,7 +24,7 @@ from command_line import run
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("screen")
-    shown = simulate_ab_log(pages=15_000, seed=4)[0]
+    shown = simulate_ab_log(pages=6_000, seed=4)[0]
     pq.write_table(shown, folder / "log.parquet")
     first = shown["position"].to_numpy() == 1
     only_first = shown.set_column(
@@ -44,7 +44,7 @@ def test_fit_prints_one_screen_and_keeps_the_budget(folder: Path, capsys: pytest
     assert run("fit", folder / "log.parquet", "--context", "device", "-o", model) == 0
     printed = capsys.readouterr().out
     assert fits(printed)
-    assert printed.startswith("read      150,000 rows: ")
+    assert printed.startswith("read      60,000 rows: ")
     assert "compared  " in printed
     assert "desktop" in printed
     budget = budget_of(load_propensities(model))

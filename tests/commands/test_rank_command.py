@@ -222,8 +222,8 @@ def test_printed_answer_fits_80_columns(folder: Path, capsys: pytest.CaptureFixt
     ("options", "message"),
     [
         ((), "name a file with -o ranker.json"),
-        (("-o", "r.txt"), "should end like that"),
-        (("-o", "r.model", "--learner", "lightgbm"), "is a .json file"),
+        (("-o", "r.txt"), "should end in .json"),
+        (("-o", "r.model", "--learner", "lightgbm"), "should end in .json or .txt"),
         (("-o", "r.txt", "--learner", "lightgbm", "--C", "3"), "goes with --learner svm"),
         (("-o", "r.json", "--C", "much"), "--C much: expected a number from 1e-09 to 1e+09, or auto"),
         (("-o", "r.json", "--clip", "0"), "--clip 0: expected"),

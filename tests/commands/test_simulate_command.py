@@ -65,7 +65,7 @@ class TestProtocol:
         assert len(list(Path("kept").glob("*.npz"))) == 1
 
     def test_the_commands_it_names_work(self, run: Command) -> None:
-        _, out, _ = run(f"simulate {SMALL} --sweeps 30 -o 'made here' --json")
+        _, out, _ = run(f"simulate {SMALL} --sweeps 10 -o 'made here' --json")
         report = json.loads(out)
         assert report["rows"] == pq.read_metadata("made here/log.parquet").num_rows
         assert report["clicks"] == pq.read_table("made here/log.parquet")["clicks"].to_numpy().sum()

@@ -13,6 +13,7 @@ from clickharvest.estimation.comparison import compare_models
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.sample import make_sample
 from clickharvest.harvesting.interventions import Interventions
+from samples import logs
 
 K, QUERIES, TASTE = 4, 150, 0.7
 
@@ -44,29 +45,6 @@ def simulated(seed: int, users: int = 40, pages: int = 150, taste: float = TASTE
 
 def with_device(interventions: Interventions) -> Interventions:
     return replace(interventions, contexts={"device": np.where(interventions.query % 3 == 0, "phone", "desk")})
-
-
-def divided(user: Any, query: Any, phone: Any, first: Any, clicks: Any) -> Interventions:
-    """Return displays of two documents a page as a harvest by user gives them."""
-    unit = (query * 2 + phone)[:, None] * 2 + np.arange(2)
-    place = (unit * 2 + ~first).ravel()
-    shown = np.bincount(place, minlength=80)
-    whose = np.where(clicks, user[:, None] + 1, 0).ravel()
-    rows, row = np.unique(place * 41 + whose, return_inverse=True)
-    cell = rows // 41
-    both = (np.minimum(shown[::2], shown[1::2]) > 0)[cell // 2]
-    cell, rows, own = cell[both], rows[both], np.bincount(row)[both]
-    return Interventions(
-        unit=cell // 2,
-        query=cell // 8,
-        position=cell % 2 + 1,
-        exposure=shown[cell].astype(np.float64),
-        clicks=np.where(rows % 41 > 0, own, 0),
-        impressions=own,
-        contexts={"device": np.where(cell // 4 % 2 == 1, "phone", "desk")},
-        cluster=rows % 41 - 1,
-        cluster_kind="user",
-    )
 
 
 def test_a_sample_keeps_every_click_and_display() -> None:
@@ -113,9 +91,9 @@ def test_queries_given_as_clusters_are_queries() -> None:
         assert two.upper == pytest.approx(one.upper, rel=1e-3)
 
 
-def test_intervals_by_user_hold_and_those_by_query_do_not() -> None:
+@logs(daily=20, nightly=50)
+def test_intervals_by_user_hold_and_those_by_query_do_not(logs: int) -> None:
     """Clicks of a user depend on each other in all queries: 40 users are less than 150 queries let believe."""
-    logs = 50
     truth = 1 / np.arange(2, K + 1)
     inside = np.zeros((2, logs, K - 1), dtype=bool)
     for seed in range(logs):

@@ -62,7 +62,7 @@ def test_auto_finds_the_truth_and_says_how(interventions: Interventions) -> None
 def test_auto_takes_an_index_where_positions_bend_along_one_number() -> None:
     """A page with a fold: where it comes, one number of three tells. Straight lines in these cannot follow."""
     random = np.random.default_rng(0)
-    units, positions = 6_000, 8
+    units, positions = 3_000, 8
     x = random.normal(size=(units, 3))
     truth = fold(x @ np.array([0.4, -0.2, 0.1]), positions)
     pair = np.sort([random.choice(positions, 2, replace=False) for _ in range(units)], axis=1)

@@ -16,8 +16,8 @@ from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
 from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.smooth_shares import Smooth, smooth
-from clickharvest.model.curves import Constant, Curve, Linear, Power, make_curve
+from clickharvest.estimation.smooth_shares import smooth
+from clickharvest.model.curves import Constant, Linear, Power, make_curve
 
 
 def simulated(
@@ -121,13 +121,6 @@ def test_waves_are_nearly_all_that_a_line_leaves_of_a_jump() -> None:
         basis = waves_along(x).T
         rest = left - basis @ np.linalg.lstsq(basis, left, rcond=None)[0]
         assert rest @ rest < 0.3 * left @ left
-
-
-def fitted(sample: Sample, name: str = "power", penalty: float = 1.0) -> tuple[Curve, Smooth]:
-    curve = make_curve(name, sample.positions, 1, sample.x.shape[1])
-    fit = Fit(curve, ClickShare(sample), sample)
-    flat = fit.settle(fit.starts(1, 0), np.ones((1, sample.n_queries)), np.array([penalty])).params[0]
-    return curve, smooth(fit, sample, flat, penalty)
 
 
 def test_equal_but_for_rounding_is_equal_among_ranks() -> None:

@@ -11,6 +11,7 @@ from clickharvest.estimation.odd_positions import expected_weights, off_law, wei
 from clickharvest.estimation.pooling import pool, with_spread
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Linear
+from samples import logs
 
 Array = NDArray[np.float64]
 
@@ -82,17 +83,18 @@ def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> N
     assert np.abs(found.theta - truth).max() < 0.3
 
 
-def test_positions_of_a_law_are_seldom_called_odd() -> None:
-    samples = [log_with(law(20, 1, 0.0), seed, displays=5) for seed in range(30)]
+@logs(daily=8, nightly=30)
+def test_positions_of_a_law_are_seldom_called_odd(logs: int) -> None:
+    samples = [log_with(law(20, 1, 0.0), seed, displays=5) for seed in range(logs)]
     assert sum(bool(pool(Constant(sample.positions, 1, 0), sample).odd) for sample in samples) <= 2
 
 
 def test_normal_deviations_would_miss_an_advertisement_of_few_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten logs: position 5 is examined a seventh as much as its law says, and normal deviations take it back."""
+    """Three logs: position 5 is examined a seventh as much as its law says, and normal deviations take it back."""
     log_p = law(10, 5, -2.0)
 
     def off() -> float:
-        found = [pool(Constant(s.positions, 1, 0), s).theta[3] for s in (log_with(log_p, seed) for seed in range(10))]
+        found = [pool(Constant(s.positions, 1, 0), s).theta[3] for s in (log_with(log_p, seed) for seed in range(3))]
         return float(np.mean(np.array(found) - log_p[4]))
 
     heavy = off()
@@ -115,10 +117,11 @@ def test_a_position_that_one_level_alone_passes_over_is_found_and_moves_nothing_
     assert np.abs(fitted - log_p + log_p[:, [anchor - 1]]).max() < 0.35
 
 
-def test_levels_that_differ_in_steepness_alone_are_not_called_odd() -> None:
+@logs(daily=2, nightly=10)
+def test_levels_that_differ_in_steepness_alone_are_not_called_odd(logs: int) -> None:
     level = np.arange(300) % 3
     log_p = np.outer([0.5, 1.0, 1.5], law(10, 1, 0.0))
-    samples = [log_with(log_p[level], seed, queries=300, x=np.eye(3)[level]) for seed in range(10)]
+    samples = [log_with(log_p[level], seed, queries=300, x=np.eye(3)[level]) for seed in range(logs)]
     assert not any(pool(Linear(sample.positions, 1, 3), sample).odd_in for sample in samples)
 
 

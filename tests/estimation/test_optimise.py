@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from clickharvest.estimation import optimise
-from clickharvest.estimation.descent import descend
-from clickharvest.estimation.optimise import Solution, Status, ValueAndGrad, minimise
+from clickharvest.estimation.optimise import Solution, Status, ValueAndGrad, descend, minimise
 
 ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
 CURVATURE = ROTATION @ np.diag([1e-2, 0.1, 1.0, 10.0]) @ ROTATION.T

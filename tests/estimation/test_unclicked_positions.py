@@ -12,6 +12,7 @@ from clickharvest.estimation.pooling import pool
 from clickharvest.estimation.sample import Reach, find_reach, make_sample, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Power
+from samples import logs
 
 POSITIONS = 60
 
@@ -58,10 +59,11 @@ def test_a_sample_at_fewer_positions_is_that_of_these_positions(clusters: bool) 
     assert len(np.unique(together, axis=1).T) == len(np.unique(sample.cluster)) == len(np.unique(alone.cluster))
 
 
-def test_a_steepness_is_not_read_off_the_positions_that_were_clicked() -> None:
-    """Thirty logs: what clicked positions alone say is far too flat, what all say is right on average."""
+@logs(daily=6, nightly=30)
+def test_a_steepness_is_not_read_off_the_positions_that_were_clicked(logs: int) -> None:
+    """What clicked positions alone say is far too flat, what all say is right on average."""
     seen, clicked, inside = [], [], []
-    for seed in range(30):
+    for seed in range(logs):
         log = sparse_log(seed, shown=2.0)
         prediction = PBM().fit(log).predict()
         linked = find_reach(log, 1).linked
@@ -78,11 +80,12 @@ def test_a_steepness_is_not_read_off_the_positions_that_were_clicked() -> None:
     assert np.mean(inside) > 0.93
 
 
+@logs(daily=2, nightly=10)
 @pytest.mark.parametrize("intervals", ["clustered", "bootstrap"])
-def test_a_power_law_sees_positions_without_clicks(intervals: Literal["clustered", "bootstrap"]) -> None:
-    """Ten logs, as steep as the truth; clicked positions alone are flatter in each."""
+def test_a_power_law_sees_positions_without_clicks(intervals: Literal["clustered", "bootstrap"], logs: int) -> None:
+    """The law is as steep as the truth; clicked positions alone are flatter in each log."""
     steepness, clicked = [], []
-    for seed in range(10):
+    for seed in range(logs):
         log = sparse_log(seed)
         model = CPBM(curve="power", penalty=1e6, intervals=intervals, replicates=20).fit(log).propensities_
         assert model.draws is not None
@@ -98,7 +101,7 @@ def test_a_power_law_sees_positions_without_clicks(intervals: Literal["clustered
 
 def test_auto_judges_all_curves_by_the_same_clicks() -> None:
     """Held-out scores are of clicked positions: seen positions would add the clicks that others did not get."""
-    log = sparse_log(3, queries=600)
+    log = sparse_log(3, queries=300)
     model = CPBM(folds=3).fit(log).propensities_
     assert model.curve.positions == find_reach(log, 1).linked
     best = {one["curve"]["name"]: one["score"] for one in model.info["selection"] if one["folds"] is None}

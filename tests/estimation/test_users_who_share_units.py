@@ -13,6 +13,7 @@ from clickharvest.estimation.query_effects import clustered_covariance
 from clickharvest.estimation.sample import make_sample
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Linear
+from samples import logs
 
 K = 5
 POSITIONS = tuple(range(1, K + 1))
@@ -95,8 +96,9 @@ def test_documents_have_their_units_to_themselves() -> None:
     assert not fitted(a_b_test(3, np.full(100, 20)).undivided()).shares.shared
 
 
-def test_intervals_hold_where_few_users_have_most_of_the_clicks() -> None:
-    truth, logs = 1 / np.arange(2, K + 1), 60
+@logs(daily=12, nightly=60)
+def test_intervals_hold_where_few_users_have_most_of_the_clicks(logs: int) -> None:
+    truth = 1 / np.arange(2, K + 1)
     inside = np.zeros((logs, K - 1), dtype=bool)
     for seed in range(logs):
         found = PBM().fit(a_b_test(100 + seed, zipf(200, 6_000))).predict()

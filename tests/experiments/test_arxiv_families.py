@@ -188,7 +188,7 @@ class TestChecks:
         behind = load_experiment("table-max").checks(results(results=-2.0, all=9.0))[0]
         unknown = load_experiment("table-max").checks(results(error=3.0, results=-1.0, all=9.0))[0]
         assert not behind.cause
-        assert "interval of results holds 0" in unknown.cause
+        assert "interval of results contains 0" in unknown.cause
 
     def test_table_max_tells_of_what_is_there(self) -> None:
         found = results_of("table-max", {"objective": -9.0, "gain": 1.0, "gain_se": 0.1})

@@ -18,7 +18,7 @@ import pytest
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.experiments import Result, Run
 from clickharvest.experiments.runner.measuring import measure_missing, measure_run
-from clickharvest.experiments.runner.registry import FAMILIES, Family, code_of, family, find_family, is_current
+from clickharvest.experiments.runner.registry import FAMILIES, family, find_family
 from clickharvest.experiments.runner.store import Store
 from places import SRC
 
@@ -34,7 +34,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """Make a function that which measures the family `fake`."""
 
     def make(measure: Callable[[Run], dict[str, Any]]) -> None:
-        monkeypatch.setitem(FAMILIES, "fake", Family(lambda run, source: measure(run)))
+        monkeypatch.setitem(FAMILIES, "fake", lambda run, source: measure(run))
 
     return make
 
@@ -43,36 +43,27 @@ class TestRegistry:
     def test_a_function_joins_where_it_is_defined(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("clickharvest.experiments.runner.registry.FAMILIES", own := dict(FAMILIES))
 
-        @family("mine", engine=True)
+        @family("mine")
         def measure(run: Run, source: Path | None) -> dict[str, Any]:
             return {"seed": run.seed}
 
-        assert own["mine"] == Family(measure, engine=True)
+        assert own["mine"] is measure
         assert measure_run(Run("mine", "w", 7, {})) == {"seed": 7}
 
     def test_unknown(self) -> None:
         with pytest.raises(InputError, match="no family 'nobody': expected one of"):
             find_family("nobody")
 
-    def test_a_function_without_a_file_has_no_fingerprint(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def measure(run: Run, source: Path | None) -> dict[str, Any]:
-            return {}
-
-        measure.__module__ = "typed_in"
-        monkeypatch.setitem(FAMILIES, "fake", Family(measure))
-        with pytest.raises(InputError, match="no source of family 'fake', whose module is typed_in"):
-            code_of("fake")
-
 
 class TestStore:
     def test_a_line_that_was_cut_off_is_missing_and_harms_no_other(self, tmp_path: Path) -> None:
         store, runs = Store(tmp_path), [make_run(seed) for seed in range(3)]
-        store.save(Result(runs[0], {"error": 0.5}, "code"))
-        store.save(Result(runs[1], {"error": 0.7}, "code"))
+        store.save(Result(runs[0], {"error": 0.5}))
+        store.save(Result(runs[1], {"error": 0.7}))
         path = store.path("w")
         path.write_bytes(path.read_bytes()[:-20])
         assert store.missing([*runs, runs[1]]) == runs[1:]
-        store.save(Result(runs[2], {"error": 0.9}, "code"))
+        store.save(Result(runs[2], {"error": 0.9}))
         assert store.missing(runs) == runs[1:2]
         store.tidy(["w"])
         assert [json.loads(line)["numbers"]["error"] for line in path.read_text().splitlines()] in (
@@ -82,13 +73,13 @@ class TestStore:
 
     def test_the_last_line_of_a_run_counts(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
-        for error, code in ((0.5, "old"), (0.7, "new")):
-            store.save(Result(make_run(), {"error": error}, code))
-        assert store.find(make_run()) == Result(make_run(), {"error": 0.7}, "new")
+        for error in (0.5, 0.7):
+            store.save(Result(make_run(), {"error": error}))
+        assert store.find(make_run()) == Result(make_run(), {"error": 0.7})
 
     def test_tidy_files_of_equal_results_are_equal(self, tmp_path: Path) -> None:
         stores = [Store(tmp_path / name) for name in ("there", "back")]
-        results = [Result(make_run(seed), {"error": seed / 10}, "code") for seed in range(9)]
+        results = [Result(make_run(seed), {"error": seed / 10}) for seed in range(9)]
         for store, order in zip(stores, (results, [*results[::-1], results[4]]), strict=True):
             for result in order:
                 store.save(result)
@@ -98,25 +89,19 @@ class TestStore:
 
     def test_worlds_are_kept_apart(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
-        store.save(Result(make_run(world="v"), {"error": 0.5}, "code"))
+        store.save(Result(make_run(world="v"), {"error": 0.5}))
         assert store.find(make_run(world="w")) is None
         assert store.worlds() == ["v"]
 
-    def test_a_stamp_is_kept(self, tmp_path: Path) -> None:
-        store, result = Store(tmp_path), Result(make_run(), {"error": 0.5}, "code", "only moved")
-        store.save(result)
-        store.tidy(["w"])
-        assert store.find(make_run()) == result
-
     def test_nan_is_not_kept(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="JSON"):
-            Store(tmp_path).save(Result(make_run(), {"error": float("nan")}, "code"))
+            Store(tmp_path).save(Result(make_run(), {"error": float("nan")}))
         assert list(tmp_path.rglob("*.*")) == []
 
     def test_a_folder_that_cannot_be_written_to(self, tmp_path: Path) -> None:
         (tmp_path / "w").touch()
         with pytest.raises(InputError, match="cannot write results to"):
-            Store(tmp_path).save(Result(make_run(), {}, "code"))
+            Store(tmp_path).save(Result(make_run(), {}))
 
     def test_several_processes_add_lines_at_once(self, tmp_path: Path) -> None:
         code = (
@@ -124,7 +109,7 @@ class TestStore:
             "from clickharvest.experiments.runner.store import Store\n"
             "store, first = Store(Path(sys.argv[1])), int(sys.argv[2])\n"
             "for seed in range(first, first + 200):\n"
-            "    store.save(Result(Run('f', 'w', seed, {}), {'noise': [0.1] * 500}, 'code'))\n"
+            "    store.save(Result(Run('f', 'w', seed, {}), {'noise': [0.1] * 500}))\n"
         )
         commands = [[sys.executable, "-c", code, str(tmp_path), str(first)] for first in (0, 200)]
         processes = [subprocess.Popen(command, env=environment()) for command in commands]
@@ -143,18 +128,6 @@ class TestMeasuring:
         assert measure_missing(runs, Store(tmp_path), jobs=1, update=update) == []
         assert seen == [0, 1, 2]
         assert told == [(1.0, f"1 of 1, {runs[-1]}")]
-
-    def test_stale_runs_are_repeated_unless_they_are_to_be_kept(self, tmp_path: Path, fake: Fake) -> None:
-        fake(lambda run: {"seed": run.seed})
-        store, runs = Store(tmp_path), [make_run(seed) for seed in range(3)]
-        for run, code in zip(runs, (code_of("fake"), "other code", None), strict=True):
-            store.save(Result(run, {"seed": -1}, code))
-        assert [is_current(result) for result in store.results(runs)] == [True, False, False]
-        measure_missing(runs, store, jobs=1, keep_stale=True)
-        assert [result.numbers["seed"] for result in store.results(runs)] == [-1, -1, -1]
-        measure_missing(runs, store, jobs=1)
-        assert [result.numbers["seed"] for result in store.results(runs)] == [-1, 1, 2]
-        assert all(is_current(result) for result in store.results(runs))
 
     def test_a_failure_is_told_and_the_others_are_kept(self, tmp_path: Path, fake: Fake) -> None:
         fake(lambda run: {"half": 1 / run.seed})
@@ -247,5 +220,5 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path: Path) -> None:
     assert set(times) == set(range(24))
     assert all(times[seed] == 1 for seed in before)
     subprocess.run(command("whole", 1), env=environment(), check=True, stdout=subprocess.DEVNULL)
-    for name in ("synthetic/runs.jsonl", "synthetic/tiny.csv", "synthetic/tiny.json", "reproduction.md"):
+    for name in ("synthetic/runs.jsonl", "synthetic/tiny.csv", "README.md", "reproduction.md"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

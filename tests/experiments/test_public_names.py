@@ -12,7 +12,7 @@ from places import SRC
 
 PACKAGE = SRC / "clickharvest"
 EXPERIMENTS = PACKAGE / "experiments"
-SHARED = {"clickharvest.errors", "clickharvest.files", "clickharvest.progress"}
+SHARED = {"clickharvest.errors", "clickharvest.files", "clickharvest.progress", "clickharvest.words"}
 """Modules beside the rooms whose names are all for everybody."""
 
 

@@ -33,7 +33,7 @@ impressions = st.fixed_dictionaries(
 # A unit seen at two positions, so that there is always something to harvest, and not clicked at one of them.
 ANCHORED = [{"query": "z", "doc": "1", "position": p, "click": p % 2, "device": None, "length": None} for p in (1, 2)]
 logs = st.lists(impressions, max_size=40).map(lambda rows: rows + ANCHORED)
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SCHEMA = pa.schema(
     {"query": "str", "doc": "str", "position": "int64", "click": "int64", "device": "str", "length": "float64"}
@@ -77,6 +77,7 @@ def expected(rows: list[dict[str, Any]], unit: tuple[str, ...]) -> list[dict[str
 @quick
 @given(logs)
 def test_harvest_equals_its_definition(rows: list[dict[str, Any]]) -> None:
+    """Which knows no order of rows, no files and no names of documents: none of them matters."""
     assert rows_of(harvested(table(rows))) == expected(rows, ("query", "device", "length", "doc"))
 
 
@@ -87,40 +88,12 @@ def test_contexts_inside_a_unit_equal_their_definition(rows: list[dict[str, Any]
 
 
 @quick
-@given(logs, st.randoms(use_true_random=False))
-def test_row_order_does_not_matter(rows: list[dict[str, Any]], random: Any) -> None:
-    shuffled = random.sample(rows, len(rows))
-    assert rows_of(harvested(table(shuffled))) == rows_of(harvested(table(rows)))
-
-
-@quick
-@given(logs, st.integers(0, 40))
-def test_splitting_and_concatenating_does_not_matter(rows: list[dict[str, Any]], cut: int) -> None:
-    parts = pa.concat_tables([table(rows[cut:]), table(rows[:cut])])
-    assert rows_of(harvested(parts)) == rows_of(harvested(table(rows)))
-
-
-@quick
 @given(logs)
 def test_aggregating_first_does_not_matter(rows: list[dict[str, Any]]) -> None:
     keys = ["query", "doc", "position", "device", "length"]
     counted = table(rows).group_by(keys).aggregate([("click", "sum"), ("click", "count")])
     counted = counted.rename_columns([*keys, "clicks", "impressions"])
-    assert rows_of(harvested(counted)) == rows_of(harvested(table(rows)))
-
-
-@quick
-@given(logs, st.permutations(["1", "2", "3"]))
-def test_renaming_documents_only_renumbers_units(rows: list[dict[str, Any]], names: list[str]) -> None:
-    renamed = [row | {"doc": f"renamed {names[int(row['doc']) - 1]}"} for row in rows]
-
-    def units(interventions: Interventions) -> list[str]:
-        members = defaultdict(list)
-        for row in rows_of(interventions):
-            members[row.pop("unit")].append(tuple(row.items()))
-        return sorted(map(repr, members.values()))
-
-    assert units(harvested(table(renamed))) == units(harvested(table(rows)))
+    assert rows_of(harvested(counted)) == expected(rows, ("query", "device", "length", "doc"))
 
 
 def test_max_position_leaves_lower_positions_out() -> None:
@@ -170,16 +143,16 @@ def test_the_real_log(yandex_log: Any) -> None:
     assert clicked.clicks.sum() == 39_677
 
 
-@pytest.mark.parametrize("name", ["positions", "weight", "shown", "level", "early", "arm", "share", "part", "rows"])
-def test_any_context_name_will_do(name: str, toy_rankings: pa.Table) -> None:
+def test_any_context_name_will_do(toy_rankings: pa.Table) -> None:
+    names = ["positions", "weight", "shown", "level", "early", "arm", "share", "part", "rows"]
     rows = [
-        row | {name: 1.0, "click": row["position"] % 2, "original": row["position"], "time": 1}
+        row | dict.fromkeys(names, 1.0) | {"click": row["position"] % 2, "original": row["position"], "time": 1}
         for row in toy_rankings.to_pylist()
     ]
-    log = read_log(pa.Table.from_pylist(rows), context=[name])
+    log = read_log(pa.Table.from_pylist(rows), context=names)
     for design in (None, Rankings(toy_rankings), Swap.uniform(3)):
-        assert set(harvest(log, design=design).contexts) == {name}
-        assert diagnose(log, design=design).segments[0].column == name
+        assert set(harvest(log, design=design).contexts) == set(names)
+        assert [segment.column for segment in diagnose(log, design=design).segments] == names
 
 
 def test_counted_rows_never_shown_are_left_out() -> None:

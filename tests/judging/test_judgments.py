@@ -279,6 +279,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(*words, "-o", tmp_path / "j.csv", "--cutoffs", "0.05,0.2", "--scale", "rate", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["judgments"], told["cutoffs"], len(told["grades"])) == (30, [0.05, 0.2], 3)
+    for spelling in ("--to", "--as"):  # the older one
+        assert run(*words, "-o", tmp_path / "j.txt", spelling, "qrels") == 0
+    assert capsys.readouterr().out.count("(qrels)") == 2
     assert run(*words) == 2
     assert "nowhere to write" in capsys.readouterr().err
     assert run(*words, "-o", tmp_path / "log.parquet") == 2

@@ -297,7 +297,7 @@ def test_scoring_imports_numpy_and_the_standard_library_only() -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     foreign = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
-    own = {"clickharvest.errors", "clickharvest.parameters", "clickharvest.words"}  # which import nothing else
+    own = {"clickharvest.errors", "clickharvest.words"}  # which import nothing else
     assert foreign == {"numpy", "numpy.typing"} | own
 
 

@@ -442,7 +442,7 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
         score_contexts(model)
     with pytest.raises(InputError, match="lacks the context column pays of"):
         score_contexts(model, str(contexts))
-    with pytest.raises(InputError, match="ends in neither"):
+    with pytest.raises(InputError, match=r"should end in \.parquet or \.csv"):
         score_contexts(model, str(contexts), tmp_path / "out.xlsx")
     contexts.write_text("device,age,pays,position\ndesk,40,true,1\n")
     with pytest.raises(InputError, match="rename it"):

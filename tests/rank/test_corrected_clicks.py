@@ -157,7 +157,7 @@ def test_likelihoods_of_counts_are_refused_by_name_and_left_out_of_the_choice(da
         train_ranker(data, "linear")
     with pytest.raises(InputError, match="no loss of it takes corrected clicks"):
         choose_ranker(data, ["linear"])
-    part = take_lists(data, np.arange(len(data)) < 60)
+    part = take_lists(data, np.arange(len(data)) < 30)
     choice = choose_ranker(part, ["linear", "svm"])
     assert list(choice.scores) == ["svm hinge"]
 

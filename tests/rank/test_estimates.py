@@ -131,15 +131,16 @@ class World:
         return total / len(self.relevance), total / float(self.relevance.sum())
 
 
+@pytest.mark.parametrize("n_logs", [50, pytest.param(300, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("metric", ["relevant_rank", "dcg@3", "precision@2"])
-def test_ips_is_unbiased_and_intervals_cover(metric: str) -> None:
+def test_ips_is_unbiased_and_intervals_cover(metric: str, n_logs: int) -> None:
     """Over simulated logs of fixed queries; the intervals also allow for other queries, so they cover more often."""
     world = World()
     rank = world.rank
     gain = {"relevant_rank": rank, "dcg@3": (rank <= 3) / np.log2(1 + rank), "precision@2": (rank <= 2) / 2}[metric]
     ips, snips = world.truth(gain)
     random = np.random.default_rng(1)
-    logs = [world.log(random) for _ in range(300)]
+    logs = [world.log(random) for _ in range(n_logs)]
     found = [off_policy(log, world.scores, metric, estimator="ips") for log in logs]
     values = np.array([each.value for each in found])
     assert abs(values.mean() - ips) < 4 * values.std() / np.sqrt(len(values))

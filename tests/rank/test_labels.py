@@ -53,7 +53,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert found.column_names[:4] == ["query", "doc", "clicks", "exposure"]
     assert json.loads(found.schema.metadata[b"clickharvest"])["what"] == "labels"
     assert run("labels", tmp_path / "log.parquet", *counted, "-o", tmp_path / "labels.csv") == 2
-    assert "written as Parquet" in capsys.readouterr().err
+    assert "should end in .parquet" in capsys.readouterr().err
     assert run("labels", tmp_path / "log.parquet", *counted) == 2
     assert "nowhere to write" in capsys.readouterr().err
 

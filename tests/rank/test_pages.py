@@ -145,7 +145,7 @@ def test_what_propensities_may_be_off_by_is_in_the_interval() -> None:
     assert wider.lower < gap.lower < gap.upper <= wider.upper
 
 
-@pytest.mark.parametrize("lists", ["auto", "query"])
+@pytest.mark.parametrize("lists", ["auto", pytest.param("query", marks=pytest.mark.nightly)])
 def test_expedia_keeps_its_order(lists: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ranker by price and promotion, constant per hotel, is worse on the pages that were shown."""
     log = SHARED_DATA / "expedia_pieces.parquet"

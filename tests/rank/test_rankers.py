@@ -222,7 +222,7 @@ class TestRerank:
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [((), "nowhere to write"), (("-o", "x.csv"), "written as Parquet"), (("-o", "RANKER"), "written as Parquet")],
+        [((), "nowhere to write"), (("-o", "x.csv"), "end in .parquet"), (("-o", "RANKER"), "end in .parquet")],
     )
     def test_bad_options(
         self, options: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Weights: against the definition in plain Python, on DuckDB and Spark, from the command line, and what is refused."""
+"""Weights: against the definition in plain Python, on DuckDB, from the command line, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.engines import DuckDBEngine, Engine
+from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
-from clickharvest.logs.spark import SparkEngine
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
@@ -29,52 +28,14 @@ from clickharvest.weights.clipping import choose_clip, effective_sample_size, ip
 from clickharvest.weights.scoring import count_cells
 from clickharvest.weights.weighing import COLUMNS, weigh, weigh_to_parquet
 from command_line import run
+from context_logs import CONTEXT, context_log, context_model
 
-CONTEXT = ["device", "length", "age", "pays"]
 NAN = float("nan")
-
-
-def context_log(rows: int = 400, seed: int = 3) -> pa.Table:
-    """Text, floats (with NaN and both zeros), integers and booleans as contexts, each also empty."""
-    random = np.random.default_rng(seed)
-    columns: dict[str, tuple[list[Any], pa.DataType]] = {
-        "device": (["phone", "desk", "", "it's", None], pa.string()),
-        "length": ([0.1, 0.1 + 0.2, 0.0, -0.0, 1e300**0.2, NAN, None], pa.float64()),
-        "age": ([0, 7, 2**53 + 1, None], pa.int64()),
-        "pays": ([True, False, None], pa.bool_()),
-    }
-    position = random.integers(1, 8, rows)
-    return pa.table(
-        {
-            "q": [f"q{i % 9}" for i in range(rows)],
-            "doc": [f"d{i}" for i in range(rows)],
-            "rank": pa.array(position, pa.int16()),
-            "click": random.random(rows) < 0.4,
-            "note": [{"a": i} if i % 3 else None for i in range(rows)],
-            **{
-                name: pa.array([values[i] for i in random.integers(0, len(values), rows)], kind)
-                for name, (values, kind) in columns.items()
-            },
-        }
-    )
-
-
-def context_model(table: pa.Table, positions: tuple[int, ...] = (1, 2, 3, 5)) -> Propensities:
-    encoder = ContextEncoder.fit(table, names=CONTEXT, kinds={"age": "categorical"})
-    curve = make_curve("linear", positions, 1, len(encoder.feature_names))
-    random = np.random.default_rng(0)
-    params = {key: value + 0.3 * random.normal(size=np.shape(value)) for key, value in curve.init(random).items()}
-    return Propensities(curve, params, encoder, (1, 2, 3, 4, 5))
 
 
 def position_model() -> Propensities:
     """Propensities 1, .5, .2 at positions 1, 2, 4; position 3 was shown but has none."""
     return Propensities(make_curve("constant", (1, 2, 4), 1, 0), {"b": np.log([0.5, 0.2])}, None, (1, 2, 3, 4))
-
-
-def states(model: Propensities, table: pa.Table) -> list[str]:
-    """The state of each row: usable where its position has an estimate, as nothing else is known."""
-    return np.where(np.isin(table["rank"].to_numpy(), model.curve.positions), "usable", "cannot tell").tolist()
 
 
 def rows_of(log: ClickLog, table: Any, order: str) -> list[dict[str, Any]]:
@@ -455,39 +416,6 @@ def test_clashing_names_missing_contexts_and_infinite_weights_are_refused(duckdb
     empty = table.set_column(2, "rank", pa.array([None, *table["rank"].to_pylist()[1:]], pa.int16()))
     with pytest.raises(InputError, match="'rank' is empty"):
         weigh(read_log(empty, query="q", position="rank", engine=duckdb_engine, validate=False), position_model())
-
-
-@pytest.mark.spark
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
-def test_spark_gives_the_same_rows(
-    duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a cluster, whose executors write a folder, and in this machine's cores, which write a file."""
-    table = context_log(rows=150).drop(["note"])
-    pq.write_table(table, tmp_path / "clicks.parquet")
-    model = context_model(table)
-    original = table.sort_by("doc").append_column("propensity_state", pa.array(states(model, table.sort_by("doc"))))
-    tables, reports = [], []
-    engines: tuple[Engine, ...] = (duckdb_engine, spark_engine, spark_engine)
-    for engine in engines:
-        if len(tables) == 2:
-            monkeypatch.setattr(spark_engine, "_is_local", lambda: True)
-        log = read_log(tmp_path / "clicks.parquet", query="q", position="rank", context=CONTEXT, engine=engine)
-        out = tmp_path / f"{len(tables)}.parquet"
-        reports.append(weigh_to_parquet(log, model, out, clip="auto", normalise=True).to_dict())
-        tables.append(pq.read_table(out).sort_by("doc"))
-    for spark, report in zip(tables[1:], reports[1:], strict=True):
-        assert spark.column_names == tables[0].column_names
-        assert spark.schema.types == tables[0].schema.types
-        for name in spark.column_names:
-            ours, theirs = (found[name].to_pylist() for found in (tables[0], spark))
-            if name in ("propensity", "ips_weight"):
-                assert theirs == pytest.approx(ours, rel=1e-12)
-            else:
-                assert list(map(repr, theirs)) == list(map(repr, ours)) == list(map(repr, original[name].to_pylist()))
-        assert report.keys() == reports[0].keys()
-        for key, value in reports[0].items():
-            assert report[key] == (pytest.approx(value) if isinstance(value, float) else value)
 
 
 @pytest.fixture(scope="module")

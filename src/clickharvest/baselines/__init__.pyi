@@ -1,4 +1,7 @@
 from .cells import Cells as Cells
+from .comparing import ESTIMATORS as ESTIMATORS
+from .comparing import EstimatorComparison as EstimatorComparison
+from .comparing import compare_estimators as compare_estimators
 from .expectation import em as em
 from .expectation import regression_em as regression_em
 from .generative import generative_cpbm as generative_cpbm

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import supported_positions
-from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions, warn_of_clicked_pages
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.words import spell_positions
 
@@ -39,6 +38,7 @@ class Cells:
         n_pairs: the number m of pairs.
         shown: the positions of the log, ascending.
         contexts: context columns, each [n]; empty where the cells were counted over all contexts.
+        query: query, in the log's own values, [n]; None where cells come from elsewhere.
     """
 
     pair: NDArray[np.int64]
@@ -48,15 +48,20 @@ class Cells:
     n_pairs: int
     shown: tuple[int, ...]
     contexts: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    query: NDArray[Any] | None = None
 
-    def at(self, positions: tuple[int, ...]) -> Cells:
-        """Return the cells at some positions; pairs keep their numbers."""
-        kept = np.isin(self.position, positions)
+    def take(self, kept: NDArray[np.bool_]) -> Cells:
+        """Return some of the cells; pairs keep their numbers."""
         return replace(
             self,
             **{name: getattr(self, name)[kept] for name in ("pair", "position", "clicks", "impressions")},
             contexts={name: column[kept] for name, column in self.contexts.items()},
+            query=None if self.query is None else self.query[kept],
         )
+
+    def at(self, positions: tuple[int, ...]) -> Cells:
+        """Return the cells at some positions."""
+        return self.take(np.isin(self.position, positions))
 
     def linked(self, anchor: int) -> tuple[int, ...]:
         """Return the positions that documents shown at several positions link to the anchor.
@@ -115,6 +120,7 @@ def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: i
         n_pairs=int(pair.max(initial=-1)) + 1,
         shown=tuple(int(k) for k in np.unique(counted["position"])),
         contexts={name: columns[name].to_numpy() for name in context},
+        query=query,
     )
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CONVERGED = "converged: the propensities no longer move"
 OUT_OF_ITERATIONS = "ran out of iterations before it converged: allow more, or raise the tolerance"
+BINS = 255
+"""Bins of a feature, the most that the trees take."""
 SMALL = 50_000
 """Documents below which trees grow on one thread."""
 
@@ -81,7 +83,7 @@ def em(
 
 
 def regression_em(
-    log: ClickLog,
+    log: ClickLog | Cells,
     features: Any,
     *,
     anchor: int = 1,
@@ -100,10 +102,11 @@ def regression_em(
     features are.
 
     Args:
-        log: the click log; contexts are ignored.
-        features: a table with columns `query`, `doc` and the features, or a mapping from (query, doc) to a vector.
+        log: the click log, or its cells; contexts are ignored.
+        features: a table with columns `query`, `doc` and the features, or a mapping from (query, doc) to a vector; of
+            cells what `read_features` returns, [m, f].
         anchor: the position others are relative to.
-        max_position: leave out what was shown lower.
+        max_position: leave out what was shown lower; cells are taken as they are.
         trees: trees that each M-step grows.
         rate: learning rate of the trees.
         max_iterations: at most so many iterations.
@@ -128,10 +131,10 @@ def regression_em(
     """
     ensemble = require("sklearn.ensemble", "rank", "regression_em")
 
-    cells = count_cells(log, max_position=max_position)
+    cells = log if isinstance(log, Cells) else count_cells(log, max_position=max_position)
     positions = cells.clicked(anchor)
     kept = cells.at(positions)
-    x = read_features(log, features, max_position=max_position)
+    x = _in_bins(features if isinstance(log, Cells) else read_features(log, features, max_position=max_position))
     shown = np.bincount(kept.pair, kept.impressions, cells.n_pairs)
     label = np.repeat([1, 0], cells.n_pairs)
     # On few rows threads do little but wait for each other, on a busy machine for seconds a fit.
@@ -149,6 +152,12 @@ def regression_em(
 
     info = {"estimator": "regression_em", "trees": trees, "rate": rate, "seed": seed}
     return _alternate(kept, positions, anchor, predicted_relevance, max_iterations, tolerance, info)
+
+
+def _in_bins(x: Array) -> Array:
+    """Return the number of each value's bin, of at most 255 by quantiles: what trees do in every fit, done once."""
+    edges = np.quantile(x, np.linspace(0, 1, BINS)[1:-1], axis=0)
+    return np.stack([np.searchsorted(np.unique(own), column) for own, column in zip(edges.T, x.T, strict=True)], axis=1)
 
 
 def _alternate(

@@ -16,8 +16,7 @@ from scipy.sparse import csr_array
 
 from clickharvest.baselines.cells import Cells
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
-from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.interventions import Interventions, warn_of_clicked_pages
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import record_provenance
@@ -53,7 +52,8 @@ def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | N
         ((1, 2), [0.5])
     """
     if isinstance(log, Cells):
-        sums = {name: np.bincount(log.position, getattr(log, name)) for name in ("clicks", "impressions")}
+        size = max(log.shown) + 1
+        sums = {name: np.bincount(log.position, getattr(log, name), size) for name in ("clicks", "impressions")}
         counted = {"position": list(log.shown)} | {name: own[list(log.shown)].tolist() for name, own in sums.items()}
     else:
         counted = _count_positions(log, max_position)

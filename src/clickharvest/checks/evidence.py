@@ -47,6 +47,7 @@ class Evidence:
         model: the fitted model.
         positions: its K positions.
         prediction: the curve in every context.
+        x: every context, encoded, [contexts, d].
         table: log p̂ of every context, [contexts, K].
         log_p: log p̂ of each row, relative to the anchor, [n].
         place: index of the position, [n].
@@ -70,6 +71,7 @@ class Evidence:
         else:
             self.context, table = np.zeros(len(self.displays), dtype=np.int64), None
         self.prediction = model.predict(table)
+        self.x = np.zeros((1, 0)) if model.encoder is None else model.encoder.encode(table)[0]
         estimated = np.isin(self.prediction.positions, self.positions)
         self.table = np.log(np.nan_to_num(self.prediction.propensity[:, estimated], nan=1.0))
         self.log_p = self.table[self.context, self.place]

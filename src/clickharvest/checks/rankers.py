@@ -39,9 +39,9 @@ class Rankers(Check):
         of = distinct(d.unit, who)[1]
         usual = (np.bincount(of, d.shown * height) / np.bincount(of, d.shown))[of]
         spread = d.shown @ (height - d.shown @ height / d.shown.sum()) ** 2
-        if d.shown @ (height - usual) ** 2 < FIXED * spread and sign < 0:
-            return self.unanswered("users see a result at one place alone")
         if d.shown @ (height - usual) ** 2 < FIXED * spread:
+            if sign < 0:
+                return self.unanswered("users see a result at one place alone")
             none = np.zeros(len(evidence.positions))
             return Finding(self.kind, "ok", "Every ranker has one place for each result.", "", none[None], none[None])
         x = usual[:, None]
@@ -55,5 +55,6 @@ class Rankers(Check):
             "The same result at the same place is clicked alike, wherever its ranker usually shows it.",
             "Rankers show results to users who like them, or positions are not those that users saw: the curve may be "
             "off by {size}.",
-            "swap neighbouring results at random on some pages, or fit by the order of each ranker (--rankings)",
+            "swap neighbouring results at random on some pages"
+            + (", or compare the rankers of an A/B test (--instrument ranker)" if sign > 0 else ""),
         )

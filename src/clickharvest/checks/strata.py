@@ -137,7 +137,7 @@ def fit_strata(
     size = x.shape[1]
     theta, prior = np.zeros(size), (ridge + RIDGE) * np.eye(size)
     for _ in range(STEPS):
-        expected, centred = _expected(stratum, log_weight + x @ theta, total, x)
+        expected, centred = expected_clicks(stratum, log_weight + x @ theta, total, x)
         information = centred.T @ (expected[:, None] * centred) + prior
         score = (own_clicks - expected) @ centred - ridge * theta
         move = np.linalg.solve(information, score)
@@ -145,11 +145,10 @@ def fit_strata(
         theta = theta + move * min(1.0, FARTHEST / max(longest, TINY))
         if longest < CLOSE:
             break
-    expected, centred = _expected(stratum, log_weight + x @ theta, total, x)
+    expected, centred = expected_clicks(stratum, log_weight + x @ theta, total, x)
     information = centred.T @ (expected[:, None] * centred) + prior
     scores = _sums(query, (own_clicks - expected)[:, None] * centred)
-    outer = (expected[:, None] * centred)[:, :, None] * centred[:, None, :]
-    left = information - LEVERAGE * _sums(query, outer.reshape(len(query), size * size)).reshape(-1, size, size)
+    left = information - LEVERAGE * _informations(query, expected, centred)
     influences: list[Array] = [np.asarray(np.linalg.solve(left, scores[:, :, None])[:, :, 0], dtype=np.float64)]
     if viewer is not None:
         of_cell = np.full(n_cells, -1, dtype=np.int64)
@@ -173,8 +172,15 @@ def _telling(stratum: Integers, clicks: Array, x: Array) -> tuple[Integers, Inte
     return np.flatnonzero(use[stratum]), (np.cumsum(use) - 1)[stratum[use[stratum]]]
 
 
-def _expected(stratum: Integers, logits: Array, total: Array, x: Array) -> tuple[Array, Array]:
-    """Return the clicks that are expected, [n], and x less its mean in the stratum, [n, size]."""
+def expected_clicks(stratum: Integers, logits: Array, total: Array, x: Array) -> tuple[Array, Array]:
+    """Return the clicks that are expected, [n], and x less its mean in the stratum, [n, size].
+
+    Args:
+        stratum: number of the stratum, [n].
+        logits: log of how clicks fall within it, up to a constant, [n].
+        total: clicks of every stratum, [strata].
+        x: [n, size].
+    """
     count = len(total)
     highest = np.full(count, -np.inf)
     np.maximum.at(highest, stratum, logits)
@@ -183,6 +189,16 @@ def _expected(stratum: Integers, logits: Array, total: Array, x: Array) -> tuple
     means = [np.bincount(stratum, share * column, count) for column in x.T]
     centred = x - np.stack(means, axis=1)[stratum] if means else x
     return total[stratum] * share, centred
+
+
+def _informations(cluster: Integers, expected: Array, centred: Array) -> Array:
+    """Return the information of every cluster, [clusters, size, size], without a matrix for every row."""
+    size = centred.shape[1]
+    found = np.empty((int(cluster.max(initial=-1)) + 1, size, size))
+    for i in range(size):
+        for j in range(i + 1):
+            found[:, i, j] = found[:, j, i] = np.bincount(cluster, expected * centred[:, i] * centred[:, j], len(found))
+    return found
 
 
 def _sums(cluster: Integers, columns: Array) -> Array:

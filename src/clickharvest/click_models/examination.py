@@ -8,7 +8,7 @@ What is known are the propensities p_k(x) relative to an anchor: `PBM` where the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,6 +76,12 @@ class Examination(ClickModel):
             weighting=self.weighting, intervals=self.intervals, replicates=self.replicates, start=self.start,
             seed=self.seed, progress=self.progress,
         )  # fmt: skip
+
+    def within(self, interventions: Interventions) -> Examination:
+        """Return the model with a curve that one query can tell: nothing is kept aside to choose one by."""
+        if len(set(interventions.query.tolist())) > 1:
+            return self
+        return replace(self, curve="linear" if interventions.contexts else "constant")
 
     def fit(self, interventions: Interventions) -> Propensities:
         """Return the propensities."""

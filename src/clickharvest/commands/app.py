@@ -9,20 +9,26 @@ Command modules import engines and drawing when a command runs: `--help` and `--
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from clickharvest import __version__
+from clickharvest.commands.options import with_options
 from clickharvest.commands.output import complain, interrupted, prepare_streams, tell
 from clickharvest.errors import ClickharvestError, ClickharvestWarning, InputError
 from clickharvest.files import written
 from clickharvest.words import clean_text, first_line
+
+OLDER = {"judgments": {"--as": "--to"}}
+"""Older spellings of options, by command, which scripts may have."""
 
 
 class _Commands(TyperGroup):
@@ -35,10 +41,65 @@ class _Commands(TyperGroup):
             option.default = False
         return option
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the first sentence of every command, whole."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, (one.help or "").partition("\n")[0]) for name, one in self.commands.items()])
+
+
+class _Command(TyperCommand):
+    """A command, whose help has the everyday options by section, and all of them with --help-all."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command, older spellings of options as the present ones."""
+        parts = [word.partition("=") for word in args]
+        older = OLDER.get(self.name or "", {})
+        return super().parse_args(ctx, ["".join((older.get(own, own), *more)) for own, *more in parts])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage, arguments by their names alone."""
+        return [re.sub(r"[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does, and an example per line."""
+        text, *examples = re.split(r"\n\n(Examples?:)$", self.help or "", maxsplit=1, flags=re.MULTILINE)
+        formatter.write_paragraph()
+        formatter.write_text(text)
+        formatter.write_paragraph()
+        for line in filter(None, "\n".join(examples).split("\n")):
+            whole = re.sub(r"( --?\w[\w-]*) (?=[^-])", "\\1\xa0", line)  # an option and its value stay on one line
+            lines = fill(whole, formatter.width, subsequent_indent="      ", break_on_hyphens=False)
+            formatter.write(lines.replace("\xa0", " ") + "\n")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options by section; those without a section, which most commands have, come last."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for one in self.params:
+            record = None if one.name == "help_all" else one.get_help_record(ctx)
+            if record is not None:
+                is_option = one.param_type_name == "option"
+                title = (getattr(one, "rich_help_panel", None) or "") if is_option else "Arguments"
+                told = record if is_option else (record[0].partition(" <")[0], record[1].removesuffix("  [required]"))
+                sections.setdefault(title, []).append(told)
+        last = sections.pop("", [])
+        formatter.write_paragraph()
+        for title, rows in (sections | {"Options": last}).items():
+            if not rows:
+                continue
+            if title != "Arguments":
+                formatter.write_heading(title)
+            with formatter.indentation():
+                formatter.write_dl(rows, col_max=20)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Tell of the options that are not shown."""
+        if more := sum(getattr(one, "hidden", False) for one in self.params):
+            formatter.write(f"\n{more} more options: clickharvest {self.name} --help-all\n")
+
 
 COMMANDS = (
-    "check", "plan", "tally", "harvest", "fit", "propensities", "weigh", "judgments", "labels", "rank", "rerank",
-    "export", "report", "show", "compare", "simulate", "reproduce", "demo",
+    "check", "plan", "tally", "harvest", "fit", "validate", "propensities", "weigh", "judgments", "labels", "rank",
+    "rerank", "export", "report", "show", "compare", "simulate", "reproduce", "demo",
 )  # fmt: skip
 """The commands in the order of the help; each is the function of its name in the module of its name."""
 
@@ -66,14 +127,15 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,
     )
     line.callback()(clickharvest)
     first = words[0] if words else None
     asked = [name for name in COMMANDS if name == first and name != "demo"]  # which runs the others
     for name in () if first == "--version" else asked or COMMANDS:
         command = getattr(import_module(f"clickharvest.commands.{name}"), name)
-        line.command(name, help=flowing(command.__doc__ or ""))(_listed if first == "--help" else command)
+        own = _listed if first == "--help" else with_options(command)
+        line.command(name, cls=_Command, help=flowing(command.__doc__ or ""))(own)
     return line
 
 

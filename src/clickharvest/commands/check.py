@@ -7,19 +7,19 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from clickharvest.commands.check_options import CheckOptions
 from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.options import MOST_CLICKS, AnchorOption, JsonFlag, LogOptions, with_options
+from clickharvest.commands.options import AnchorOption, JsonFlag, LogOptions
 from clickharvest.commands.outcomes import OutcomeOption, outcome_findings, read_with_outcomes
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import ClickharvestWarning
+from clickharvest.parameters import MOST_CLICKS
 
 if TYPE_CHECKING:
     from clickharvest.checks import Checked, Finding
@@ -32,7 +32,6 @@ OUTCOME = ("outcomes", "outcome")
 """The findings on what comes of clicks, which are what --outcome asks for."""
 
 
-@with_options
 def check(
     log: LogOptions,
     units: HarvestOptions,
@@ -97,8 +96,6 @@ def _fitted(
     more: Sequence[Finding],
 ) -> tuple[Interventions, Propensities, Checked]:
     """Return what was compared, the curve that `fit` fits, and what checking it finds, the log's own tests first."""
-    import numpy as np
-
     from clickharvest.click_models.examination import Examination
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.harvesting.thinning import thin
@@ -111,9 +108,7 @@ def _fitted(
         else:
             interventions = model.harvest(data, **how, max_clicks=MOST_CLICKS)
             unit = how["unit"]
-        if len(np.unique(interventions.query)) < 2:  # nothing to keep aside for choosing a curve
-            model = replace(model, curve="linear" if interventions.contexts else "constant")
-        found = model.fit(interventions)
+        found = model.within(interventions).fit(interventions)
     tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
     checked = checks.check(data, found, unit=unit, further=[*more, *tests], interventions=interventions)
     return interventions, found, checked

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from clickharvest.commands.options import option
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 
@@ -22,43 +22,19 @@ MOST_LISTED = 10_000
 """Positions that a list may name."""
 
 
+_check = partial(option, panel=CHECKS)
+
+
 @dataclass(frozen=True)
 class CheckOptions:
     """What is asked of a fit, and how much is told."""
 
-    tolerance: Annotated[
-        str | None,
-        typer.Option(
-            "--tolerance",
-            metavar="SHARE",
-            help="How far off a usable curve may be, such as 30%.",
-            rich_help_panel=CHECKS,
-            show_default="30%",
-        ),
-    ] = None
-    positions: Annotated[
-        str | None,
-        typer.Option(
-            "--positions",
-            metavar="LIST",
-            help="Positions that the answer is about, such as 1-10 or 1,3,5.",
-            rich_help_panel=CHECKS,
-            show_default="all",
-        ),
-    ] = None
-    fold: Annotated[
-        str | None,
-        typer.Option(
-            "--fold",
-            metavar="LIST",
-            help="Positions at which the page changes, such as 6, the first below the fold of the screen.",
-            rich_help_panel=CHECKS,
-            show_default=False,
-        ),
-    ] = None
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print every check, and how the curve was chosen.", rich_help_panel=CHECKS)
-    ] = False
+    tolerance: str | None = _check("How far off a usable curve may be (default: 30%).", "SHARE")
+    positions: str | None = _check("What the answer is about, as 1-10 or 1,3 (default: all).", "LIST")
+    fold: str | None = _check(
+        "Positions at which the page changes, such as 6, the first below the fold of the screen.", "LIST", rare=True
+    )
+    verbose: bool = _check("Print every check, and how the curve was chosen.", default=False)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `check_fit`.

@@ -11,7 +11,7 @@ from typer.models import OptionInfo
 Names = Callable[[], Iterable[str]]
 
 
-class _Choice(OptionInfo):
+class Choice(OptionInfo):
     """An option that shows the names there are, and refuses others."""
 
     def __init__(self, flag: str, names: Names, **about: Any) -> None:
@@ -33,19 +33,6 @@ class _Choice(OptionInfo):
         if value not in known:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
         return value
-
-
-def choice(flag: str, names: Names, *, help: str, panel: str | None = None, show_default: bool = True) -> Any:
-    """Return an option for an `Annotated[str, …]`, whose values are names.
-
-    Args:
-        flag: the option, such as `--curve`.
-        names: returns the names; must be cheap, for every help asks.
-        help: what it chooses.
-        panel: the panel of the help it stands in.
-        show_default: whether the help shows the default.
-    """
-    return _Choice(flag, names, help=help, rich_help_panel=panel, show_default=show_default)
 
 
 def curve_names() -> list[str]:

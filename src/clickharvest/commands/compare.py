@@ -1,17 +1,17 @@
-"""The command `compare`: models against each other, on another log or by their intervals."""
+"""The command `compare`: models against each other, on another log or by their intervals; or estimators on one log."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from clickharvest.commands.harvest_options import HarvestOptions, require_clusters
-from clickharvest.commands.options import QUERY, ClusterOption, JsonFlag, LevelOption, LogOptions, with_options
+from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.options import QUERY, ClusterOption, JsonFlag, LevelOption, LogOptions, argument, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
@@ -21,12 +21,16 @@ from clickharvest.positions.places import name_place
 from clickharvest.words import clean_text, cluster_nouns, count, name_positions
 
 if TYPE_CHECKING:
+    from clickharvest.baselines import EstimatorComparison
     from clickharvest.estimation.comparison import ModelComparison
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.model.differences import Differences
     from clickharvest.model.propensities import Propensities
 
 OTHER_LOG = "The other log"
+ESTIMATORS = "Estimators on one log"
+SHOWN = (2, 3, 5, 10)
+"""Positions of the table of estimators, and the last one."""
 LONGEST = 24
 """Letters of a model's name in a table."""
 MOST_ROWS = 14
@@ -36,54 +40,69 @@ MOST_ROWS = 14
 class OtherLog(LogOptions):
     """The log to score models on, if any; it is an option, because models are the arguments."""
 
-    source: Annotated[
-        str,
-        typer.Option(
-            "--log",
-            metavar="LOG",
-            help="Score the models on this click log, or file of interventions, that they were not fitted on.",
-            rich_help_panel=OTHER_LOG,
-            show_default=False,
-        ),
-    ] = ""
-    baseline_log: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline-log",
-            metavar="LOG",
-            help="Take the naive click rates from this log, such as the one the models were fitted on; by default they "
-            "are those of the other queries of --log.",
-            rich_help_panel=OTHER_LOG,
-            show_default=False,
-        ),
-    ] = None
+    source: str = option(
+        "Score the models on this click log, or file of interventions, that they were not fitted on.", "LOG", "",
+        flags=("--log",), panel=OTHER_LOG,
+    )  # fmt: skip
+    baseline_log: str | None = option(
+        "Take the naive click rates from this log, such as the one the models were fitted on; by default they are "
+        "those of the other queries of --log.",
+        "LOG", panel=OTHER_LOG, rare=True,
+    )  # fmt: skip
 
 
-@with_options
+_estimators = partial(option, panel=ESTIMATORS)
+
+
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """Which estimators to put side by side, if any."""
+
+    estimators: str | None = _estimators(
+        "Put estimators side by side on one log, which is then the argument: all, or names such as em,clickshare.",
+        "all|A,B,…",
+    )
+    features_from: str | None = _estimators("Table of query, doc and features, for regression-em.", "FILE")
+    chart: Path | None = _estimators("Draw the curves of the estimators to FILE.html, .svg or .png.", "FILE")
+
+
 def compare(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Model files, as fit writes them.", show_default=False)
+        list[Path],
+        argument("Model files, as fit writes them; with --estimators a log.", "MODEL"),
     ],
     log: OtherLog,
     units: HarvestOptions,
+    asked: EstimatorOptions,
     cluster: ClusterOption = QUERY,
     level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score models on another log; or tell where two differ.
+    """Score models on another log; or tell where two differ; or put estimators side by side.
 
     With --log: how well each model explains clicks that it has not seen, against naive click rates, 1/k and the other
     models. The context columns are those of the models. A model that was fitted on all of this log, with these columns,
     is named; one that was fitted on a part of it, or with other columns, is not noticed. Without: where each further
-    model differs from the first one beyond the intervals of both. Exit code 3: there is nothing to compare.
+    model differs from the first one beyond the intervals of both. With --estimators: what click rates, PivotOne,
+    AdjacentChain, AllPairs, EM, regression-EM and ClickShare say of one log, or file of interventions, and how well
+    each explains clicks of queries that it has not seen. Exit code 3: there is nothing to compare.
 
     Examples:
 
       clickharvest compare model.safetensors --log next_week.parquet
 
       clickharvest compare last_month.safetensors this_month.safetensors
+
+      clickharvest compare clicks.parquet --estimators all --chart estimators.html
     """
     keep_to_one_thread()
+    if asked.estimators is not None:
+        if log.source or log.baseline_log or len(models) != 1 or cluster != QUERY:
+            raise InputError("--estimators takes one log as its argument, and no --log, --baseline-log or --cluster")
+        _compare_estimators(replace(log, source=str(models[0])), units, asked, level, as_json)
+        return
+    if asked != EstimatorOptions():
+        raise InputError("--features-from and --chart go with --estimators: name them, such as --estimators all")
     from clickharvest.model.loading import load_propensities
 
     loaded = {name: load_propensities(path) for name, path in _names(models).items()}
@@ -104,6 +123,78 @@ def compare(
         return
     for name, own in differences.items():
         _print_differences(next(iter(loaded)), name, own)
+
+
+def _compare_estimators(
+    log: OtherLog, units: HarvestOptions, asked: EstimatorOptions, level: float, as_json: bool
+) -> None:
+    from clickharvest.baselines import compare_estimators
+    from clickharvest.harvesting.reading import is_interventions
+    from clickharvest.report.charts import check_chart, plot_estimators, save_chart
+
+    if asked.chart is not None:
+        check_chart(asked.chart)
+        refuse_overwriting(asked.chart, [*log.sources, asked.features_from])
+    names = None if asked.estimators == "all" else [name.strip() for name in (asked.estimators or "").split(",")]
+    how: dict[str, Any] = {"estimators": names, "features": asked.features_from, "level": level}
+    if is_interventions(log.source):
+        found = compare_estimators(units.read_interventions(log), **how, progress=show_progress)
+    else:
+        found = compare_estimators(log.read(show_progress), **how, **units.arguments(log), progress=show_progress)
+    if asked.chart is not None:
+        save_chart(plot_estimators(found), asked.chart)
+    if as_json:
+        _print_json(found.to_dict() | ({} if asked.chart is None else {"chart": str(asked.chart)}))
+        return
+    _print_estimators(found)
+    if asked.chart is not None:
+        tell(f"Chart: {asked.chart}")
+
+
+def _print_estimators(found: EstimatorComparison) -> None:
+    from rich.table import Table
+
+    from clickharvest.commands.terminal import screen
+
+    console = screen()
+    last = found.positions[-1]
+    shown = [k for k in SHOWN if k in found.positions and k < last] + [last]
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    table.add_column("estimator")
+    for header in [*map(str, shown), "held out"]:
+        table.add_column(header, justify="right", no_wrap=True)
+    for own in found.estimates.values():
+        score = "-" if own.held_out is None else f"{own.held_out:.4f}"
+        table.add_row(own.label, *(_spell_estimate(own.propensity.get(k)) for k in shown), score)
+    console.print(table)
+    scored = f"{found.clicks:,} of {count(found.harvested, 'click')} on results that moved"
+    console.print(
+        f"\nExamination by position, relative to the anchor, ± or × the half width of its {100 * found.level:g} % "
+        f"interval; held out: log likelihood per click of {count(found.folds, 'fold')} by query, {scored}.\n"
+    )
+    for sentence in found.findings:
+        console.print(sentence)
+    for label, reason in found.left_out.items():
+        option = " (--features-from)" if "features" in reason else ""
+        console.print(f"Left out: {label}, which {reason}{option}." if reason.startswith("needs") else
+                      f"Left out: {label}: {reason}.")  # fmt: skip
+
+
+def _spell_estimate(estimate: tuple[float, float | None, float | None] | None) -> str:
+    """Return an estimate with the half width of its interval.
+
+    Example:
+        >>> _spell_estimate((0.5, 0.4, 0.625)), _spell_estimate((0.04, 0.01, 0.16)), _spell_estimate(None)
+        ('0.500 ±25%', '0.040 ×4.0', '-')
+    """
+    if estimate is None:
+        return "-"
+    value, lower, upper = estimate
+    if lower is None or upper is None or lower <= 0:
+        return f"{value:.3f}"
+    factor = (upper / lower) ** 0.5
+    width = f"±{100 * (factor - 1):.0f}%" if factor < 2 else f"×{factor:.1f}" if factor < 100 else "×100…"
+    return f"{value:.3f} {width}"
 
 
 def _names(paths: list[Path]) -> dict[str, Path]:

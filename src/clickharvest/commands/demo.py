@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clickharvest.commands.bounds import SEED, whole
 from clickharvest.commands.one_screen import curve_table, paragraph, problems, spell_compared, spell_read, wrapped
+from clickharvest.commands.options import SeedOption, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
@@ -57,18 +57,14 @@ def demo(
     program: typer.Context,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Keep the log, its truth, the model and the ranker there (--long: demo by default).",
-            show_default=False,
+        option(
+            "Keep the log, its truth, the model and the ranker there (--long: demo by default).",
+            "FOLDER",
+            flags=("--output", "-o"),
         ),
     ] = None,
-    long: Annotated[
-        bool, typer.Option("--long", help="Run every command on files, up to a report: a tour of minutes.")
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulations.", callback=whole(*SEED))] = 0,
+    long: Annotated[bool, option("Run every command on files, up to a report: a tour of minutes.")] = False,
+    seed: SeedOption = 0,
 ) -> None:
     """Show on a simulated log what can be learned from clicks, beside the truth.
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from clickharvest.commands.choices import choice, export_names
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import OutputPath
+from clickharvest.commands.choices import export_names
+from clickharvest.commands.inputs import refuse_overwriting, require_output
+from clickharvest.commands.options import OutputPath, RankerPath, option
 from clickharvest.commands.output import tell
-from clickharvest.errors import InputError
 from clickharvest.words import count
 
 
 def export(
-    ranker: Annotated[
-        Path, typer.Argument(metavar="RANKER", help="Ranker file, as rank writes it.", show_default=False)
-    ],
-    to: Annotated[str, choice("--to", export_names, help="What loads the file.", show_default=False)],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model in the engine.")] = "ranker",
+    ranker: RankerPath,
+    to: Annotated[str, option("What loads the file.", names=export_names)],
+    name: Annotated[str, option("Name of the model in the engine.", "NAME")] = "ranker",
     output: OutputPath = None,
 ) -> None:
     """Write a ranker for a search engine: scores there are those of rerank.
@@ -37,8 +31,7 @@ def export(
     from clickharvest.rank.exports import export_ranker
     from clickharvest.rank.rankers import load_ranker
 
-    if output is None:
-        raise InputError(f"nowhere to write the model: name a file with -o model{'.onnx' if to == 'onnx' else '.json'}")
+    output = require_output(output, "the model", f"model{'.onnx' if to == 'onnx' else '.json'}")
     refuse_overwriting(output, [ranker])
     loaded = load_ranker(ranker)
     export_ranker(loaded, to, output, name=name)

@@ -8,16 +8,14 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from clickharvest.click_models.registry import AUTO, EXAMINATION
 from clickharvest.commands.bounds import SEED, between, whole
 from clickharvest.commands.check_options import CHECKS, CheckOptions
 from clickharvest.commands.choices import (
-    choice,
     curve_names,
     model_names,
     objective_names,
@@ -25,18 +23,18 @@ from clickharvest.commands.choices import (
     weighting_names,
 )
 from clickharvest.commands.harvest_options import HarvestOptions, require_clusters
-from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.inputs import place_to_write
 from clickharvest.commands.options import (
-    MOST_CLICKS,
     QUERY,
+    UNITS,
     AnchorOption,
     ClusterOption,
     JsonFlag,
     LogOptions,
     MaxClicksOption,
     OutputPath,
+    option,
     parse_words,
-    with_options,
 )
 from clickharvest.commands.outcomes import OutcomeOption, harvest_outcomes, outcome_info, read_with_outcomes
 from clickharvest.commands.output import complain, tell
@@ -44,11 +42,13 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.commands.telling import described
 from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
+from clickharvest.parameters import MOST_CLICKS
 from clickharvest.positions.places import Anchor, find_anchor
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.checks import Checked, Finding
+    from clickharvest.checks.instrument import Instrumented
     from clickharvest.click_models.base import ClickModel
     from clickharvest.click_models.choosing import ModelChoice
     from clickharvest.harvesting.designs import Design
@@ -75,106 +75,58 @@ class IntervalName(StrEnum):
     none = "none"
 
 
+class InstrumentName(StrEnum):
+    """What decides by chance where users see a result."""
+
+    ranker = "ranker"
+
+
 class TrackerName(StrEnum):
     """Where fits are tracked."""
 
     mlflow = "mlflow"
 
 
+_model = partial(option, panel=MODEL)
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Which model to fit, and how."""
 
-    click_model: Annotated[
-        str,
-        choice(
-            "--model",
-            model_names,
-            help="How clicks come about: by examination and relevance; browsing: the last click above counts, too; "
-            "reading: and what was skipped above; affine: trust in what stands high, too; auto: the one that the log "
-            "speaks for.",
-            panel=MODEL,
-        ),
-    ] = "examination"
-    objective: Annotated[str, choice("--objective", objective_names, help="What the fit maximises.", panel=MODEL)] = (
-        "clickshare"
+    click_model: str = _model(
+        "How clicks come about: by examination and relevance; browsing: the last click above counts, too; reading: and "
+        "what was skipped; affine: trust in high results, too; auto: whichever fits.",
+        default=EXAMINATION, flags=("--model",), names=model_names,
+    )  # fmt: skip
+    objective: str = _model("What the fit maximises.", default="clickshare", names=objective_names, rare=True)
+    curve: str = _model(
+        "How examination depends on position and context; auto: by cross-validation, constant without context columns.",
+        default="auto", names=curve_names,
+    )  # fmt: skip
+    shape: str | None = _model(
+        "Shape parameters of the curve, such as rank=2 of lowrank or width=8 of mlp.", "NAME=N,…", rare=True
     )
-    curve: Annotated[
-        str,
-        choice(
-            "--curve",
-            curve_names,
-            help="How examination depends on position and context; auto chooses by cross-validation. "
-            "Without context columns it is constant.",
-            panel=MODEL,
-        ),
-    ] = "auto"
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            "--shape",
-            metavar="NAME=N,…",
-            help="Shape parameters of the curve, such as rank=2 of lowrank or width=8 of mlp.",
-            rich_help_panel=MODEL,
-            show_default=False,
-        ),
-    ] = None
-    penalty: Annotated[
-        float | None,
-        typer.Option(
-            "--penalty", help="Instead of pooling or cross-validation: λ on context effects.", rich_help_panel=MODEL,
-            show_default=False, callback=between(0, LARGEST_PENALTY),
-        ),
-    ] = None  # fmt: skip
-    relevance: Annotated[
-        str | None,
-        choice(
-            "--relevance",
-            relevance_names,
-            help="Relevance model of AllPairs (default: auto, or constant if a curve or penalty is named).",
-            show_default=False,
-            panel=MODEL,
-        ),
-    ] = None
-    weighting: Annotated[
-        str, choice("--weighting", weighting_names, help="Weights of units in AllPairs.", panel=MODEL)
-    ] = "paper"
-    intervals: Annotated[
-        IntervalName,
-        typer.Option(
-            "--intervals",
-            help="Error bars, by query; auto is clustered with --objective clickshare. Elsewhere it is bootstrap, and "
-            "none where folds chose curve or penalty.",
-            rich_help_panel=MODEL,
-        ),
-    ] = IntervalName.auto
-    bootstrap: Annotated[
-        int,
-        typer.Option(
-            "--bootstrap",
-            metavar="N",
-            help="Bootstrap replicates, where intervals are those of a bootstrap.",
-            rich_help_panel=MODEL,
-            callback=whole(2, MOST_REPLICATES),
-        ),
-    ] = REPLICATES
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            "--start", metavar="MODEL", help="Yesterday's model: take its curve and penalty, and start from it, which "
-            "saves choosing.", rich_help_panel=MODEL, show_default=False,
-        ),
-    ] = None  # fmt: skip
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=MODEL, callback=whole(*SEED))
-    ] = 0
-    log_to: Annotated[
-        TrackerName | None,
-        typer.Option(
-            "--log-to", help="Track the fit: parameters, figures, the model and its report.", rich_help_panel=MODEL,
-            show_default=False,
-        ),
-    ] = None  # fmt: skip
+    penalty: float | None = _model(
+        "Instead of pooling or cross-validation: λ on context effects.", rare=True, check=between(0, LARGEST_PENALTY)
+    )
+    relevance: str | None = _model(
+        "Relevance model of AllPairs (default: auto, or constant if a curve or penalty is named).",
+        names=relevance_names, rare=True,
+    )  # fmt: skip
+    weighting: str = _model("Weights of units in AllPairs.", default="paper", names=weighting_names, rare=True)
+    intervals: IntervalName = _model(
+        "Error bars, by query; auto is clustered with --objective clickshare. Elsewhere it is bootstrap, and none "
+        "where folds chose curve or penalty.",
+        default=IntervalName.auto, rare=True,
+    )  # fmt: skip
+    bootstrap: int = _model(
+        "Bootstrap replicates, where intervals are those of a bootstrap.", "N", REPLICATES, rare=True,
+        check=whole(2, MOST_REPLICATES),
+    )  # fmt: skip
+    start: Path | None = _model("Yesterday's model: start from its curve and penalty.", "MODEL", rare=True)
+    seed: int = _model("Seed of all randomness.", default=0, rare=True, check=whole(*SEED))
+    log_to: TrackerName | None = _model("Track the fit: parameters, figures, the model and its report.", rare=True)
 
     def chosen(self, data: ClickLog | Interventions, anchor: Anchor, how: dict[str, Any]) -> ModelChoice:
         """Return which click model the data speak for.
@@ -245,7 +197,6 @@ class FitOptions:
         return {name: int(value) for name, value in words.items()}
 
 
-@with_options
 def fit(
     log: LogOptions,
     units: HarvestOptions,
@@ -255,9 +206,15 @@ def fit(
     cluster: ClusterOption = QUERY,
     max_clicks: MaxClicksOption = MOST_CLICKS,
     anchor: AnchorOption = "1",
-    no_checks: Annotated[
-        bool, typer.Option("--no-checks", help="Do not tell how far off the curve can be.", rich_help_panel=CHECKS)
-    ] = False,
+    instrument: Annotated[
+        InstrumentName | None,
+        option(
+            "Rankers know their users, and an A/B test assigned them at random: compare rankers.",
+            panel=UNITS,
+            rare=True,
+        ),
+    ] = None,
+    no_checks: Annotated[bool, option("Do not tell how far off the curve can be.", panel=CHECKS, rare=True)] = False,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -272,9 +229,9 @@ def fit(
 
       clickharvest fit clicks.parquet --context device -o model.safetensors
 
-      clickharvest fit interventions.parquet --intervals bootstrap --bootstrap 500 -o model.safetensors
+      clickharvest fit interventions.parquet --curve power -o model.safetensors
 
-      clickharvest fit today.parquet --context device --start yesterday.safetensors -o model.safetensors
+      clickharvest fit today.parquet --start yesterday.safetensors -o model.safetensors
     """
     keep_to_one_thread()
     from clickharvest.checks.checking import FINDINGS
@@ -282,17 +239,28 @@ def fit(
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.harvesting.thinning import thin
 
-    if output is None:
-        raise InputError("nowhere to write the model: name a file with -o model.safetensors")
-    if output.suffix != ".safetensors":
-        raise InputError(f"a model is a safetensors file: -o {output} should end in .safetensors")
-    refuse_overwriting(output, [*log.sources, units.rankings])  # yesterday's model may be replaced by today's
+    # Yesterday's model may be replaced by today's.
+    output = place_to_write(output, "the model", "model.safetensors", [*log.sources, units.rankings])
     checks.arguments()  # a fit is not to be lost to an option that cannot be read
     told: dict[str, Any] = {}
     choice: ModelChoice | None = None
     data: ClickLog | Interventions | None = None
     how: dict[str, Any] = {}
-    if outcome is not None:
+    arms: Instrumented | None = None
+    if instrument is not None:
+        others = {
+            "a file of interventions": is_interventions(log.source),
+            f"--model {model.click_model}": model.click_model != EXAMINATION,
+            "--outcome": outcome is not None,
+            "--cluster": cluster != QUERY,
+            "the design of exposures": units.design(log.base) is not None,
+        }
+        if given := [other for other, is_given in others.items() if is_given]:
+            raise InputError(f"--instrument compares what rankers showed in a log: it does not go with {given[0]}")
+        data = log.read(show_progress)
+        arms = _compare_arms(data, units)
+        interventions, told = arms.interventions, {"instrument": instrument.value}
+    elif outcome is not None:
         interventions, told = _harvest_outcomes(log, units, model, outcome, cluster, max_clicks, anchor)
     else:
         if is_interventions(log.source):
@@ -315,8 +283,10 @@ def fit(
     if data is not None and not no_checks:
         with show_progress("Checking"):
             further = _of_design(data, how.get("design"), how.get("max_position"))
+            further += [] if arms is None else [arms.finding(fitted)]
             asked = {"unit": units.unit_kind, "further": further, **checks.arguments()}
-            checked = chosen.check(data, interventions, fitted, **asked)
+            seen: Any = data if arms is None else arms.displays
+            checked = chosen.check(seen, interventions, fitted, **asked)
         checked = checked if choice is None else choice.settle(checked)
         fitted = replace(fitted, info=dict(fitted.info) | checked.info())
         fitted.save(output)
@@ -353,6 +323,15 @@ def _harvest(data: ClickLog | Interventions, model: ClickModel, how: dict[str, A
             "tell them"
         )
     return data if model.needs_unclicked else data.clicked()
+
+
+def _compare_arms(log: ClickLog, units: HarvestOptions) -> Instrumented:
+    """Return the exposures of a log with rankers as instruments."""
+    from clickharvest.checks.instrument import compare_arms
+
+    if not log.has("ranker"):
+        raise InputError("--instrument compares rankers, and the log has none: name their column with --ranker")
+    return compare_arms(log, unit=units.unit_kind, max_position=units.max_position)
 
 
 def _of_design(data: Any, design: Design | None, max_position: int | None) -> list[Finding]:

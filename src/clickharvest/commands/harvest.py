@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.inputs import place_to_write
 from clickharvest.commands.options import (
-    MOST_CLICKS,
     QUERY,
     ClusterOption,
     JsonFlag,
     LogOptions,
     MaxClicksOption,
     OutputPath,
-    with_options,
+    option,
 )
 from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
+from clickharvest.parameters import MOST_CLICKS
 from clickharvest.words import clean_lines, count
 
 
-@with_options
 def harvest(
     log: LogOptions,
     units: HarvestOptions,
@@ -35,12 +32,10 @@ def harvest(
     output: OutputPath = None,
     emit_sql: Annotated[
         str | None,
-        typer.Option(
-            "--emit-sql",
-            metavar="DIALECT",
-            help=f"Print the query for a warehouse instead of running it: {', '.join(COMPILERS)}. "
-            "LOG may then be a table's name.",
-            show_default=False,
+        option(
+            f"Print the query for a warehouse instead of running it: {', '.join(COMPILERS)}. LOG may then be a table's "
+            "name.",
+            "DIALECT",
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -58,7 +53,6 @@ def harvest(
     from clickharvest.checks.swap_ranks import swap_ranks
     from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
     from clickharvest.harvesting.designs import Swap
-    from clickharvest.logs.sources import file_format
 
     if emit_sql is not None:
         if output is not None or as_json:
@@ -69,11 +63,7 @@ def harvest(
             raise InputError("names with control characters cannot be printed as SQL: rename the columns or the table")
         tell(sql)
         return
-    if output is None:
-        raise InputError("nowhere to write the interventions: name a file with -o interventions.parquet")
-    if file_format(output.name) != "parquet":
-        raise InputError(f"interventions are written as Parquet: -o {output} should end in .parquet")
-    refuse_overwriting(output, [*log.sources, units.rankings])
+    output = place_to_write(output, "the interventions", "interventions.parquet", [*log.sources, units.rankings])
     clicks = log.read(show_progress)
     how = units.arguments(log)
     rows = harvest_to_parquet(clicks, output, **how, cluster=cluster, max_clicks=max_clicks)

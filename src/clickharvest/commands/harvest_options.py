@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from clickharvest.commands.bounds import MOST_RANKS, POSITION, whole
-from clickharvest.commands.options import (
-    QUERY,
-    UNITS,
-    LogOptions,
-    parse_shares,
-)
+from clickharvest.commands.options import QUERY, UNITS, LogOptions, option, parse_shares
 from clickharvest.errors import InputError
 from clickharvest.words import clean_text
 
@@ -31,90 +25,36 @@ class UnitName(StrEnum):
     query = "query"
 
 
+_unit = partial(option, panel=UNITS)
+
+
 @dataclass(frozen=True)
 class HarvestOptions:
     """What makes a unit, and where documents could have been shown."""
 
-    unit: Annotated[
-        UnitName,
-        typer.Option(
-            "--unit",
-            help="A unit is a query, context and document; or 'query': a query and document, contexts vary inside.",
-            rich_help_panel=UNITS,
-        ),
-    ] = UnitName.context
-    max_position: Annotated[
-        int | None,
-        typer.Option(
-            "--max-position",
-            metavar="K",
-            help="Leave out lower positions.",
-            rich_help_panel=UNITS,
-            show_default=False,
-            callback=whole(*POSITION),
-        ),
-    ] = None
-    rankings: Annotated[
-        str | None,
-        typer.Option(
-            "--rankings",
-            metavar="FILE",
-            help="Table of query, ranker, doc, position for all rankers: design exposures.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    traffic: Annotated[
-        str | None,
-        typer.Option(
-            "--traffic",
-            metavar="A=50,B=50",
-            help="Traffic meant for each ranker; counted from the log by default.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    swap: Annotated[
-        str | None,
-        typer.Option(
-            "--swap",
-            metavar="K",
-            help="Rank 1 was swapped with a rank drawn from 1…K; or 1=.5,2=.3,… with probabilities.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-
-    placements: Annotated[
-        str | None,
-        typer.Option(
-            "--placements",
-            metavar="FILE",
-            help="Table of query, doc, position, probability of a stochastic policy: design exposures.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            "--placement",
-            metavar="COLUMN",
-            help="Column of the logged probability of each placement, such as propensity_of_placement.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
-    team_draft: Annotated[
-        int | None,
-        typer.Option(
-            "--team-draft",
-            metavar="K",
-            help="Pages of K results interleave the two rankers of --rankings by team draft.",
-            rich_help_panel=UNITS,
-            show_default=False,
-        ),
-    ] = None
+    unit: UnitName = _unit(
+        "A unit is a query, context and document; or 'query': a query and document, contexts vary inside.",
+        default=UnitName.context, rare=True,
+    )  # fmt: skip
+    max_position: int | None = _unit("Leave out lower positions.", "K", rare=True, check=whole(*POSITION))
+    rankings: str | None = _unit(
+        "Table of query, ranker, doc, position for all rankers: design exposures.", "FILE", rare=True
+    )
+    traffic: str | None = _unit(
+        "Traffic meant for each ranker; counted from the log by default.", "A=50,B=50", rare=True
+    )
+    swap: str | None = _unit(
+        "Rank 1 was swapped with a rank drawn from 1…K; or 1=.5,2=.3,… with probabilities.", "K", rare=True
+    )
+    placements: str | None = _unit(
+        "Table of query, doc, position, probability of a stochastic policy: design exposures.", "FILE", rare=True
+    )
+    placement: str | None = _unit(
+        "Column of the logged probability of each placement, such as propensity_of_placement.", "COLUMN", rare=True
+    )
+    team_draft: int | None = _unit(
+        "Pages of K results interleave the two rankers of --rankings by team draft.", "K", rare=True
+    )
 
     @property
     def unit_kind(self) -> UnitKind:

@@ -13,6 +13,9 @@ from clickharvest.errors import InputError
 from clickharvest.files import check_place
 from clickharvest.words import clean_text
 
+SAME_AS = {".pq": ".parquet", ".htm": ".html"}
+"""Endings that tell the same kind of file."""
+
 
 def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> None:
     """See that a command can write, and does not write what it reads, be it through a link: before it computes.
@@ -33,6 +36,40 @@ def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> No
             told = clean_text(source, 200)
             raise InputError(f"-o {output} is what the command reads ({told}): write to another file")
     check_place(output)
+
+
+def require_output(output: Path | None, what: str, example: str) -> Path:
+    """Return the file or folder to write, which must be named."""
+    if output is None:
+        raise InputError(f"nowhere to write {what}: name a {'file' if '.' in example else 'folder'} with -o {example}")
+    return output
+
+
+def place_to_write(
+    output: Path | None,
+    what: str,
+    example: str,
+    sources: Iterable[str | Path | None],
+    endings: Iterable[str] = (),
+) -> Path:
+    """Return the file to write, before anything is computed: it is named, ends as it should and is not read.
+
+    Args:
+        output: the file, None where none was named.
+        what: what is written, such as "the model".
+        example: a name that it could have.
+        sources: what is read, see `refuse_overwriting`.
+        endings: endings that tell the kind of file; by default the example's.
+
+    Raises:
+        InputError: nothing can be written, or not there.
+    """
+    output, expected = require_output(output, what, example), list(endings) or [Path(example).suffix]
+    ending = output.suffix.lower()
+    if SAME_AS.get(ending, ending) not in expected:
+        raise InputError(f"-o {output}: the name of {what} should end in {' or '.join(expected)}")
+    refuse_overwriting(output, sources)
+    return output
 
 
 def is_among(output: Path, source: str) -> bool:

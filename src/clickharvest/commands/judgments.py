@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
-import typer
-
-from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.inputs import refuse_overwriting, require_output
 from clickharvest.commands.options import (
     JsonFlag,
     LevelOption,
@@ -18,7 +17,7 @@ from clickharvest.commands.options import (
     OutputPath,
     TrustName,
     TrustOption,
-    with_options,
+    option,
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
@@ -52,48 +51,26 @@ class RatingName(StrEnum):
     relevance = "relevance"
 
 
+_judging = partial(option, panel=JUDGED)
+
+
 @dataclass(frozen=True)
 class JudgingOptions:
     """How judgments are graded and written."""
 
-    form: Annotated[
-        FormatName | None,
-        typer.Option(
-            "--as",
-            help="What to write: every column (CSV or Parquet), ratings for Quepid, TREC's qrels, or JSON for "
-            "OpenSearch's Search Relevance Workbench; by default by the ending of FILE.",
-            rich_help_panel=JUDGED,
-            show_default=False,
-        ),
-    ] = None
-    rating: Annotated[
-        RatingName,
-        typer.Option("--rating", help="What Quepid and OpenSearch get as rating.", rich_help_panel=JUDGED),
-    ] = RatingName.grade
-    cutoffs: Annotated[
-        str,
-        typer.Option(
-            "--cutoffs", metavar="A,B,C", help="Least relevance of the grades 1, 2, 3.", rich_help_panel=JUDGED
-        ),
-    ] = "0.5,1,2"
-    scale: Annotated[
-        ScaleName,
-        typer.Option(
-            "--scale",
-            help="What cut-offs are multiples of: mean relevance of the query's documents, of all, or 'rate': they are "
-            "rates of clicks at the anchor.",
-            rich_help_panel=JUDGED,
-        ),
-    ] = ScaleName.query
-    keep_unsure: Annotated[
-        bool,
-        typer.Option(
-            "--keep-unsure", help="Grade documents by their relevance where clicks are too few.", rich_help_panel=JUDGED
-        ),
-    ] = False
-    name: Annotated[
-        str, typer.Option("--name", help="Name of the judgments in OpenSearch.", rich_help_panel=JUDGED)
-    ] = "clickharvest"
+    to: FormatName | None = _judging(
+        "What to write: every column (CSV or Parquet), ratings for Quepid, TREC's qrels, or JSON for OpenSearch's "
+        "Search Relevance Workbench; by default by the ending of FILE."
+    )
+    rating: RatingName = _judging("What Quepid and OpenSearch get as rating.", default=RatingName.grade, rare=True)
+    cutoffs: str = _judging("Least relevance of the grades 1, 2, 3.", "A,B,C", "0.5,1,2")
+    scale: ScaleName = _judging(
+        "What cut-offs are multiples of: mean relevance of the query's documents, of all, or 'rate': they are rates of "
+        "clicks at the anchor.",
+        default=ScaleName.query,
+    )
+    keep_unsure: bool = _judging("Grade documents by their relevance where clicks are too few.", default=False)
+    name: str = _judging("Name of the judgments in OpenSearch.", default="clickharvest", rare=True)
 
     @property
     def least(self) -> list[float]:
@@ -104,7 +81,6 @@ class JudgingOptions:
             raise InputError(f"--cutoffs {self.cutoffs}: expected numbers that ascend, such as 0.5,1,2") from None
 
 
-@with_options
 def judgments(
     log: LogOptions,
     model: ModelPath,
@@ -124,17 +100,16 @@ def judgments(
 
       clickharvest judgments clicks.parquet model.safetensors -o judgments.csv
 
-      clickharvest judgments clicks.parquet model.safetensors --as quepid -o ratings.csv
+      clickharvest judgments clicks.parquet model.safetensors --to quepid -o ratings.csv
     """
     from clickharvest.commands.rank import load_weighing_model
     from clickharvest.commands.terminal import screen
     from clickharvest.judging import judge, write_judgments
     from clickharvest.judging.writing import check_format
 
-    if output is None:
-        raise InputError("nowhere to write the judgments: name a file with -o judgments.csv")
+    output = require_output(output, "the judgments", "judgments.csv")
     refuse_overwriting(output, [*log.sources, model])
-    asked: dict[str, Any] = {"format": judging.form and judging.form.value, "rating": judging.rating.value}
+    asked: dict[str, Any] = {"format": judging.to and judging.to.value, "rating": judging.rating.value}
     check_format(output, **asked)
     propensities = load_weighing_model(model)
     log = replace(log, context=context_of(log, propensities), place=place_of(log, propensities))

@@ -6,31 +6,21 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from clickharvest.commands.bounds import between
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, OutputPath, option
 from clickharvest.commands.output import tell
-from clickharvest.errors import InputError
 from clickharvest.words import count
 
 
-@with_options
 def labels(
     log: LogOptions,
     model: Annotated[
         Path | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help="Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.",
-            show_default=False,
+        option(
+            "Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.", "MODEL"
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option("--level", help="Level of the intervals.", callback=between(0, 1, ends=False))
-    ] = 0.95,
+    level: LevelOption = 0.95,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -48,14 +38,9 @@ def labels(
 
     from clickharvest.commands.rank import open_log
     from clickharvest.files import atomic_path
-    from clickharvest.logs.sources import file_format
     from clickharvest.rank.labels import relevance_labels
 
-    if output is None:
-        raise InputError("nowhere to write the labels: name a file with -o labels.parquet")
-    if file_format(output.name) != "parquet":
-        raise InputError(f"labels are written as Parquet: -o {output} should end in .parquet")
-    refuse_overwriting(output, [*log.sources, model])
+    output = place_to_write(output, "the labels", "labels.parquet", [*log.sources, model])
     opened, propensities = open_log(log, model)
     table = relevance_labels(opened, propensities, level=level)
     told = {"what": "labels", "documents": table.num_rows, "level": level}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from itertools import zip_longest
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from typing import TYPE_CHECKING
 
 from clickharvest.commands.options import LogOptions
 from clickharvest.positions.places import name_place, name_places, spell_label
@@ -199,15 +200,11 @@ def words_of_log(words: Sequence[str]) -> list[str]:
         >>> words_of_log(["fit", "log.csv", "--query", "q", "--curve", "power", "--context=device"])
         ['--query', 'q', '--context=device']
     """
-    takes_value = {}
-    for hint in get_type_hints(LogOptions, include_extras=True).values():
-        kind, option = get_args(hint)
-        for flag in (getattr(option, "default", None), *(getattr(option, "param_decls", None) or ())):
-            takes_value[flag] = kind is not bool
+    flags = {f"--{field.name.replace('_', '-')}" for field in fields(LogOptions)} - {"--source"}
     found, follows = [], False
     for word in words:
         name, equals, _ = word.partition("=")
-        if follows or name in takes_value:
+        if follows or name in flags:
             found.append(word)
-            follows = not follows and takes_value.get(name, False) and not equals
+            follows = not follows and not equals
     return found

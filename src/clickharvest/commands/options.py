@@ -1,7 +1,8 @@
-"""The command line's options that several commands share, each written once.
+"""How options are declared, and those that several commands share, each written once.
 
-A command takes a parameter of one of the option classes; `with_options` shows the class's fields to Typer as if
-they were the command's own.
+An option is a field of a dataclass, such as `query: str | None = option("Query a result was shown for.", "COLUMN")`, or
+stands in `Annotated` where one command has it. A command takes a parameter of one of the dataclasses; `with_options`
+shows the fields to Typer as if they were the command's own.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
 from enum import StrEnum
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 
-from clickharvest.commands.bounds import between, position_or_place, whole
-from clickharvest.commands.choices import choice, format_names
+from clickharvest.commands.bounds import SEED, between, position_or_place, whole
+from clickharvest.commands.choices import Choice, Names, format_names
+from clickharvest.commands.output import tell
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress
 
@@ -32,9 +34,42 @@ LARGEST_SHARE = 1e15
 COLUMNS = "Columns of the log"
 UNITS = "What to harvest"
 QUERY = "query"
-MOST_CLICKS = 10_000_000
-"""More take more memory than a laptop has: a fit of so many clicks takes some 6 GB."""
 ENGINE = "Where to run"
+
+
+def option(
+    help: str,
+    metavar: str | None = None,
+    default: Any = None,
+    *,
+    flags: tuple[str, ...] = (),
+    panel: str | None = None,
+    rare: bool = False,
+    check: Callable[..., Any] | None = None,
+    names: Names | None = None,
+    eager: bool = False,
+) -> Any:
+    """Return the field of a dataclass that is an option of the command line.
+
+    Args:
+        help: what it says or asks for.
+        metavar: what stands for its value in the help; by default the type.
+        default: the value where it is not given.
+        flags: its spellings; by default the field's name, with hyphens.
+        panel: the section of the help.
+        rare: whether --help-all shows it and --help does not, unless the command's description or examples name it.
+        check: called with the value, to refuse it.
+        names: returns the values there are, for an option that chooses among names of a registry.
+        eager: whether its check comes before all others.
+    """
+    about = {"help": help, "metavar": metavar, "rich_help_panel": panel, "hidden": rare, "callback": check}
+    about["is_eager"] = eager
+    return dataclasses.field(default=default, metadata=about | {"flags": flags, "names": names})
+
+
+def argument(help: str, metavar: str | None = None, default: Any = MISSING) -> Any:
+    """Return the field of a dataclass that is an argument of the command line, required unless it has a default."""
+    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, "flags": None})
 
 
 class EngineName(StrEnum):
@@ -57,184 +92,66 @@ class TrustName(StrEnum):
     all = "all"
 
 
-def _column(flag: str, help: str) -> Any:
-    return typer.Option(flag, metavar="COLUMN", help=help, rich_help_panel=COLUMNS, show_default=False)
+_column = partial(option, panel=COLUMNS)
+_engine = partial(option, panel=ENGINE, rare=True)
 
 
 @dataclass(frozen=True)
 class LogOptions:
     """Which log to read, the roles of its columns, and the engine."""
 
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG",
-            help="Parquet (file, folder, quoted glob), CSV, TSV or JSONL (also .gz), or a DuckDB file.",
-            show_default=False,
-        ),
-    ]
-    query: Annotated[str | None, _column("--query", "Query a result was shown for (default: query).")] = None
-    doc: Annotated[str | None, _column("--doc", "The result (default: doc).")] = None
-    position: Annotated[str | None, _column("--position", "Where it was shown, 1 is the top (default: position).")] = (
-        None
+    source: str = argument("Parquet (file, folder, quoted glob), CSV, TSV, JSONL (.gz), DuckDB.", "LOG")
+    query: str | None = _column("Query a result was shown for (default: query).", "COLUMN")
+    doc: str | None = _column("The result (default: doc).", "COLUMN")
+    position: str | None = _column("Position, 1 is the top (default: position).", "COLUMN")
+    place: list[str] | None = _column(
+        "Instead: columns that make the place it was shown at, such as row,column or slot.", "A,B,…", rare=True
     )
-    place: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--place",
-            metavar="A,B,…",
-            help="Instead: columns that make the place it was shown at, such as row,column or slot.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    click: Annotated[str | None, _column("--click", "0/1, one row per impression (default: click).")] = None
-    clicks: Annotated[str | None, _column("--clicks", "Clicks of aggregated rows (default: clicks).")] = None
-    impressions: Annotated[
-        str | None, _column("--impressions", "Impressions of aggregated rows (default: impressions).")
-    ] = None
-    ranker: Annotated[str | None, _column("--ranker", "Ranker or A/B arm (default: ranker, if there).")] = None
-    page: Annotated[str | None, _column("--page", "Result page (default: page, if there).")] = None
-    user: Annotated[str | None, _column("--user", "User, visitor or session (default: user, if there).")] = None
-    time: Annotated[str | None, _column("--time", "Time of display (default: time, if there).")] = None
-    original: Annotated[str | None, _column("--original", "Position before a swap (default: original, if there).")] = (
-        None
+    click: str | None = _column("0/1, one row per impression (default: click).", "COLUMN")
+    clicks: str | None = _column("Clicks of aggregated rows (default: clicks).", "COLUMN", rare=True)
+    impressions: str | None = _column("Impressions of aggregated rows (default: impressions).", "COLUMN", rare=True)
+    ranker: str | None = _column("Ranker or A/B arm (default: ranker, if there).", "COLUMN")
+    page: str | None = _column("Result page (default: page, if there).", "COLUMN", rare=True)
+    user: str | None = _column("User, visitor or session (default: user, if there).", "COLUMN", rare=True)
+    time: str | None = _column("Time of display (default: time, if there).", "COLUMN", rare=True)
+    original: str | None = _column("Position before a swap (default: original, if there).", "COLUMN", rare=True)
+    context: list[str] | None = _column("Columns that examination may depend on.", "A,B,…")
+    position_base: int | None = _column(
+        "0 where positions start at 0 (default: 1; known exports: found out).", rare=True,
+        check=whole(-1_000_000, 1_000_000),
+    )  # fmt: skip
+    block: list[str] | None = _column(
+        "Keep these rows alone, such as kind=organic where ads share positions.", "COLUMN=VALUE", rare=True
     )
-    context: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--context",
-            metavar="A,B,…",
-            help="Columns that examination may depend on.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    position_base: Annotated[
-        int | None,
-        typer.Option(
-            "--position-base",
-            help="0 where positions start at 0 (default: 1; known exports: found out).",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-            callback=whole(-1_000_000, 1_000_000),
-        ),
-    ] = None
-    block: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--block",
-            metavar="COLUMN=VALUE",
-            help="Keep these rows alone, such as kind=organic where ads share positions.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    random: Annotated[
-        str | None,
-        typer.Option(
-            "--random",
-            metavar="COLUMN=VALUE",
-            help="Rows of pages in random order, such as ranker=random: harvests take all results of a query there for "
-            "one.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    page_number: Annotated[
-        str | None,
-        _column("--page-number", "Number of the page in its list, from 1, where positions start again on each."),
-    ] = None
-    page_size: Annotated[
-        int | None,
-        typer.Option(
-            "--page-size",
-            metavar="N",
-            help="Results of such a page: position becomes (page number − 1) · N + position.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    repeat: Annotated[
-        RepeatName | None,
-        typer.Option(
-            "--repeat",
-            help="A document that a page shows twice keeps its first place, clicked if either was.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    table: Annotated[
-        str | None,
-        typer.Option("--table", help="Table of a DuckDB file.", rich_help_panel=COLUMNS, show_default=False),
-    ] = None
-    format: Annotated[
-        str | None,
-        choice("--format", format_names, help="LOG is a known export.", panel=COLUMNS, show_default=False),
-    ] = None
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--inputs",
-            metavar="NAME=FILE,…",
-            help="What else the format of LOG is read from.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    clicks_from: Annotated[
-        str | None,
-        typer.Option(
-            "--clicks-from",
-            metavar="FILE",
-            help="LOG holds what was shown, FILE the clicks: of page and document, or of user, document and time.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    within: Annotated[
-        str | None,
-        typer.Option(
-            "--within",
-            metavar="TIME",
-            help="How long after a list was shown a click of its user may be on it (default: 30min).",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    ubi_queries: Annotated[
-        str | None,
-        typer.Option(
-            "--ubi-queries",
-            metavar="FILE",
-            help="LOG holds OpenSearch UBI events; FILE their queries: --format ubi --inputs queries=FILE.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = None
-    engine: Annotated[
-        EngineName, typer.Option("--engine", help="Where to run the queries.", rich_help_panel=ENGINE)
-    ] = EngineName.duckdb
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--memory-limit",
-            metavar="SIZE",
-            help="Such as 2GB; DuckDB spills to disk beyond it.",
-            rich_help_panel=ENGINE,
-            show_default=False,
-        ),
-    ] = None
-    spark_master: Annotated[
-        str | None,
-        typer.Option(
-            "--spark-master",
-            metavar="URL",
-            help="Cluster to run on; this machine by default.",
-            rich_help_panel=ENGINE,
-            show_default=False,
-        ),
-    ] = None
+    random: str | None = _column(
+        "Rows of pages in random order, such as ranker=random: harvests take all results of a query there for one.",
+        "COLUMN=VALUE", rare=True,
+    )  # fmt: skip
+    page_number: str | None = _column(
+        "Number of the page in its list, from 1, where positions start again on each.", "COLUMN", rare=True
+    )
+    page_size: int | None = _column(
+        "Results of such a page: position becomes (page number − 1) · N + position.", "N", rare=True
+    )
+    repeat: RepeatName | None = _column(
+        "A document that a page shows twice keeps its first place, clicked if either was.", rare=True
+    )
+    table: str | None = _column("Table of a DuckDB file.", rare=True)
+    format: str | None = _column("LOG is a known export.", names=format_names)
+    inputs: list[str] | None = _column("What else the format of LOG is read from.", "NAME=FILE,…", rare=True)
+    clicks_from: str | None = _column(
+        "LOG holds what was shown, FILE the clicks: of page and document, or of user, document and time.", "FILE",
+        rare=True,
+    )  # fmt: skip
+    within: str | None = _column(
+        "How long after a list was shown a click of its user may be on it (default: 30min).", "TIME", rare=True
+    )
+    ubi_queries: str | None = _column(
+        "LOG holds OpenSearch UBI events; FILE their queries: --format ubi --inputs queries=FILE.", "FILE", rare=True
+    )
+    engine: EngineName = _engine("Where to run the queries.", default=EngineName.duckdb)
+    memory_limit: str | None = _engine("Such as 2GB; DuckDB spills to disk beyond it.", "SIZE")
+    spark_master: str | None = _engine("Cluster to run on; this machine by default.", "URL")
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -258,12 +175,12 @@ class LogOptions:
     @property
     def context_columns(self) -> tuple[str, ...]:
         """The context columns, however they were split over options and commas."""
-        return _split(self.context)
+        return split_list(self.context)
 
     @property
     def place_columns(self) -> tuple[str, ...]:
         """The columns that make places, likewise."""
-        return _split(self.place)
+        return split_list(self.place)
 
     @property
     def sources(self) -> list[str | None]:
@@ -330,7 +247,8 @@ class LogOptions:
         return None if self.format is None else (self.format, inputs)
 
 
-def _split(texts: list[str] | None) -> tuple[str, ...]:
+def split_list(texts: list[str] | None) -> tuple[str, ...]:
+    """Return the words of an option that takes A,B,… and may be given several times."""
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
@@ -371,23 +289,69 @@ def parse_shares(text: str, option: str) -> dict[str, float]:
     return shares
 
 
+class _Declared(NamedTuple):
+    """A parameter of a command: its name, its type, what `option` or `argument` say of it, and its default."""
+
+    name: str
+    type: Any
+    about: Mapping[str, Any]
+    default: Any
+
+    def parameter(self, named: set[str]) -> inspect.Parameter:
+        """Return it as Typer reads it; a rare option is shown where the command's description names it."""
+        about, kind, annotation = dict(self.about), inspect.Parameter.KEYWORD_ONLY, self.type
+        default = inspect.Parameter.empty if self.default is MISSING else self.default
+        if about:
+            flags = about.pop("flags")
+            about["show_default"] = default not in (None, "", inspect.Parameter.empty)
+            if flags is None:
+                annotation = Annotated[self.type, typer.Argument(**about)]
+            else:
+                flags = flags or (f"--{self.name.replace('_', '-')}",)
+                names, about["hidden"] = about.pop("names"), about["hidden"] and named.isdisjoint(flags)
+                found = typer.Option(*flags, **about) if names is None else Choice(flags[0], names, **about)
+                annotation = Annotated[self.type, found]
+        return inspect.Parameter(self.name, kind, default=default, annotation=annotation)
+
+
+@cache
+def _fields(kind: Any) -> list[_Declared]:
+    """Return what the fields of an option class declare; to read annotations takes milliseconds."""
+    hints = get_type_hints(kind)
+    return [_Declared(own.name, hints[own.name], own.metadata, own.default) for own in dataclasses.fields(kind)]
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for one in context.command.params:
+            one.hidden = False  # type: ignore[attr-defined]
+        tell(context.get_help())
+        raise typer.Exit
+
+
+HELP_ALL = option("Show all options and exit.", default=False, check=_show_all, eager=True)
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose option-class parameters are spread into one parameter per field, for Typer."""
-    groups: dict[str, type] = {}
-    spread: list[inspect.Parameter] = []
-    for name, kind in get_type_hints(command, include_extras=True).items():
-        parameter = inspect.signature(command).parameters.get(name)
-        if parameter is None:
-            continue
-        if not dataclasses.is_dataclass(kind):
-            spread.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        assert isinstance(kind, type)
-        groups[name] = kind
-        spread += _parameters(kind)
+    """Return a command for Typer, with one parameter for each field of its option classes."""
+    given = inspect.signature(command).parameters
+    groups: dict[str, Any] = {}
+    declared: list[_Declared] = []
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        if dataclasses.is_dataclass(hint):
+            groups[name] = hint
+            declared += _fields(groups[name])
+        elif name in given:
+            kind, *about = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            declared.append(_Declared(name, kind, about[0].metadata if about else {}, given[name].default))
+    named = set(re.findall(r"--[a-z-]+", command.__doc__ or ""))
+    if any(one.about.get("hidden") for one in declared):
+        declared.append(_Declared("help_all", bool, HELP_ALL.metadata, False))
+    spread = [one.parameter(named) for one in declared]
 
     @wraps(command)
     def spread_command(**values: Any) -> None:
+        values.pop("help_all", None)
         grouped = {
             name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind)})
             for name, kind in groups.items()
@@ -401,63 +365,37 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 ClusterOption = Annotated[
     str,
-    typer.Option(
-        "--cluster",
-        metavar="ROLE|COLUMN",
-        help="Within what clicks depend on each other, and error bars are by: query, doc, user, page or any column.",
-        rich_help_panel=UNITS,
+    option(
+        "Within what clicks depend on each other, and error bars are by: query, doc, user, page or any column.",
+        "ROLE|COLUMN", panel=UNITS, rare=True,
     ),
-]
+]  # fmt: skip
 MaxClicksOption = Annotated[
     int,
-    typer.Option(
-        "--max-clicks",
-        metavar="N",
-        help="Of a harvest with more clicks, keep whole queries with about so many, and at least 1,000 queries; "
-        "intervals become wider.",
-        rich_help_panel=UNITS,
-        callback=whole(1, 10**15),
+    option(
+        "Of a harvest with more clicks, keep whole queries with about so many, and at least 1,000 queries; intervals "
+        "become wider.",
+        "N", panel=UNITS, rare=True, check=whole(1, 10**15),
     ),
-]
+]  # fmt: skip
 AnchorOption = Annotated[
     str,
-    typer.Option(
-        "--anchor",
-        metavar="POSITION|PLACE",
-        help="Position, or place, such as 1,1 or top, that others are compared with.",
-        callback=position_or_place,
+    option(
+        "Position, or place, such as 1,1 or top, that others are compared with.", "POSITION|PLACE", rare=True,
+        check=position_or_place,
     ),
-]
+]  # fmt: skip
 TrustOption = Annotated[
     TrustName,
-    typer.Option(
-        "--trust",
-        help="Where a propensity is 'cannot tell', checked takes that of the last position above that can be told, all "
+    option(
+        "Where a propensity is 'cannot tell', checked takes that of the last position above that can be told, all "
         "takes the estimate.",
+        rare=True,
     ),
 ]
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as fit writes it.", show_default=False)]
-
-
-@cache
-def _parameters(kind: type) -> list[inspect.Parameter]:
-    """Return an option class's fields as parameters; to read annotations takes milliseconds, and six commands ask."""
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-            annotation=hints[field.name],
-        )
-        for field in dataclasses.fields(kind)
-    ]
-
-
-OutputPath = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.", show_default=False)
-]
-LevelOption = Annotated[
-    float, typer.Option("--level", help="Level of the intervals.", callback=between(0, 1, ends=False))
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+ModelPath = Annotated[Path, argument("Model file, as fit writes it.", "MODEL")]
+RankerPath = Annotated[Path, argument("Ranker file, as rank writes it.", "RANKER")]
+OutputPath = Annotated[Path | None, option("File to write.", "FILE", flags=("--output", "-o"))]
+LevelOption = Annotated[float, option("Level of the intervals.", check=between(0, 1, ends=False))]
+SeedOption = Annotated[int, option("Seed of all randomness.", check=whole(*SEED))]
+JsonFlag = Annotated[bool, option("Print JSON for machines.", flags=("--json",))]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from clickharvest.commands.options import COLUMNS, MOST_CLICKS, QUERY, LogOptions
+from clickharvest.commands.options import COLUMNS, QUERY, LogOptions, option
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
+from clickharvest.parameters import MOST_CLICKS
 from clickharvest.words import clean_text, name_positions
 
 if TYPE_CHECKING:
@@ -24,13 +23,7 @@ WEAK = 0.05
 
 OutcomeOption = Annotated[
     str | None,
-    typer.Option(
-        "--outcome",
-        metavar="COLUMN",
-        help="What came of a click, such as purchase: 0/1 or counts, on clicked rows.",
-        rich_help_panel=COLUMNS,
-        show_default=False,
-    ),
+    option("What came of clicks, such as purchase: 0/1, counts.", "COLUMN", panel=COLUMNS),
 ]
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from clickharvest.commands.bounds import between, whole
 from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.options import AnchorOption, JsonFlag, LevelOption, LogOptions, parse_shares, with_options
+from clickharvest.commands.options import (
+    AnchorOption,
+    JsonFlag,
+    LevelOption,
+    LogOptions,
+    argument,
+    option,
+    parse_shares,
+)
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.threads import keep_to_one_thread
@@ -32,82 +39,34 @@ MOST_PAGES = 1e12
 class PlanLogOptions(LogOptions):
     """Which log to plan from; without, a design is planned."""
 
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="[LOG]", help="The log, or its interventions; without it, a design.", show_default=False
-        ),
-    ] = ""
+    source: str = argument("The log, or its interventions; without it, a design.", "LOG", "")
+
+
+_design = partial(option, panel=DESIGN)
 
 
 @dataclass(frozen=True)
 class DesignOptions:
     """A design that is planned without a log."""
 
-    pages: Annotated[
-        float | None,
-        typer.Option(
-            "--pages",
-            help="Pages of the experiment.",
-            rich_help_panel=DESIGN,
-            show_default=False,
-            callback=between(1, MOST_PAGES),
-        ),
-    ] = None
-    positions: Annotated[
-        int,
-        typer.Option(
-            "--positions",
-            help="Results of a page, without --rankings.",
-            rich_help_panel=DESIGN,
-            callback=whole(2, 1_000),
-        ),
-    ] = 10
-    queries: Annotated[
-        int,
-        typer.Option(
-            "--queries",
-            help="Queries that come equally often, without --rankings.",
-            rich_help_panel=DESIGN,
-            callback=whole(1, 1_000_000),
-        ),
-    ] = 1_000
-    swaps: Annotated[
-        str | None,
-        typer.Option(
-            "--swaps",
-            metavar="1-2=.05,2-3=.05|neighbours=.05|auto",
-            help="Pairs of ranks that are exchanged, and on which share of the pages; 'auto' chooses those that cost "
-            "least clicks. --swap K draws from 1…K as in harvest.",
-            rich_help_panel=DESIGN,
-            show_default=False,
-        ),
-    ] = None
-    click_rates: Annotated[
-        str | None,
-        typer.Option(
-            "--click-rates",
-            metavar="A,B,…",
-            help="Rates of clicks expected at rank 1, 2, …; .3 / rank^1.5 by default.",
-            rich_help_panel=DESIGN,
-            show_default=False,
-        ),
-    ] = None
-    steepness: Annotated[
-        float,
-        typer.Option(
-            "--steepness", help="η of the examination k^-η expected.", rich_help_panel=DESIGN, callback=between(0, 10)
-        ),
-    ] = 1.0
-    spread: Annotated[
-        float,
-        typer.Option(
-            "--spread",
-            help="How far single queries read otherwise at single positions: a standard deviation on the log scale.",
-            rich_help_panel=DESIGN,
-            callback=between(0, 3),
-        ),
-    ] = 0.0
+    pages: float | None = _design("Pages of the experiment.", check=between(1, MOST_PAGES))
+    positions: int = _design("Results of a page, without --rankings.", default=10, check=whole(2, 1_000))
+    queries: int = _design(
+        "Queries that come equally often, without --rankings.", default=1_000, check=whole(1, 1_000_000)
+    )
+    swaps: str | None = _design(
+        "Pairs of ranks to exchange, and on which share of pages; 'auto': those that cost least "
+        "clicks. --swap K draws from 1…K as in harvest.",
+        "1-2=.05,2-3=.05|neighbours=.05|auto",
+    )
+    click_rates: str | None = _design(
+        "Rates of clicks expected at rank 1, 2, …; .3 / rank^1.5 by default.", "A,B,…", rare=True
+    )
+    steepness: float = _design("η of the examination k^-η expected.", default=1.0, rare=True, check=between(0, 10))
+    spread: float = _design(
+        "How far single queries read otherwise at single positions: a standard deviation on the log scale.",
+        default=0.0, rare=True, check=between(0, 3),
+    )  # fmt: skip
 
     @property
     def rates(self) -> list[float] | None:
@@ -118,37 +77,30 @@ class DesignOptions:
             raise InputError(f"--click-rates {self.click_rates}: expected numbers, such as 0.3,0.12,0.08") from None
 
 
-@with_options
 def plan(
     log: PlanLogOptions,
     units: HarvestOptions,
     design: DesignOptions,
     width: Annotated[
         float,
-        typer.Option(
-            "--width",
-            help="Half-width wanted: .1 is ±10 %; by default the tolerance of fit.",
-            rich_help_panel=WANTED,
-            callback=between(0, 10, ends=False),
+        option(
+            "Half-width wanted: .1 is ±10 %.",
+            panel=WANTED,
+            check=between(0, 10, ends=False),
         ),
     ] = TOLERANCE,
     level: LevelOption = 0.95,
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days",
-            help="Days that LOG covers; from its time column by default.",
-            rich_help_panel=WANTED,
-            show_default=False,
-            callback=between(0, 1e6, ends=False),
+        option(
+            "Days that LOG covers; from its time column by default.", panel=WANTED, check=between(0, 1e6, ends=False)
         ),
     ] = None,
     new_queries: Annotated[
         bool,
-        typer.Option(
-            "--new-queries",
-            help="Further traffic is of other queries; by default the same ones come again as often as before.",
-            rich_help_panel=WANTED,
+        option(
+            "Further traffic is of other queries, not of the same ones again.",
+            panel=WANTED,
         ),
     ] = False,
     anchor: AnchorOption = "1",
@@ -188,7 +140,7 @@ def plan(
 def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, anchor: str, **wanted: Any) -> Plan:
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.reading import is_interventions
-    from clickharvest.logs.days import days_of
+    from clickharvest.logs.click_log import days_of
     from clickharvest.planning.scaling import plan_from_log
 
     interventions: Interventions

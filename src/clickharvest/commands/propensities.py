@@ -9,15 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LevelOption, ModelPath, OutputPath
+from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.options import JsonFlag, LevelOption, ModelPath, OutputPath, argument, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
-from clickharvest.words import FORMULA, clean_text, count, first_line, name_columns, not_a_formula
+from clickharvest.words import FORMULA, clean_text, count, first_line, json_value, name_columns, not_a_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,16 +32,11 @@ MOST_COLUMNS = 3
 
 def propensities(
     model: ModelPath,
-    contexts: Annotated[
-        str | None,
-        typer.Argument(metavar="CONTEXTS", help="File with the model's context columns.", show_default=False),
-    ] = None,
+    contexts: Annotated[str | None, argument("File with the model's context columns.", "CONTEXTS")] = None,
     output: OutputPath = None,
     level: LevelOption = 0.95,
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Intervals that cover all positions of a context together.")
-    ] = False,
-    table: Annotated[str | None, typer.Option("--table", help="Table of a DuckDB file.", show_default=False)] = None,
+    simultaneous: Annotated[bool, option("Intervals that cover all positions of a context together.")] = False,
+    table: Annotated[str | None, option("Table of a DuckDB file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Write the propensities of contexts, one row per context and position.
@@ -65,13 +58,11 @@ def propensities(
 
     fitted = load_model(model)
     loaded = getattr(fitted, "listed", None) or load_propensities(model)
-    if output is not None and output.suffix.lower() not in ENDINGS:
-        raise InputError(f"propensities are written as {' or '.join(ENDINGS)}: -o {output} ends in neither")
     if contexts is None and loaded.encoder is not None:
         needed = name_columns(loaded.encoder.columns)
         raise InputError(f"{model} depends on context: name a file with the {needed} after it")
     if output is not None:
-        refuse_overwriting(output, [model, contexts])
+        place_to_write(output, "the propensities", "propensities.parquet", [model, contexts], ENDINGS)
     rows = None if contexts is None else _read_contexts(loaded, contexts, table)
     options: dict[str, Any] = {"level": level, "simultaneous": simultaneous}
     about = {"anchor": loaded.curve.anchor, "intervals": loaded.draws_kind, **options}
@@ -88,7 +79,7 @@ def propensities(
         tell(f"{told}: {output}")
     elif as_json:
         predicted = loaded.predict(rows, **options)
-        records = [{name: _plain(value) for name, value in row.items()} for row in predicted.to_arrow(rows).to_pylist()]
+        records = json_value(predicted.to_arrow(rows).to_pylist())
         for record, note in zip(records, predicted.notes().ravel(), strict=True):
             record.setdefault("note", note)  # contexts may have a column of this name, which is the user's
         tell(json.dumps({**about, "rows": records}, default=str))
@@ -212,7 +203,3 @@ def _cell(value: Any) -> str:
     from clickharvest.model.summary import spell_end
 
     return spell_end(value, ".4g") if value is None or isinstance(value, float) else clean_text(value, 16)
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,22 +8,21 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from clickharvest.commands.bounds import SEED, between, whole
-from clickharvest.commands.choices import choice, learner_names
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustName, TrustOption, with_options
+from clickharvest.commands.choices import learner_names
+from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustName, TrustOption, argument, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.verdicts import VERDICT, print_rank, verdict
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.rank.endings import LEARNERS, LOSSES
-from clickharvest.words import clean_text
+from clickharvest.words import clean_text, json_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,126 +69,53 @@ class CandidatesName(StrEnum):
     all = "all"
 
 
+_ranker = partial(option, panel=RANKER)
+
+
 @dataclass(frozen=True)
 class RankOptions:
     """Where propensities come from, what learns, and how it is judged."""
 
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help="Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.",
-            rich_help_panel=RANKER,
-            show_default=False,
-        ),
-    ] = None
-    learner: Annotated[
-        str,
-        choice(
-            "--learner",
-            learner_names,
-            help="A linear model, Propensity SVM-Rank, or boosted trees; auto tries all and their blend, and chooses "
-            "by clicks on queries not trained on.",
-            panel=RANKER,
-        ),
-    ] = "svm"
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            "--loss",
-            metavar="LOSS",
-            help="What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and "
-            "poisson (trees, linear) know examination as an offset. The learner's first by default.",
-            rich_help_panel=RANKER,
-            show_default=False,
-        ),
-    ] = None
-    clip: Annotated[
-        str,
-        typer.Option(
-            "--clip",
-            metavar="P",
-            help="Least propensity to divide by. auto: by cross-validation (svm), or 1 / √clicks, whose bias vanishes "
-            "as clicks grow in number.",
-            rich_help_panel=RANKER,
-        ),
-    ] = "auto"
-    cost: Annotated[
-        str,
-        typer.Option(
-            "--C", metavar="C", help="Cost of errors of svm. auto: by cross-validation.", rich_help_panel=RANKER
-        ),
-    ] = "auto"
-    features: Annotated[
-        str | None,
-        typer.Option(
-            "--features",
-            metavar="A,B,…",
-            help="Columns of FEATURES to learn from; all but query and doc by default.",
-            rich_help_panel=RANKER,
-            show_default=False,
-        ),
-    ] = None
-    missing: Annotated[
-        MissingName,
-        typer.Option(
-            "--missing", help="Clicks on documents that are not in FEATURES: refuse or drop.", rich_help_panel=RANKER
-        ),
-    ] = MissingName.error
-    lists: Annotated[
-        ListsName,
-        typer.Option(
-            "--lists",
-            help="Documents that compete: those of a query, or those of a page; auto takes pages where results change "
-            "from page to page, or FEATURES has the log's page column.",
-            rich_help_panel=RANKER,
-        ),
-    ] = ListsName.auto
-    candidates: Annotated[
-        CandidatesName,
-        typer.Option(
-            "--candidates",
-            help="Documents that the rankers order: those that LOG shows, or all that FEATURES has for the query or "
-            "page.",
-            rich_help_panel=RANKER,
-        ),
-    ] = CandidatesName.shown
-    test_share: Annotated[
-        float,
-        typer.Option(
-            "--test-share",
-            help="Share of the queries held out to judge.",
-            rich_help_panel=RANKER,
-            callback=between(0, 1, ends=False),
-        ),
-    ] = 0.2
-    judgements: Annotated[
-        str | None,
-        typer.Option(
-            "--judgements",
-            metavar="FILE",
-            help="Table of query, doc, grade: judge by known relevance too.",
-            rich_help_panel=RANKER,
-            show_default=False,
-        ),
-    ] = None
-    level: Annotated[
-        float,
-        typer.Option(
-            "--level", help="Level of the intervals.", rich_help_panel=RANKER, callback=between(0, 1, ends=False)
-        ),
-    ] = 0.95
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of all randomness.", rich_help_panel=RANKER, callback=whole(*SEED))
-    ] = 0
+    model: Path | None = _ranker(
+        "Model file, as fit writes it. Without it, LOG must have a column propensity, as weigh writes it.", "MODEL"
+    )
+    learner: str = _ranker(
+        "A linear model, Propensity SVM-Rank, or boosted trees; auto tries all and their blend, and chooses by clicks "
+        "on queries not trained on.",
+        default="svm", names=learner_names,
+    )  # fmt: skip
+    loss: str | None = _ranker(
+        "What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson (trees, "
+        "linear) know examination as an offset. The learner's first by default.",
+        "LOSS", rare=True,
+    )  # fmt: skip
+    clip: str = _ranker(
+        "Least propensity to divide by. auto: by cross-validation (svm), or 1 / √clicks.",
+        "P", "auto",
+    )  # fmt: skip
+    cost: str = _ranker("Cost of errors of svm. auto: by cross-validation.", "C", "auto", flags=("--C",), rare=True)
+    features: str | None = _ranker("Columns of FEATURES to learn from (default: all).", "A,B,…")
+    missing: MissingName = _ranker(
+        "Clicks on documents that are not in FEATURES: refuse or drop.", default=MissingName.error, rare=True
+    )
+    lists: ListsName = _ranker(
+        "Documents that compete: those of a query, or those of a page; auto takes pages where results change from page "
+        "to page, or FEATURES has the log's page column.",
+        default=ListsName.auto, rare=True,
+    )  # fmt: skip
+    candidates: CandidatesName = _ranker(
+        "Documents that the rankers order: those that LOG shows, or all that FEATURES has for the query or page.",
+        default=CandidatesName.shown, rare=True,
+    )  # fmt: skip
+    test_share: float = _ranker(
+        "Share of the queries held out to judge.", default=0.2, rare=True, check=between(0, 1, ends=False)
+    )
+    judgements: str | None = _ranker("Table of query, doc, grade: judge by these too.", "FILE")
+    level: float = _ranker("Level of the intervals.", default=0.95, rare=True, check=between(0, 1, ends=False))
+    seed: int = _ranker("Seed of all randomness.", default=0, rare=True, check=whole(*SEED))
 
-    def check(self, output: Path | None) -> Path:
-        """Return the file to write, if the options make sense and what they need is installed."""
-        if output is None:
-            raise InputError("nowhere to write the ranker: name a file with -o ranker.json")
-        if output.suffix.lower() not in (".json", LEARNERS.get(self.learner)):
-            raise InputError(f"a ranker is a .json file: -o {output} should end like that")
+    def check(self) -> None:
+        """Refuse options that make no sense together, or whose packages are not installed."""
         if self.learner == AUTO and not self.cost == self.clip == "auto":
             raise InputError("--learner auto chooses the clip, and C goes with --learner svm: leave out --clip and --C")
         if self.learner != "svm" and self.cost != "auto":
@@ -200,7 +126,6 @@ class RankOptions:
             raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
         if self.learner not in ("linear", "svm", AUTO):
             require(self.learner, "boost", f"--learner {self.learner}")
-        return output
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -208,15 +133,12 @@ class RankOptions:
         return None if self.features is None else [part.strip() for part in self.features.split(",") if part.strip()]
 
 
-@with_options
 def rank(
     log: LogOptions,
     documents: Annotated[
         str,
-        typer.Argument(
-            metavar="FEATURES",
-            help="Table of the log's query and doc columns (or of doc alone) and features: numbers, text, maps.",
-            show_default=False,
+        argument(
+            "Table of the log's query and doc columns (or of doc alone) and features: numbers, text, maps.", "FEATURES"
         ),
     ],
     ranker: RankOptions,
@@ -244,9 +166,11 @@ def rank(
     from clickharvest.rank.comparison import best_shown, compare_rankers
     from clickharvest.rank.tables import read_clicks, read_grades
 
-    target = ranker.check(output)
+    sources = [*log.sources, documents, ranker.model, ranker.judgements]
+    endings = dict.fromkeys((".json", LEARNERS.get(ranker.learner, ".json")))
+    target = place_to_write(output, "the ranker", "ranker.json", sources, endings)
+    ranker.check()
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
-    refuse_overwriting(target, [*log.sources, documents, ranker.model, ranker.judgements])
     opened, propensities = open_log(log, ranker.model)
     how: dict[str, Any] = {"missing": ranker.missing.value, "lists": ranker.lists.value, "trust": trust.value}
     how["candidates"] = ranker.candidates.value
@@ -284,7 +208,7 @@ def rank(
     }
     _save(trial.ranker, clicks, trial.train, told, target)
     if as_json:
-        tell(json.dumps(_finite(told), indent=2))
+        tell(json.dumps(json_value(told), indent=2))
     else:
         print_rank(told, found, best, ranker.level)
 
@@ -463,12 +387,3 @@ def _number(text: str, option: str) -> float | None:
     if not LEAST <= number <= MOST:
         raise InputError(f"{option} {clean_text(text)}: expected a number from {LEAST:g} to {MOST:g}, or auto")
     return number
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with null for what JSON has no number for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list) else value

@@ -11,11 +11,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from clickharvest.commands.check_options import CheckOptions
 from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.inputs import place_to_write
 from clickharvest.commands.options import (
     COLUMNS,
     JsonFlag,
@@ -23,7 +21,7 @@ from clickharvest.commands.options import (
     LogOptions,
     ModelPath,
     OutputPath,
-    with_options,
+    option,
 )
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
@@ -36,33 +34,24 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
     from clickharvest.report.log_summary import LogSummary
 
-ENDINGS = (".html", ".htm")
-
 
 @dataclass(frozen=True)
 class ReportLogOptions(LogOptions):
     """Which log to read beside the model; none by default."""
 
-    source: Annotated[
-        str,
-        typer.Option(
-            "--log",
-            metavar="LOG",
-            help="The log the model was fitted on, to check the model against. Context columns are those of the model.",
-            rich_help_panel=COLUMNS,
-            show_default=False,
-        ),
-    ] = ""
+    source: str = option(
+        "The log the model was fitted on, to check the model against. Context columns are those of the model.",
+        "LOG", "", flags=("--log",), panel=COLUMNS,
+    )  # fmt: skip
 
 
-@with_options
 def report(
     model: ModelPath,
     log: ReportLogOptions,
     units: HarvestOptions,
     asked: CheckOptions,
     output: OutputPath = None,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the page.", show_default=False)] = None,
+    title: Annotated[str | None, option("Title of the page.")] = None,
     level: LevelOption = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
@@ -82,11 +71,8 @@ def report(
     from clickharvest.report.content import checked_of
     from clickharvest.report.page import TITLES, write_report
 
-    if output is None:
-        raise InputError("nowhere to write the report: name a file with -o report.html")
-    if output.suffix.lower() not in ENDINGS:
-        raise InputError(f"a report is an HTML file: -o {output} should end in .html")
-    refuse_overwriting(output, [model, *log.sources, units.rankings])
+    sources = [model, *log.sources, units.rankings]
+    output = place_to_write(output, "the report", "report.html", sources)
     of_log = log != ReportLogOptions() or units != HarvestOptions() or replace(asked, verbose=False) != CheckOptions()
     if not log.source and of_log:
         raise InputError("options of a log go with --log: name the log that the model shall be checked against")

@@ -1,11 +1,10 @@
-"""The command `reproduce`: measure what is missing or stale, then tables, figures, the page, and what holds."""
+"""The command `reproduce`: measure what is missing, then tables, figures, the page, and what holds."""
 
 from __future__ import annotations
 
 import json
 import signal
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import typer
 
 from clickharvest.commands.bounds import whole
 from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.options import JsonFlag, argument, option
 from clickharvest.commands.output import complain, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from clickharvest.experiments.runner.publishing import Outcome
     from clickharvest.experiments.runner.store import Store
 
+QUICK = "quick"
+"""The folder of quick results, inside the folder of results."""
 NEEDED = {"altair": "plots", "vl_convert": "plots", "sklearn": "rank"}
 """Packages that experiments use, and the extras that bring them."""
 
@@ -39,56 +40,23 @@ NEEDED = {"altair": "plots", "vl_convert": "plots", "sklearn": "rank"}
 class ReproduceOptions:
     """On what corpus to run experiments, how large, and where to keep what comes out."""
 
-    corpus: Annotated[
-        str, typer.Option("--corpus", metavar="NAME|PATH", help="synthetic, mq2007_part, mq2008 or LETOR files.")
-    ] = "synthetic"
-    quick: Annotated[bool, typer.Option("--quick", help="Small logs and few seeds; kept apart, in RESULTS/quick.")] = (
-        False
+    corpus: str = option("synthetic, mq2007_part, mq2008 or LETOR files.", "NAME|PATH", "synthetic")
+    quick: bool = option("Small logs and few seeds; kept apart, in RESULTS/quick.", default=False)
+    seeds: int | None = option(
+        "Seeds to measure of every model and log; by default 1 (all in quick plans), an hour and a half on two busy "
+        "cores. What is kept of further ones is told too; the published page has 3 to 20.",
+        "N",
+        check=whole(1, 1_000),
     )
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            metavar="N",
-            help="Seeds to measure of every model and log; by default 1 (all in quick plans), an hour and a half on "
-            "two busy cores. What is kept of further ones is told too; the published page has 3 to 20.",
-            show_default=False,
-            callback=whole(1, 1_000),
-        ),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            help="Processes; by default one per core.",
-            show_default=False,
-            callback=whole(1, 1_000),
-        ),
-    ] = None
-    results: Annotated[
-        Path, typer.Option("--results", metavar="FOLDER", help="Folder of the results; what it holds is not repeated.")
-    ] = Path("results")
-    keep_stale: Annotated[
-        bool, typer.Option("--keep-stale", help="Do not repeat runs that other code has measured; they are told.")
-    ] = False
-    no_run: Annotated[
-        bool, typer.Option("--no-run", help="Measure nothing: tables, figures and the page of the runs that are kept.")
-    ] = False
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "--page", metavar="FILE", help="The page to write; by default RESULTS/reproduction.md.", show_default=False
-        ),
-    ] = None
+    jobs: int | None = option("Processes; by default one per core.", "N", check=whole(1, 1_000))
+    results: Path = option("Folder of the results; what it holds is not repeated.", "FOLDER", Path("results"))
+    no_run: bool = option("Measure nothing: tables, figures and the page of the runs that are kept.", default=False)
+    page: Path | None = option("The page to write; by default RESULTS/reproduction.md.", "FILE")
 
 
-@with_options
 def reproduce(
     options: ReproduceOptions,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Experiments; all by default.", show_default=False)
-    ] = None,
+    ids: Annotated[list[str] | None, argument("Experiments; all by default.", "ID")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run the paper's experiments and further ones, and compare.
@@ -117,10 +85,10 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     """
     from clickharvest.experiments import load_experiments
     from clickharvest.experiments.families.corpora import find_corpus
-    from clickharvest.experiments.runner.logbook import keep_logbook
-    from clickharvest.experiments.runner.page import QUICK, page_of
-    from clickharvest.experiments.runner.publishing import judge, publish
+    from clickharvest.experiments.runner.page import make_page
+    from clickharvest.experiments.runner.publishing import find_outcomes, judge, publish
     from clickharvest.experiments.runner.store import Store
+    from clickharvest.experiments.runner.tables import TABLES, make_tables
     from clickharvest.files import atomic_path
 
     for package, extra in NEEDED.items():
@@ -135,23 +103,14 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
     store = Store(folder)
     seeds = options.seeds if quick else options.seeds or 1
     written = folder / "reproduction.md" if page is None else page
-    begin = time.perf_counter()
-    empty = not store.worlds()
     with atomic_path(written) as partial:  # opened before hours of work, not after them
         failures = [] if options.no_run else _measure(chosen, store, source, options, seeds)
         outcomes = [judge(experiment, store, quick=quick, corpus=source.name, seeds=seeds) for experiment in chosen]
-        publish(outcomes, folder)
-        if empty and not (ids or quick or failures or options.no_run):
-            keep_logbook(
-                store,
-                list({result.run for outcome in outcomes for result in outcome.results}),
-                corpus=source.name,
-                seeds=seeds or 1,
-                processes=_jobs(options),
-                seconds=time.perf_counter() - begin,
-                checks=[check.passed for outcome in outcomes for check in outcome.checks],
-            )
-        partial.write_text(page_of(load_experiments(), folder, written, quick=quick, seeds=seeds), encoding="utf-8")
+        every = find_outcomes(load_experiments(), store, quick=quick, seeds=seeds)
+        publish([outcome for outcome in every if outcome.experiment in chosen], folder)
+        partial.write_text(make_page(every, folder, written), encoding="utf-8")
+    with atomic_path(folder / TABLES) as partial:
+        partial.write_text(make_tables(every, folder), encoding="utf-8")
     if as_json:
         told = [outcome.to_dict() for outcome in outcomes]
         failed = [{"run": failure.run.to_dict(), "error": failure.error} for failure in failures]
@@ -165,7 +124,7 @@ def run_reproduce(ids: Sequence[str], options: ReproduceOptions, *, as_json: boo
 def _measure(
     chosen: Sequence[Experiment], store: Store, source: CorpusSource, options: ReproduceOptions, seeds: int | None
 ) -> list[Failure]:
-    """Measure what is missing, and what is stale unless it is to be kept; seed by seed, so that some are soon whole."""
+    """Measure what is missing, seed by seed, so that some are soon whole."""
     from clickharvest.experiments.runner.measuring import measure_missing
 
     plans = [(experiment, experiment.plan(quick=options.quick, corpus=source.name)) for experiment in chosen]
@@ -177,7 +136,6 @@ def _measure(
                 store,
                 jobs=_jobs(options),
                 source=source.path,
-                keep_stale=options.keep_stale,
                 update=update,
             )
     except KeyboardInterrupt as error:
@@ -244,9 +202,6 @@ def _print(outcomes: Sequence[Outcome], failures: Sequence[Failure], left_out: d
             console.print(line)
         if not outcome.complete:
             console.print(f"{outcome.experiment.id}: {outcome.missing} runs are missing; run again to go on.")
-        if outcome.stale:
-            told = f"{len(outcome.stale)} of {len(outcome.results)} runs were measured with other code than is here now"
-            console.print(f"{outcome.experiment.id}: {told}.")
     for failure in failures:
         console.print(Text(f"FAIL {failure.run}: {failure.error}", style="bold red"))
     for name, reason in left_out.items():

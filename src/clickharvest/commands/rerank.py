@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, OutputPath
+from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.options import JsonFlag, OutputPath, RankerPath, argument, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
-from clickharvest.errors import InputError
 from clickharvest.words import count
 
 COLUMNS = "Columns of the documents"
 
 
 def rerank(
-    ranker: Annotated[
-        Path, typer.Argument(metavar="RANKER", help="Ranker file, as rank writes it.", show_default=False)
-    ],
+    ranker: RankerPath,
     documents: Annotated[
         str,
-        typer.Argument(
-            metavar="DOCUMENTS",
-            help="Table of documents with the columns that the ranker was trained on: Parquet, CSV, TSV, JSONL.",
-            show_default=False,
+        argument(
+            "Table of documents with the columns that the ranker was trained on: Parquet, CSV, TSV, JSONL.", "DOCUMENTS"
         ),
     ],
-    query: Annotated[
-        str,
-        typer.Option("--query", metavar="COLUMN", help="Queries; without them, one list.", rich_help_panel=COLUMNS),
-    ] = "query",
-    doc: Annotated[str, typer.Option("--doc", metavar="COLUMN", help="Documents.", rich_help_panel=COLUMNS)] = "doc",
-    memory_limit: Annotated[
-        str | None,
-        typer.Option("--memory-limit", metavar="SIZE", help="Memory of DuckDB, such as 2GB.", show_default=False),
-    ] = None,
+    query: Annotated[str, option("Queries; without them, one list.", "COLUMN", panel=COLUMNS)] = "query",
+    doc: Annotated[str, option("Documents.", "COLUMN", panel=COLUMNS)] = "doc",
+    memory_limit: Annotated[str | None, option("Memory of DuckDB, such as 2GB.", "SIZE")] = None,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -53,15 +39,10 @@ def rerank(
       clickharvest rerank ranker.json documents.parquet -o ranked.parquet
     """
     from clickharvest.logs.engines import DuckDBEngine
-    from clickharvest.logs.sources import file_format
     from clickharvest.rank.rankers import load_ranker
     from clickharvest.rank.reranking import rerank as write_ranking
 
-    if output is None:
-        raise InputError("nowhere to write the ranking: name a file with -o ranked.parquet")
-    if file_format(output.name) != "parquet":
-        raise InputError(f"the ranking is written as Parquet: -o {output} should end in .parquet")
-    refuse_overwriting(output, [documents, ranker])
+    output = place_to_write(output, "the ranking", "ranked.parquet", [documents, ranker])
     loaded = load_ranker(ranker)
     engine = DuckDBEngine(memory_limit=memory_limit, progress=show_progress)
     found = write_ranking(loaded, documents, output, query=query, doc=doc, engine=engine)

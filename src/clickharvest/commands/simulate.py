@@ -8,22 +8,15 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from clickharvest import __version__
 from clickharvest.commands.bounds import SEED, between, whole
-from clickharvest.commands.choices import (
-    Names,
-    choice,
-    click_model_names,
-    deployment_names,
-    examination_names,
-    repetition_names,
-)
-from clickharvest.commands.options import JsonFlag, with_options
+from clickharvest.commands.choices import click_model_names, deployment_names, examination_names, repetition_names
+from clickharvest.commands.inputs import require_output
+from clickharvest.commands.options import JsonFlag, argument, option
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
@@ -66,107 +59,48 @@ class SimulatorName(StrEnum):
     pages = "pages"
 
 
-def _option(
-    flag: str,
-    help: str,
-    metavar: str | None = None,
-    panel: str | None = PROTOCOL,
-    check: Callable[[Any], Any] | None = None,
-) -> Any:
-    return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel, show_default=False, callback=check)
-
-
-def _choice(flag: str, names: Names, help: str) -> Any:
-    return choice(flag, names, help=help, panel=PROTOCOL, show_default=False)
+_protocol_option = partial(option, panel=PROTOCOL)
+_corpus_option = partial(option, panel=CORPUS)
 
 
 @dataclass(frozen=True)
 class SimulateOptions:
     """What to simulate; an option that is None has the simulator's own default."""
 
-    queries: Annotated[
-        int | None,
-        _option(
-            "--queries",
-            "Queries of the log (protocol: 11,473, or all of a corpus).",
-            panel=None,
-            check=whole(1, MOST_QUERIES),
-        ),
-    ] = None
-    positions: Annotated[
-        int | None,
-        _option("--positions", "Results on a page (default: 10; arxiv: 21).", "K", None, whole(2, MOST_POSITIONS)),
-    ] = None
-    pages: Annotated[
-        int | None,
-        _option(
-            "--pages", "Result pages of ab and layouts (default: 20,000).", panel=None, check=whole(1, MOST_QUERIES)
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all randomness.", callback=whole(*SEED))] = 0
-    sweeps: Annotated[
-        float | None,
-        _option("--sweeps", "How often each ranker serves each query (default: 1).", check=between(1e-6, MOST_SWEEPS)),
-    ] = None
-    training_queries: Annotated[
-        int | None,
-        _option(
-            "--training-queries",
-            "Instead: queries times sweeps, as the paper counts.",
-            "N",
-            check=whole(1, int(MOST_SWEEPS)),
-        ),
-    ] = None
-    test_queries: Annotated[
-        int | None,
-        _option(
-            "--test-queries",
-            "Other queries, for the truth (default: 2,000, or a fifth of a corpus).",
-            "N",
-            check=whole(0, MOST_QUERIES),
-        ),
-    ] = None
-    eta: Annotated[
-        float | None,
-        _option("--eta", "How much context matters to examination (default: 0.5).", check=between(0, LARGEST_ETA)),
-    ] = None
-    zeta: Annotated[
-        float | None,
-        _option("--zeta", "Share of the context tied to relevance, 0 to 1 (default: 1).", check=between(0, 1)),
-    ] = None
-    examination: Annotated[
-        str | None, _choice("--examination", examination_names, "The true curve (default: power).")
-    ] = None
-    clicks: Annotated[str | None, _choice("--clicks", click_model_names, "The click model (default: pbm).")] = None
-    noise: Annotated[
-        float | None,
-        _option("--noise", "Clicks on irrelevant results that are examined (default: 0.1).", check=between(0, 1)),
-    ] = None
-    traffic: Annotated[
-        str | None, _option("--traffic", "Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
-    ] = None
-    repetition: Annotated[
-        str | None, _choice("--repetition", repetition_names, "How queries repeat (default: even).")
-    ] = None
-    deployment: Annotated[str | None, _choice("--deployment", deployment_names, "Of the rankers (default: ab).")] = None
-    rows: Annotated[
-        bool, typer.Option("--rows", help="One log row per display, not counts.", rich_help_panel=PROTOCOL)
-    ] = False
-    documents: Annotated[
-        bool,
-        typer.Option("--documents", help="Write the documents' features and grades too.", rich_help_panel=PROTOCOL),
-    ] = False
-    corpus: Annotated[
-        str | None,
-        _option("--corpus", "LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH", CORPUS),
-    ] = None
-    threshold: Annotated[
-        int | None,
-        _option("--threshold", "Least grade of a relevant document.", panel=CORPUS, check=whole(0, 1_000_000)),
-    ] = None
-    cache: Annotated[
-        Path | None, _option("--cache", "Keep the parsed corpus there, for the next time.", "FOLDER", CORPUS)
-    ] = None
+    queries: int | None = option(
+        "Queries of the log (protocol: 11,473, or all of a corpus).", check=whole(1, MOST_QUERIES)
+    )
+    positions: int | None = option("Results on a page (default: 10; arxiv: 21).", "K", check=whole(2, MOST_POSITIONS))
+    pages: int | None = option("Result pages of ab and layouts (default: 20,000).", check=whole(1, MOST_QUERIES))
+    seed: int = option("Seed of all randomness.", default=0, check=whole(*SEED))
+    sweeps: float | None = _protocol_option(
+        "How often each ranker serves each query (default: 1).", check=between(1e-6, MOST_SWEEPS)
+    )
+    training_queries: int | None = _protocol_option(
+        "Instead: queries times sweeps, as the paper counts.", "N", rare=True, check=whole(1, int(MOST_SWEEPS))
+    )
+    test_queries: int | None = _protocol_option(
+        "Other queries, for the truth (default: 2,000, or a fifth of a corpus).", "N", check=whole(0, MOST_QUERIES)
+    )
+    eta: float | None = _protocol_option(
+        "How much context matters to examination (default: 0.5).", check=between(0, LARGEST_ETA)
+    )
+    zeta: float | None = _protocol_option(
+        "Share of the context tied to relevance, 0 to 1 (default: 1).", rare=True, check=between(0, 1)
+    )
+    examination: str | None = _protocol_option("The true curve (default: power).", names=examination_names)
+    clicks: str | None = _protocol_option("The click model (default: pbm).", names=click_model_names)
+    noise: float | None = _protocol_option(
+        "Clicks on irrelevant results that are examined (default: 0.1).", check=between(0, 1)
+    )
+    traffic: str | None = _protocol_option("Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
+    repetition: str | None = _protocol_option("How queries repeat (default: even).", names=repetition_names, rare=True)
+    deployment: str | None = _protocol_option("Of the rankers (default: ab).", names=deployment_names, rare=True)
+    rows: bool = _protocol_option("One log row per display, not counts.", default=False)
+    documents: bool = _protocol_option("Write the documents' features and grades too.", default=False)
+    corpus: str | None = _corpus_option("LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH")
+    threshold: int | None = _corpus_option("Least grade of a relevant document.", rare=True, check=whole(0, 1_000_000))
+    cache: Path | None = _corpus_option("Keep the parsed corpus there, for the next time.", "FOLDER", rare=True)
 
     def arguments(self, simulator: SimulatorName) -> dict[str, Any]:
         """Return the options that were given, and refuse those that the simulator does not have."""
@@ -202,21 +136,17 @@ class _Made:
     truth: str
 
 
-@with_options
 def simulate(
     simulation: SimulateOptions,
     simulator: Annotated[
         SimulatorName,
-        typer.Argument(
-            help="The paper's protocol; a small A/B test; an arXiv-like log with A/B and swaps; or a layout of places: "
-            "a grid, a carousel, ads beside results, pages of a list."
+        argument(
+            "The paper's protocol; a small A/B test; an arXiv-like log with A/B and swaps; or a layout of places: a "
+            "grid, a carousel, ads beside results, pages of a list.",
         ),
     ] = SimulatorName.protocol,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the simulation that FOLDER holds.")] = False,
+    output: Annotated[Path | None, option("Folder to write.", "FOLDER", flags=("--output", "-o"))] = None,
+    force: Annotated[bool, option("Replace the simulation that FOLDER holds.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Simulate a log with known truth, to try methods on.
@@ -236,8 +166,7 @@ def simulate(
 
     from clickharvest.commands.terminal import screen
 
-    if output is None:
-        raise InputError("nowhere to write the simulation: name a folder with -o simulated")
+    output = require_output(output, "the simulation", "simulated")
     given = simulation.arguments(simulator)
     _check_folder(output, force)
     _check_size(given)

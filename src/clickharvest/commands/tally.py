@@ -5,27 +5,18 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, with_options
+from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, option, split_list
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
-from clickharvest.errors import InputError
 from clickharvest.words import count
 
 
-@with_options
 def tally(
     log: LogOptions,
     keep: Annotated[
         list[str] | None,
-        typer.Option(
-            "--keep",
-            metavar="A,B,…",
-            help="Further columns to keep apart, such as user for a later --cluster user.",
-            show_default=False,
-        ),
+        option("Further columns to keep apart, such as user for a later --cluster user.", "A,B,…"),
     ] = None,
     output: OutputPath = None,
     as_json: JsonFlag = False,
@@ -42,17 +33,11 @@ def tally(
 
       clickharvest fit tallies --context device -o model.safetensors
     """
-    from clickharvest.logs.sources import file_format
     from clickharvest.logs.tallies import write_tally
 
-    if output is None:
-        raise InputError("nowhere to write the tally: name a file with -o tallies/2026-03-01.parquet")
-    if file_format(output.name) != "parquet":
-        raise InputError(f"a tally is written as Parquet: -o {output} should end in .parquet")
-    refuse_overwriting(output, log.sources)
+    output = place_to_write(output, "the tally", "tallies/2026-03-01.parquet", log.sources)
     clicks = log.read(show_progress)
-    columns = [part.strip() for text in keep or () for part in text.split(",") if part.strip()]
-    rows = write_tally(clicks, output, keep=columns)
+    rows = write_tally(clicks, output, keep=split_list(keep))
     assert clicks.facts is not None
     counts = {"impressions": clicks.facts.impressions, "clicks": clicks.facts.clicks}
     if as_json:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from clickharvest.commands.inputs import refuse_overwriting
+from clickharvest.commands.inputs import place_to_write
 from clickharvest.commands.options import (
     JsonFlag,
     LogOptions,
@@ -17,7 +16,7 @@ from clickharvest.commands.options import (
     OutputPath,
     TrustName,
     TrustOption,
-    with_options,
+    option,
 )
 from clickharvest.commands.outcomes import OutcomeOption, warn_of_dependence
 from clickharvest.commands.output import tell
@@ -32,51 +31,27 @@ if TYPE_CHECKING:
 WEIGHTS = "The weights"
 
 
+_weights = partial(option, panel=WEIGHTS)
+
+
 @dataclass(frozen=True)
 class WeighOptions:
     """How propensities become weights."""
 
-    clip: Annotated[
-        str | None,
-        typer.Option(
-            "--clip",
-            metavar="P",
-            help="Least propensity to divide by, such as 0.05; 'auto' takes 1 / √clicks, whose bias vanishes as clicks "
-            "grow in number.",
-            rich_help_panel=WEIGHTS,
-            show_default=False,
-        ),
-    ] = None
-    normalise: Annotated[
-        bool,
-        typer.Option(
-            "--normalise",
-            help="Divide the weights by their mean over the clicks, so that they sum to the number of clicks.",
-            rich_help_panel=WEIGHTS,
-        ),
-    ] = False
-
-    policy_aware: Annotated[
-        bool,
-        typer.Option(
-            "--policy-aware",
-            help="Make the weights of the share of a query's pages on which the document was examined: right where "
-            "rankers show different documents. Adds the column policy_propensity.",
-            rich_help_panel=WEIGHTS,
-        ),
-    ] = False
-
-    after_click: Annotated[
-        str | None,
-        typer.Option(
-            "--after-click",
-            metavar="MODEL|same",
-            help="With --outcome: the model of fit --outcome; or 'same' to say that what comes of a click does not "
-            "depend on the position.",
-            rich_help_panel=WEIGHTS,
-            show_default=False,
-        ),
-    ] = None
+    clip: str | None = _weights(
+        "Least propensity to divide by, as 0.05; auto: 1 / √clicks.",
+        "P",
+    )
+    normalise: bool = _weights("Let the weights sum to the number of clicks.", default=False)
+    policy_aware: bool = _weights(
+        "Weigh by the share of a query's pages on which the document was examined (policy_propensity): right where "
+        "rankers show different documents.",
+        default=False,
+    )
+    after_click: str | None = _weights(
+        "With --outcome: its model, of fit --outcome; or 'same' where the position does not matter after a click.",
+        "MODEL|same",
+    )
 
     @property
     def least_propensity(self) -> Clip:
@@ -94,7 +69,6 @@ class WeighOptions:
         return number
 
 
-@with_options
 def weigh(
     log: LogOptions,
     model: ModelPath,
@@ -106,39 +80,32 @@ def weigh(
 ) -> None:
     """Add propensities and inverse-propensity weights to a log.
 
-    Writes all rows and columns of LOG, and the columns propensity (relative to the model's anchor), ips_weight and
-    propensity_state. ips_weight is that of one click, 1 / max(propensity, clip): multiply clicks by it. Context columns
-    and places are those of the model. propensity_state says how far off the estimate can be: usable, with care or
-    cannot tell. Where it is cannot tell, propensity is that of the last position above that can be told in the context.
+    Writes all rows and columns of LOG, and propensity (relative to the model's anchor), ips_weight (of one click,
+    1 / max(propensity, clip): multiply clicks by it) and propensity_state: usable, with care or cannot tell. Where it
+    is cannot tell, propensity is that of the last position above that can be told. Context columns and places are those
+    of the model.
 
     With a model of fit --model affine the columns are click_slope, click_offset, corrected_click, which is
-    (click - offset) / slope and given on rows without a click too, and correction_supported.
-
-    With --outcome it also adds outcome_propensity, outcome_weight and outcome_state, for what came of clicks: the
-    propensity of the click times that of --after-click.
+    (click - offset) / slope on all rows, and correction_supported. With --outcome there are also outcome_propensity
+    (of the click times that of --after-click), outcome_weight and outcome_state.
 
     Examples:
 
-      clickharvest weigh clicks.parquet model.safetensors --clip auto -o weighted.parquet
+      clickharvest weigh clicks.parquet model.safetensors --clip auto -o w.parquet
 
-      clickharvest weigh clicks.parquet model.safetensors --ranker arm --policy-aware -o weighted.parquet
+      clickharvest weigh log.parquet model.safetensors --policy-aware -o w.parquet
 
       clickharvest weigh clicks.parquet model.safetensors --outcome bought --after-click after.safetensors -o w.parquet
     """
     from clickharvest.click_models.loading import load_model
     from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.commands.terminal import screen
-    from clickharvest.logs.sources import file_format
     from clickharvest.model.loading import load_propensities
     from clickharvest.model.propensities import Propensities
     from clickharvest.weights.weighing import SAME, weigh_to_parquet
 
-    if output is None:
-        raise InputError("nowhere to write the weighed log: name a file with -o weighted.parquet")
-    if file_format(output.name) != "parquet":
-        raise InputError(f"the weighed log is written as Parquet: -o {output} should end in .parquet")
     given = None if weights.after_click in (None, SAME) else Path(weights.after_click)
-    refuse_overwriting(output, [*log.sources, model, given])
+    output = place_to_write(output, "the weighed log", "weighted.parquet", [*log.sources, model, given])
     clip = weights.least_propensity
     fitted = load_model(model)
     curve = SAME if weights.after_click == SAME else None if given is None else load_propensities(given)

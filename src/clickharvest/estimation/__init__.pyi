@@ -1,7 +1,6 @@
 from .comparison import Gain as Gain
 from .comparison import ModelComparison as ModelComparison
 from .comparison import compare_models as compare_models
-from .descent import descend as descend
 from .estimators import CPBM as CPBM
 from .estimators import PBM as PBM
 from .loss import Fit as Fit
@@ -9,6 +8,7 @@ from .objectives import OBJECTIVES as OBJECTIVES
 from .objectives.allpairs import AllPairs as AllPairs
 from .objectives.base import Objective as Objective
 from .objectives.clickshare import ClickShare as ClickShare
+from .optimise import descend as descend
 from .robust_pairs import RobustPairs as RobustPairs
 from .robust_pairs import fit_robust_pairs as fit_robust_pairs
 from .sample import Sample as Sample

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.estimation.cells import Cells, cells_of
+from clickharvest.estimation.cells import cells_of
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
 from clickharvest.model.fingerprint import fitted_fingerprints
@@ -188,28 +188,24 @@ def compare_models(
     if isinstance(rates, Mapping):
         common &= set(rates)
     positions = tuple(sorted(common & set(np.unique(interventions.position).tolist())))
-    rows = _split_by_context(interventions, models)
-    sample = _sample(rows, positions)
-    log_p = {name: _log_propensity(model, rows, positions) for name, model in models.items()}
+    rows = split_by_context(interventions, models)
+    sample = scored_sample(rows, positions)
+    log_p = {name: log_propensity(model, rows, positions) for name, model in models.items()}
     if isinstance(rates, Propensities):
-        log_p[RATES] = _log_propensity(rates, rows, positions)
+        log_p[RATES] = log_propensity(rates, rows, positions)
     else:
         log_p[RATES] = _log_rates_of_others(sample, rates)
     naive = (RATES,) if interventions.places is not None else (RATES, RECIPROCAL)
     if RECIPROCAL in naive:
         log_p[RECIPROCAL] = -np.log(np.array(positions))[sample.position]
-    clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
-    asked = clicks > 0
-    cells = cells_of(sample)
-    likelihood = {name: _by_cluster(cells, own)[asked] for name, own in log_p.items()}
-    clicks = clicks[asked]
+    likelihood, clicks = likelihood_by_query(sample, log_p)
     pairs = [(name, other) for name in models for other in naive]
     pairs += [(later, earlier) for earlier, later in combinations(models, 2)]
     here = np.isin(interventions.position, positions)
     fingerprints = fitted_fingerprints(interventions)
     return ModelComparison(
         scores={name: float(own.sum() / clicks.sum()) for name, own in likelihood.items()},
-        gains=tuple(_gain(one, other, likelihood[one] - likelihood[other], clicks, level) for one, other in pairs),
+        gains=tuple(find_gain(one, other, likelihood[one] - likelihood[other], clicks, level) for one, other in pairs),
         positions=positions,
         clicks=int(clicks.sum()),
         left_out={
@@ -217,7 +213,7 @@ def compare_models(
             "of units at one remaining position": int(interventions.clicks[here].sum() - clicks.sum()),
         },
         queries=len(clicks),
-        effective_queries=_effective(clicks),
+        effective_queries=effective(clicks),
         level=level,
         trained_on=tuple(name for name, model in models.items() if model.info.get("data") in fingerprints),
         clustered_by=sample.clustered_by,
@@ -247,7 +243,7 @@ def _check(models: Mapping[str, Propensities], interventions: Interventions, lev
             )
 
 
-def _split_by_context(interventions: Interventions, models: Mapping[str, Propensities]) -> Interventions:
+def split_by_context(interventions: Interventions, models: Mapping[str, Propensities]) -> Interventions:
     """Return units that have one context each, as far as any of the models looks at contexts."""
     columns = {name for model in models.values() if model.encoder is not None for name in model.encoder.columns}
     if interventions.unit_kind != "query" or not columns:
@@ -258,7 +254,7 @@ def _split_by_context(interventions: Interventions, models: Mapping[str, Propens
     return replace(replace(interventions, unit=unit).take(order), unit_kind="context")
 
 
-def _sample(rows: Interventions, positions: tuple[int, ...]) -> Sample:
+def scored_sample(rows: Interventions, positions: tuple[int, ...]) -> Sample:
     """Return the rows that can be scored."""
     told = "nothing to score: no clicked unit stands at two positions"
     if len(positions) < 2:
@@ -273,7 +269,7 @@ def _sample(rows: Interventions, positions: tuple[int, ...]) -> Sample:
     return sample
 
 
-def _log_propensity(model: Propensities, rows: Interventions, positions: tuple[int, ...]) -> Array:
+def log_propensity(model: Propensities, rows: Interventions, positions: tuple[int, ...]) -> Array:
     """Return log p_k(x) of every row that is scored, [n]."""
     sample = make_sample(rows, positions, model.encoder)
     own = [model.curve.positions.index(k) for k in positions]
@@ -309,24 +305,27 @@ def _log_rates_of_others(sample: Sample, counts: Counts | None) -> Array:
     return rates
 
 
-def _by_cluster(cells: Cells, log_p: Array) -> Array:
-    """Return Σ_u Σ_k C_{u,k} log π_{u,k} of each query, or what else clusters, [clusters]."""
-    return cells.by_query(log_p[cells.rows])
+def likelihood_by_query(sample: Sample, log_p: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+    """Return Σ_u Σ_k C_{u,k} log π_{u,k} by name, of each query, or what else clusters, that has clicks, and these."""
+    clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
+    cells = cells_of(sample)
+    return {name: cells.by_query(own[cells.rows])[clicks > 0] for name, own in log_p.items()}, clicks[clicks > 0]
 
 
-def _effective(clicks: Array) -> float:
+def effective(clicks: Array) -> float:
+    """Return (Σ n)² / Σ n², as how many parts of equal size parts of n clicks are good for."""
     return float(clicks.sum() ** 2 / (clicks**2).sum())
 
 
-def _gain(name: str, over: str, difference: Array, clicks: Array, level: float) -> Gain:
+def find_gain(name: str, over: str, difference: Array, clicks: Array, level: float) -> Gain:
     """Return a difference per click with its interval, from those of the queries, [queries] each."""
-    total, queries, effective = clicks.sum(), len(clicks), _effective(clicks)
+    total, queries, equal = clicks.sum(), len(clicks), effective(clicks)
     per_click = float(difference.sum() / total)
-    if effective < FEWEST:
+    if equal < FEWEST:
         return Gain(name, over, per_click, None, None)
     without = (difference - per_click * clicks) / (total - clicks)
     se = np.sqrt((queries - 1) / queries * np.sum(without**2))
-    margin = float(student.ppf((1 + level) / 2, effective - 1) * se)
+    margin = float(student.ppf((1 + level) / 2, equal - 1) * se)
     return Gain(name, over, per_click, per_click - margin, per_click + margin)
 
 

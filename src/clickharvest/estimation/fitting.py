@@ -25,8 +25,7 @@ from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
-from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
-from clickharvest.harvesting.interventions import Interventions, require_interventions
+from clickharvest.harvesting.interventions import Interventions, require_interventions, warn_of_clicked_pages
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Power, flatten_params, unflatten_params
 from clickharvest.model.fingerprint import data_fingerprint

@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.descent import descend
 from clickharvest.estimation.devices import cores
 from clickharvest.estimation.line_batches import LineBatches, is_straight
 from clickharvest.estimation.objectives.base import NUMBERS, Objective, runs
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.optimise import Rows, Solution, Status, minimise
+from clickharvest.estimation.optimise import Rows, Solution, Status, descend, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.slopes import Slopes
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
@@ -448,8 +447,8 @@ def ridge_of(penalty: Callable[..., Any], like: Params) -> Array:
 
 
 def _columns(x: Array) -> list[Array]:
-    """Return contexts in pieces, with columns together in memory."""
-    return [np.asfortranarray(x[some]) for some in runs(len(x), CONTEXTS)]
+    """Return contexts in pieces, with columns together in memory; where there is none, a piece without rows."""
+    return [np.asfortranarray(x[some]) for some in runs(len(x), CONTEXTS)] or [x]
 
 
 def _joined(pieces: list[list[Array]]) -> Array:

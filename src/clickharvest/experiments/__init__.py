@@ -13,8 +13,8 @@ Each experiment is a module of `paper` or `beyond` with one name, `EXPERIMENT`, 
 3. A measured run is a line of `runs.jsonl` in the folder of its world, under a key made of what was measured. So runs
    that two experiments have in common are measured once, and a killed run goes on where it was. Runs that differ in
    `fit` alone are measured one after the other in one process: a family may keep their log in a cache of size one.
-   The line also holds the fingerprint of the code that the family depends on. A run of another fingerprint than the
-   code has now is stale: it still makes tables, which say so, and is measured again by default.
+   What is kept is not measured again, also after the code has changed; `--repeat` tells whether a sample of it still
+   comes out.
 4. `summarise(results)` returns the rows of the experiment's table, `headline(results)` its lines of the last table,
    `checks(results)` the paper's claims as `Check`s that can fail, `chart(results)` an Altair chart. Each gets
    `Results`, with `where`, `values`, `mean`, `median` and `sd`; refused runs have no values and are counted by
@@ -27,12 +27,7 @@ protocol. Experiments use what the rooms offer to everybody, nothing from inside
     python3 -m clickharvest.experiments table-pbm --jobs 4 --results results     # measures only, no engine needed
     clickharvest reproduce table-pbm                                             # measures, and tells
     clickharvest reproduce --no-run --page docs/reproduction.md                  # tells what is kept
-
-Code that was only moved or rewritten, so that its numbers stay, makes runs stale all the same. Then stamp them: a few
-runs of every family and model are measured again, and where they come out as they are kept, all take the fingerprint
-of the code as it is now, with the reason.
-
-    python3 -m clickharvest.experiments --stamp "modules moved into rooms, no arithmetic changed"
+    python3 -m clickharvest.experiments --repeat                                 # measures a sample of it again
 
 Example:
     >>> "table-pbm" in experiment_ids()

@@ -3,16 +3,17 @@
 Needs NumPy, SciPy and lazy_loader. Results go into a folder, what it holds is not measured again, and
 `clickharvest reproduce` makes tables and figures of it elsewhere. Exits with 1 where a run failed.
 
-`--stamp REASON` measures nothing new: it gives runs that older code has measured the fingerprint of the code as it is
-now, after measuring a few of them again. Exits with 1 where one of these came out otherwise.
+`--repeat` measures a sample of what is kept again, and notes what came of it beside the results. Exits with 1 where a
+run came out otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from clickharvest.experiments import Experiment, experiment_ids, load_experiment
 from clickharvest.experiments.families.corpora import find_corpus
 from clickharvest.experiments.runner.experiment import SYNTHETIC
 from clickharvest.experiments.runner.measuring import default_jobs, measure_missing
+from clickharvest.experiments.runner.repeating import FILE, choose_sample, repeat
 from clickharvest.experiments.runner.runs import Run
-from clickharvest.experiments.runner.stamping import TOLERANCE, stamp
 from clickharvest.experiments.runner.store import Store
+from clickharvest.files import atomic_path
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         experiments = [load_experiment(name) for name in options.ids or experiment_ids()]
         store = Store(options.results / "quick" if options.quick else options.results)
-        return (measure if options.stamp is None else stamp_kept)(experiments, store, options)
+        return (repeat_kept if options.repeat else measure)(experiments, store, options)
     except ClickharvestError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code
@@ -45,55 +47,53 @@ def measure(experiments: Sequence[Experiment], store: Store, options: argparse.N
         experiments = [experiment for experiment in experiments if experiment.world is None]
     runs: list[Run] = []
     for experiment in experiments:
-        reason = experiment.unavailable()
-        if experiment.needs_engine and find_spec("ibis") is None:
-            reason = "it needs Ibis and DuckDB"
-        if reason is None:
+        if can_run(experiment):
             runs += experiment.runs(experiment.plan(quick=options.quick, corpus=corpus.name))
-        else:
-            say(f"{experiment.id} is left out: {reason}")
-    failures = measure_missing(
-        runs, store, jobs=options.jobs, source=corpus.path, keep_stale=options.keep_stale, update=tell
-    )
+    failures = measure_missing(runs, store, jobs=options.jobs, source=corpus.path, update=tell)
     for failure in failures:
         print(f"FAIL: {failure.run}: {failure.error}", file=sys.stderr)
     return int(bool(failures))
 
 
-def stamp_kept(experiments: Sequence[Experiment], store: Store, options: argparse.Namespace) -> int:
-    """Stamp the stale runs of experiments in all worlds of the store whose data are at hand."""
+def repeat_kept(experiments: Sequence[Experiment], store: Store, options: argparse.Namespace) -> int:
+    """Repeat a sample of the kept runs of experiments, in all worlds of the store whose data are at hand."""
     corpora: dict[str, Path | None] = {}
     for world in set(store.worlds()) - {experiment.world for experiment in load_experiments()}:
         try:
             corpora[world] = find_corpus(world).path
         except InputError as error:
             say(f"{world} is left out: {error}")
-    runs = [
+    kept = store.results(
         run
         for experiment in experiments
-        if experiment.unavailable() is None
+        if can_run(experiment)
         for world in (sorted(corpora) if experiment.world is None else [experiment.world])
         for run in experiment.runs(experiment.plan(quick=options.quick, corpus=world))
-    ]
-    found = stamp(
-        runs,
-        store,
-        options.stamp,
-        sources=corpora,
-        sample=options.sample,
-        tolerance=options.tolerance,
-        jobs=options.jobs,
-        update=tell,
     )
-    differing = []
-    for one in found:
-        print(f"{one.family}: {one.repeated} runs repeated, {one.stamped} stamped", flush=True)
-        for told in one.differing:
+    file = store.folder / FILE
+    note = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    every = []
+    for family in dict.fromkeys(result.run.family for result in kept):
+        chosen = choose_sample([result for result in kept if result.run.family == family])
+        differing = repeat(chosen, corpora, jobs=options.jobs, update=tell)
+        print(f"{family}: {len(chosen) - len(differing)} of {len(chosen)} runs came out as they are kept.", flush=True)
+        for told in differing:
             print(f"  DIFFERS {told}", flush=True)
-        differing.append(bool(one.differing))
-    if not differing:
-        print("No run is stale: there is nothing to stamp.")
-    return int(any(differing))
+        note[family] = {"date": str(date.today()), "repeated": len(chosen), "differing": differing}
+        every += differing
+        with atomic_path(file) as partial:
+            partial.write_text(json.dumps(note, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return int(bool(every))
+
+
+def can_run(experiment: Experiment) -> bool:
+    """Return whether an experiment can be measured here; say so if not."""
+    reason = experiment.unavailable()
+    if experiment.needs_engine and find_spec("ibis") is None:
+        reason = "it needs Ibis and DuckDB"
+    if reason is not None:
+        say(f"{experiment.id} is left out: {reason}")
+    return reason is None
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
@@ -104,16 +104,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small logs and few seeds")
     parser.add_argument("--jobs", type=int, default=default_jobs(), help="processes at work; they share the cores")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
-    parser.add_argument("--keep-stale", action="store_true", help="do not repeat what other code has measured")
-    parser.add_argument(
-        "--stamp", metavar="REASON", help="give stale runs the fingerprint of the code, if a sample is repeated by it"
-    )
-    parser.add_argument(
-        "--sample", type=int, default=1, help="runs of a family that --stamp repeats, of every model and world"
-    )
-    parser.add_argument(
-        "--tolerance", type=float, default=TOLERANCE, help="how much numbers of --stamp may differ; default %(default)g"
-    )
+    parser.add_argument("--repeat", action="store_true", help="measure a sample of what is kept again, and compare")
     return parser.parse_args(arguments)
 
 

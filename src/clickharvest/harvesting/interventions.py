@@ -22,15 +22,16 @@ This module needs NumPy alone; Arrow is imported where a file is written. `readi
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.errors import InputError
+from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import atomic_path
 from clickharvest.harvesting.numbering import distinct, numbered
 from clickharvest.positions.places import Places
@@ -224,3 +225,29 @@ def require_interventions(value: Any) -> None:
     if not isinstance(value, Interventions):
         found = type(value).__name__
         raise InputError(f"expected interventions, found a {found}: make them with harvest(read_log(…)) first")
+
+
+class MayLackPages(Protocol):
+    """A click log, or its interventions."""
+
+    @property
+    def only_clicked_pages(self) -> bool:
+        """Whether the pages without a click seem to be missing."""
+        ...
+
+
+def warn_of_clicked_pages(source: MayLackPages, estimator: str, *, stacklevel: int = 3) -> None:
+    """Warn if an estimator that compares clicks with what was shown is given a log of clicked pages alone.
+
+    What was shown without success is left only where another click on the page has saved it, so click rates come out
+    too high, and most of all where pages are rarely clicked. ClickShare compares the clicks of a unit with each other.
+    It suffers as well, but less: a display where the unit was likely to be clicked is more likely to be left, which
+    flattens its curve a little. Exposures by design count no displays, and with them it suffers nothing.
+    """
+    if source.only_clicked_pages:
+        warnings.warn(
+            f"{estimator} compares clicks with what was shown, but the log's pages without a click seem to be left "
+            "out, so the result is off. Use ClickShare, or log all pages.",
+            HarvestWarning,
+            stacklevel=stacklevel,
+        )

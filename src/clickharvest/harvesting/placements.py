@@ -86,6 +86,9 @@ class Placements:
 class LoggedPlacements:
     """Probabilities of placement that the log itself has, row by row.
 
+    A unit has one exposure at a position, the harmonic mean of its probabilities there. A policy that depends on what
+    also changes how much a result is wanted, such as the user, needs that as a context.
+
     Attributes:
         column: the log's column.
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from clickharvest.click_models.affine import JOINED, join_lines
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.judging.shrinkage import Shrunk, shrink
-from clickharvest.logs.sums import steady
+from clickharvest.logs.engines import steady
 from clickharvest.model.propensities import Propensities
 from clickharvest.weights.scoring import Trust, count_cells, model_context, score_cells
 from clickharvest.words import count

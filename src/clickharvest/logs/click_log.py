@@ -45,6 +45,9 @@ WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "
 """Words for a click and for none."""
 LONG = 5
 """Rows of a page from which on it is no list of one or two results that a user may well click throughout."""
+DAY = 86_400
+LONGEST = 1_000_000
+"""Days; what is longer has no number for a time, such as infinity."""
 
 
 @dataclass(frozen=True)
@@ -245,3 +248,23 @@ def require_log(value: Any) -> None:
     """
     if not isinstance(value, ClickLog):
         raise InputError(f"expected a click log, found a {type(value).__name__}: read it with read_log first")
+
+
+def days_of(log: ClickLog) -> float | None:
+    """Return the days that a log covers, from the first to the last; None where it has no column of times."""
+    if not log.has("time") or not (log.columns["time"].type().is_timestamp() or log.columns["time"].type().is_date()):
+        return None
+    import pyarrow as pa
+
+    time = log.table.time
+    row = log.engine.fetch(log.table.agg(first=time.min(), last=time.max()), task="Looking at times")
+    if row["first"].null_count:
+        return None
+    # Python's own times have no years before 1 or after 9999.
+    first, last = (row[name].cast(pa.timestamp("s"), safe=False).cast("int64")[0].as_py() for name in ("first", "last"))
+    days: float = (last - first) / DAY
+    if days > LONGEST:
+        raise InputError(
+            f"the times of the log are {days:,.0f} days apart: expected {LONGEST:,} at most; mend the times"
+        )
+    return days + 1 if pa.types.is_date(row["first"].type) else max(days, 1 / 24)

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -20,8 +20,7 @@ import duckdb
 import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
-from clickharvest.files import atomic_path, remove_folder, temporary_folder
-from clickharvest.logs.footers import KEY
+from clickharvest.files import FOOTER_KEY, atomic_path, remove_folder, temporary_folder
 from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, hash_of_two, sql_types
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
@@ -36,6 +35,8 @@ UNWRITTEN = re.compile(r'not write file \\?"(?P<file>.+?)\\?": (?P<why>[^"\n]+)'
 """What DuckDB says of a full disk, in JSON or not."""
 DICTIONARY = 8_000
 """Distinct values of a part of a Parquet column up to which DuckDB writes each of them once."""
+BITS = 28
+"""Of a sum that are kept: nine digits. An engine's sums differ in the last few of 53."""
 
 
 class Engine:
@@ -135,7 +136,7 @@ class Engine:
 
         rows = 0
         with self._batches(table) as batches:
-            schema = batches.schema.with_metadata({KEY: metadata})
+            schema = batches.schema.with_metadata({FOOTER_KEY: metadata})
             with pq.ParquetWriter(path, schema, compression="zstd") as writer:
                 for batch in batches:
                     writer.write_batch(batch)
@@ -280,3 +281,29 @@ def sql_name(text: str) -> str:
         "a ""b"" c"
     """
     return '"' + text.replace('"', '""') + '"'
+
+
+def steady(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Return a table with columns of sums rounded, so that every run has the same.
+
+    What is learned from sums by steps, or hashed, would otherwise change from run to run by more than their last bit.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> sums = pa.table({"doc": ["a", "b"], "exposure": [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]})
+        >>> len(sums["exposure"].unique()), len(steady(sums, ["exposure"])["exposure"].unique())
+        (2, 1)
+    """
+    import pyarrow as pa
+
+    for name in names:
+        rounded = pa.array(_rounded(table[name].to_numpy()))
+        table = table.set_column(table.column_names.index(name), name, rounded)
+    return table
+
+
+def _rounded(values: Any) -> Any:
+    import numpy as np
+
+    share, power = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(share, BITS)), power - BITS)

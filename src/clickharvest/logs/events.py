@@ -127,10 +127,10 @@ class Events:
             rows: list[tuple[Any, ...]] = self.engine.backend.con.execute(sql).fetchall()
             return rows
 
-    def keep(self, sql: str, *, task: str = "Reading events") -> str:
+    def keep(self, sql: str) -> str:
         """Keep the rows of a query, and return the name of their table."""
         name = f"clickharvest_{uuid.uuid4().hex}"
-        self.run(f"CREATE TEMP TABLE {name} AS {sql}", task=task)
+        self.run(f"CREATE TEMP TABLE {name} AS {sql}")
         return name
 
     def require(self, wanted: Sequence[str], what: str) -> None:

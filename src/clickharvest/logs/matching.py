@@ -181,12 +181,12 @@ def _counts(shown: ir.Table, clicks: ir.Table, named: ir.Table, loose: ir.Table,
     }
 
 
-def spell_match(match: Match, *, what: str = "what was shown") -> str | None:
+def spell_match(match: Match) -> str | None:
     """Return a sentence on clicks that fit nothing, None where all fit."""
     if not match.lost:
         return None
     verb = "matches" if match.clicks == 1 else "match"
-    told = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of {what} and are left out"
+    told = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of what was shown and are left out"
     return f"{told}: {match.spell_reasons()}"
 
 

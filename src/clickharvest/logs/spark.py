@@ -19,9 +19,8 @@ import ibis
 
 from clickharvest.errors import EngineError, InputError
 from clickharvest.extras import require
-from clickharvest.files import SHARED, atomic_folder, remove_folder, temporary_folder
+from clickharvest.files import FOOTER_KEY, SHARED, atomic_folder, remove_folder, temporary_folder
 from clickharvest.logs.engines import BATCH, Engine
-from clickharvest.logs.footers import KEY
 from clickharvest.logs.hashing import hexadecimal
 from clickharvest.logs.ibis_inside import compile_on
 from clickharvest.progress import Progress, silent
@@ -148,7 +147,7 @@ class SparkEngine(Engine):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = table.schema().to_pyarrow().with_metadata({KEY: metadata})
+        schema = table.schema().to_pyarrow().with_metadata({FOOTER_KEY: metadata})
         if path.is_dir():
             self._frame(table).write.mode("append").parquet(path.absolute().as_uri(), compression="zstd")
             parts = sorted(path.glob("part-*.parquet"))

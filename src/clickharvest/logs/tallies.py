@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.files import SHARED
+from clickharvest.files import FOOTER_KEY, SHARED
 from clickharvest.logs.click_log import RESERVED, ClickLog, LogFacts
-from clickharvest.logs.footers import footer_of
 from clickharvest.logs.sources import data_files, file_format, spell_columns
 from clickharvest.words import count
 
@@ -259,3 +258,21 @@ def _warn_of_doubles(tallies: Sequence[Tally]) -> None:
                 HarvestWarning,
                 stacklevel=4,
             )
+
+
+def footer_of(path: Path) -> Any:
+    """Return what a Parquet file, one part of a folder, or the folder says about itself; None where it says nothing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    places = [path / SHARED] if path.is_dir() else [path, path.parent / SHARED]
+    for place in places:
+        if not place.is_file():
+            continue
+        try:
+            written = (pq.read_metadata(place).metadata or {}).get(FOOTER_KEY.encode())
+            if written is not None:
+                return json.loads(written)
+        except (pa.ArrowException, OSError, ValueError, RecursionError):
+            return None
+    return None

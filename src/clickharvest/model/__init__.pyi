@@ -20,6 +20,8 @@ from .curves import unflatten_params as unflatten_params
 from .differences import Differences as Differences
 from .differences import find_differences as find_differences
 from .fingerprint import data_fingerprint as data_fingerprint
+from .loading import curve_of_numbers as curve_of_numbers
+from .loading import load_curve as load_curve
 from .loading import load_propensities as load_propensities
 from .onnx import export_onnx as export_onnx
 from .prediction import Prediction as Prediction

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.parameters import alike
 from clickharvest.words import count
 
 KINDS = ("numeric", "boolean", "categorical")
@@ -225,24 +224,6 @@ class ContextEncoder:
                 raise InputError(f"saved context column is {short(entry)}; expected {keys} (levels a list)")
             parts.append(ContextColumn(**{**entry, "levels": tuple(levels)}))
         return cls(tuple(parts))
-
-
-def has_one_value(name: str, values: Any) -> bool:
-    """Return whether a column has one value in all rows, but for rounding; a missing one is a value, too.
-
-    Example:
-        >>> has_one_value("sum", [0.3, 0.1 + 0.2]), has_one_value("device", ["desk", None])
-        (True, False)
-    """
-    read = _read({name: values}, (name,))[name]
-    known = None if read.dtype.kind in NUMBERS else _distinct(name, read)
-    if _kind(read, known) == "categorical":
-        return len({None if _is_missing(value) else _text(value) for value in (known or ([], None))[0]}) <= 1
-    numbers = _numbers(name, "numeric", read)
-    is_missing = np.isnan(numbers)
-    if not len(numbers) or is_missing.any():
-        return bool(is_missing.all())
-    return alike(float(numbers.min()), float(numbers.max()))
 
 
 def _fit_levels(

@@ -152,7 +152,7 @@ def find_contrasts(
     known = predicted.supported[:, of_curve] & (np.array(positions) != model.curve.anchor)
     found = [(a, b) for a, b in combinations(range(len(x)), 2) if columns[a] == columns[b]]
     pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
-    errors = _errors(model, x)
+    errors = errors_of(model, x)
     log_p = model.curve.relative(model.params, x)
     log_ratio, sd = np.full((2, len(pairs), len(positions)), np.nan)
     for i, (a, b) in enumerate(pairs):
@@ -178,8 +178,8 @@ def _largest(errors: Array, pairs: Integers, sd: Array) -> Array:
     return largest
 
 
-def _errors(model: _Model, x: Array) -> Array:
-    """Return what the draws' log p deviates by from its mean, [draws, n, K]."""
+def errors_of(model: _Model, x: Array) -> Array:
+    """Return what the draws' log p deviates by from its mean, [draws, n, K]; their covariance is that of log p."""
     curve, draws, scale = model.spread()
     log_p = np.stack([scale * curve.relative(unflatten_params(draw, model.params), x) for draw in draws])
     deviations: Array = log_p - log_p.mean(axis=0)

@@ -20,7 +20,7 @@ from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import telling_values
 from clickharvest.positions.places import Places, name_place, name_places
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, count, json_value
 
 Array = NDArray[np.float64]
 TYPICAL = "typical"
@@ -88,7 +88,7 @@ class Differences:
                 "context": self.contexts[i],
                 "position": k,
                 **({} if self.places is None else {"place": self.places.name(k)}),
-                **{name: _plain(getattr(self, name)[i, j]) for name in ("ratio", "lower", "upper")},
+                **{name: json_value(getattr(self, name)[i, j]) for name in ("ratio", "lower", "upper")},
                 "differs": bool(self.differs[i, j]),
             }
             for i in range(len(self.contexts))
@@ -106,7 +106,8 @@ class Differences:
         }
 
     def _records(self) -> list[dict[str, Any]]:
-        return [{name: _plain(column[i]) for name, column in self.values.items()} for i in range(len(self.contexts))]
+        rows = range(len(self.contexts))
+        return [{name: json_value(column[i]) for name, column in self.values.items()} for i in rows]
 
 
 def find_differences(first: Propensities, second: Propensities, *, level: float = 0.95) -> Differences:
@@ -243,10 +244,3 @@ def _word(value: Any) -> str:
 
 def _spell(factor: float) -> str:
     return f"{factor:.2f}" if 0.01 <= factor < 1000 else f"{factor:.2g}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it; None for what is not a finite number."""
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,45 @@ def load_propensities(path: str | Path) -> Propensities:
         raise InputError(f"{path} cannot be used: {error}") from error
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {first_line(error)}) Fit again.") from error
+
+
+def load_curve(path: str | Path) -> Propensities:
+    """Return the propensities of a model file, or of a CSV of `position,propensity` that came from elsewhere.
+
+    Numbers of a CSV are relative to the first position, have no intervals and hold in every context.
+
+    Raises:
+        InputError: the file holds neither.
+    """
+    if Path(path).suffix == ".safetensors":
+        return load_propensities(path)
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            rows = [
+                {(name or "").strip().lower(): value for name, value in row.items()} for row in csv.DictReader(file)
+            ]
+        numbers = [(int(row["position"]), float(row["propensity"])) for row in rows]
+        if len(dict(numbers)) < len(numbers):
+            raise InputError("a position has several numbers; expected one")
+        return curve_of_numbers(dict(numbers))
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        problem = str(error) if isinstance(error, InputError) else "expected numbers under position and propensity"
+        raise InputError(f"{path} is no table of propensities: {problem}") from None
+
+
+def curve_of_numbers(propensity: Mapping[int, float]) -> Propensities:
+    """Return propensities by position as a model without contexts and intervals, relative to the first position.
+
+    Example:
+        >>> curve_of_numbers({1: 0.8, 2: 0.4, 5: 0.2}).predict().propensity.round(2)
+        array([[1.  , 0.5 , 0.25]])
+    """
+    positions = tuple(sorted(propensity))
+    numbers = np.array([propensity[k] for k in positions], dtype=np.float64)
+    if len(positions) < 2 or positions[0] < 1 or not (np.isfinite(numbers) & (numbers > 0)).all():
+        raise InputError("expected two positions or more, from 1 on, with numbers above 0")
+    curve = make_curve("constant", positions, positions[0], 0)
+    return Propensities(curve, {"b": np.log(numbers[1:] / numbers[0])}, None, positions)
 
 
 def from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:

@@ -8,7 +8,7 @@ no engine is installed. What a file holds and how damage shows is the business o
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from clickharvest.model.storage import write_file
 from clickharvest.model.summary import describe_model, summarise
 from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
-from clickharvest.words import clean_text, cluster_nouns
+from clickharvest.words import clean_text, cluster_nouns, json_value
 
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
@@ -104,7 +104,12 @@ class Propensities:
         draws = _checked_draws(self.draws, self.draws_kind, len(flatten_params(params)))
         if not isinstance(self.info, Mapping):
             raise InputError(f"info is {type(self.info).__name__}; expected a mapping")
-        checked = {"shown": tuple(map(int, self.shown)), "params": params, "draws": draws, "info": _plain(self.info)}
+        info = json_value(self.info)
+        try:
+            json.dumps(info)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"info is refused: {error}; expected what JSON can hold") from error
+        checked = {"shown": tuple(map(int, self.shown)), "params": params, "draws": draws, "info": info}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -398,20 +403,3 @@ def _checked_draws(draws: ArrayLike | None, kind: Any, size: int) -> NDArray[np.
     if array.ndim != 2 or array.shape[1] != size or not 2 <= len(array) <= MOST_DRAWS or not np.isfinite(array).all():
         raise InputError(f"draws are {array.shape}; expected finite numbers [2 to {MOST_DRAWS:,}, {size}]")
     return array
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it; what is not finite becomes None."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, str):
-        return str(value)
-    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    if isinstance(value, float):
-        return None
-    raise InputError(f"info holds {type(value).__name__}; expected what JSON can hold")

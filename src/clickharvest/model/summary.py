@@ -20,7 +20,7 @@ from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import Support, rests_on_few, spell_queries
 from clickharvest.model.typical import Varied, typical_context, typical_names, varied_contexts
 from clickharvest.positions.places import Places, name_place, spell_label
-from clickharvest.words import clean_text, cluster_nouns, count, spell_thinning
+from clickharvest.words import clean_text, cluster_nouns, count, finite, spell_thinning
 
 WIDTH = 80
 MOST_POSITIONS = 25
@@ -168,7 +168,7 @@ def prediction_records(prediction: Prediction) -> list[dict[str, Any]]:
         {
             "position": position,
             **({} if places is None else {"place": places.name(position)}),
-            **{name: _finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
+            **{name: finite(getattr(prediction, name)[0, i]) for name in ("propensity", "lower", "upper")},
             "state": str(states[i]),
             "queries": None if prediction.queries is None else prediction.queries[i],
             "note": notes[i],
@@ -368,7 +368,7 @@ def aligned(header: list[str], rows: list[list[str]], left: int = 0) -> str:
 
 
 def _number(value: Any, spec: str) -> str:
-    value = _finite(value)
+    value = finite(value)
     if value is None:
         return "-"
     return format(value, spec) if abs(value) < 1000 else format(value, ".3g")
@@ -377,10 +377,6 @@ def _number(value: Any, spec: str) -> str:
 def spell_end(value: float | None, spec: str) -> str:
     """Return an end of an interval, or a propensity; large ones tell no more than that they are."""
     return "-" if value is None else format(value, spec) if value < LARGE else f"over {LARGE:,}"
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def wrap(text: str) -> str:

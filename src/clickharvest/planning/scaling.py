@@ -26,7 +26,7 @@ from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
 from clickharvest.positions.places import Places, name_places
-from clickharvest.words import cluster_nouns, count, spell_positions, spell_times
+from clickharvest.words import cluster_nouns, count, finite, json_value, spell_positions, spell_times
 
 Array = NDArray[np.float64]
 
@@ -151,14 +151,14 @@ class Plan:
         """Return everything as JSON holds it; null stands for never."""
         rows = [
             {
-                **{name: _plain(values[i]) for name, values in self.contexts.items()},
+                **{name: json_value(values[i]) for name, values in self.contexts.items()},
                 "position": k,
                 "margin": float(self.margin[i, j]),
                 "queries": self.queries[j],
-                "times": _finite(self.times[i, j]),
-                "times_range": [_finite(end) for end in self.range[:, i, j]],
-                "days": None if self.days is None else _finite(self.times[i, j] * self.days),
-                "days_range": None if self.days is None else [_finite(end * self.days) for end in self.range[:, i, j]],
+                "times": finite(self.times[i, j]),
+                "times_range": [finite(end) for end in self.range[:, i, j]],
+                "days": None if self.days is None else finite(self.times[i, j] * self.days),
+                "days_range": None if self.days is None else [finite(end * self.days) for end in self.range[:, i, j]],
             }
             for i in range(len(self.clicks))
             for j, k in enumerate(self.positions)
@@ -392,15 +392,6 @@ def _range_told(middle: str, low: str, high: str) -> str:
 
 def _percent(margin: float) -> str:
     return f"±{100 * margin:.0f} %" if margin < 10 else "over ±1,000 %"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return _finite(value) if isinstance(value, float) else value
 
 
 def tell_few(queries: Sequence[tuple[int, float | None]], nouns: tuple[str, str], places: Places | None = None) -> str:

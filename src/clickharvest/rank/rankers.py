@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,7 @@ from clickharvest.files import atomic_path
 from clickharvest.rank.columns import FeatureColumns
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.soundness import check_lightgbm, check_xgboost
-from clickharvest.words import first_line
+from clickharvest.words import first_line, json_value
 
 FORMAT = 1
 """Version of the file format; a file of a later one is refused."""
@@ -112,7 +111,7 @@ class TrainedRanker:
             "columns": None if self.columns is None else self.columns.to_dict(),
             "info": self.info,
         }
-        told = _plain(told | _model(self))
+        told = json_value(told | _model(self))
         with atomic_path(Path(path)) as partial:
             text = json.dumps(told | {"sha256": _digest(told)}, indent=1, ensure_ascii=False, allow_nan=False)
             partial.write_text(text + "\n", encoding="utf-8")
@@ -233,14 +232,3 @@ def _check_whole(path: Path, told: dict[str, Any]) -> None:
 
 def _digest(told: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it: null for a number that is not finite."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ import numpy as np
 
 from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.logs.sums import steady
+from clickharvest.logs.engines import steady
 from clickharvest.model.budget import CANNOT_TELL, Budget, budget_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
@@ -311,14 +311,12 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
     return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def document_cells(
-    log: ClickLog, model: Propensities | AnyAffine | None, trust: Trust = "checked"
-) -> tuple[ir.Table, bool]:
+def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tuple[ir.Table, bool]:
     """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
 
     And whether it is known which clicks the model supports.
     """
-    rows, told = _weighed_rows(log, model, trust)
+    rows, told = _weighed_rows(log, model, "checked")
     return _sums(rows, ("query", "arm", "doc", "position")), told
 
 

@@ -1,7 +1,9 @@
 from .charts import plot_curves as plot_curves
+from .charts import plot_estimators as plot_estimators
 from .charts import plot_importance as plot_importance
 from .charts import plot_overlap as plot_overlap
 from .charts import plot_plan as plot_plan
+from .charts import save_chart as save_chart
 from .importance import Importance as Importance
 from .importance import column_importance as column_importance
 from .log_summary import LogSummary as LogSummary

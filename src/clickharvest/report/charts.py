@@ -3,6 +3,7 @@
 | function | shows |
 |---|---|
 | `plot_curves` | examination by position with its intervals, for models and contexts |
+| `plot_estimators` | what several estimators say of one log, with intervals |
 | `plot_overlap` | how much each pair of positions is compared through common documents |
 | `plot_plan` | how precise each position is, or will be, against the width wanted |
 | `plot_importance` | which context columns move examination |
@@ -13,12 +14,14 @@ Names from logs are data here, never field names or markup.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.extras import require
+from clickharvest.files import atomic_path
 from clickharvest.model.prediction import Prediction, column_names
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
@@ -28,6 +31,7 @@ from clickharvest.report.importance import column_importance
 if TYPE_CHECKING:
     import altair as alt
 
+    from clickharvest.baselines import EstimatorComparison
     from clickharvest.checks.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.planning.designing import DesignPlan
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
 PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
 MOST_LABEL = 40
+CHART_FORMATS: dict[str, Literal["html", "svg", "png"]] = {".html": "html", ".svg": "svg", ".png": "png"}
+_ESTIMATE = ("propensity", "lower", "upper")
 
 
 def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: bool = False) -> alt.LayerChart:
@@ -93,6 +99,73 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
     line = base.mark_circle(size=50) if free else base.mark_line(point=alt.OverlayMarkDef(size=36))
     line = line.encode(y=alt.Y("propensity:Q", title=told, scale=scale))
     return alt.LayerChart(data=alt.InlineData(rows), layer=[band, line]).properties(width=480, height=300)
+
+
+def plot_estimators(comparison: EstimatorComparison) -> alt.LayerChart:
+    """Plot p_k / p_anchor by position k of every estimator, with intervals, on a logarithmic axis.
+
+    Example:
+        >>> from clickharvest.baselines import compare_estimators
+        >>> from clickharvest.logs.reading import read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> found = compare_estimators(read_log(simulate_ab_log(pages=500)[0]), estimators=["ctr", "pivotone"])
+        >>> {row["estimator"] for row in plot_estimators(found).data.values} == {"CTR", "PivotOne"}
+        True
+    """
+    require("altair", "plots", "a chart")
+    import altair as alt
+
+    several = len(comparison.estimates)
+    rows: list[dict[str, Any]] = [
+        # Marks stand beside each other, so that no interval hides another.
+        {"estimator": own.label, "position": k, "beside": round(k + 0.09 * (i - (several - 1) / 2), 3)}
+        | {name: _rounded(value) for name, value in zip(_ESTIMATE, values, strict=True)}
+        for i, own in enumerate(comparison.estimates.values())
+        for k, values in own.propensity.items()
+    ]
+    labels = [own.label for own in comparison.estimates.values()]
+    colour = alt.Color(
+        "estimator:N",
+        title=None,
+        scale=alt.Scale(domain=labels, range=PALETTE[:several]),
+        legend=alt.Legend(orient="right", symbolType="stroke", symbolOpacity=1),
+    )
+    ends = comparison.positions[0] - 0.5, comparison.positions[-1] + 0.5
+    drawn = [row["propensity"] for row in rows]
+    base = alt.Chart().encode(
+        x=alt.X(
+            "beside:Q",
+            title="position",
+            axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+            scale=alt.Scale(domain=ends, nice=False),
+        ),
+        color=colour,
+        tooltip=["estimator:N", "position:Q", *(alt.Tooltip(f"{n}:Q", format=".4f") for n in _ESTIMATE)],
+    )
+    # Intervals that are wider than the picture run to its edge.
+    scale = alt.Scale(type="log", domain=(min(drawn) / 3, 2 * max(drawn)), clamp=True)
+    y = alt.Y("propensity:Q", title="examination relative to the anchor", scale=scale)
+    lines = base.mark_line(point=alt.OverlayMarkDef(size=30), strokeWidth=1.5, opacity=0.85).encode(y=y)
+    bars = (
+        base.transform_filter("isValid(datum.lower)").mark_rule().encode(y=alt.Y("lower:Q", scale=scale), y2="upper:Q")
+    )
+    return alt.LayerChart(data=alt.InlineData(rows), layer=[bars, lines]).properties(width=560, height=360)
+
+
+def check_chart(path: Path) -> None:
+    """Raise `InputError` where a chart cannot be written under a name, before anything is computed."""
+    require("altair", "plots", "a chart")
+    if path.suffix.lower() not in CHART_FORMATS:
+        raise InputError(f"a chart is HTML, SVG or PNG: {path} should end in {', '.join(CHART_FORMATS)}")
+
+
+def save_chart(chart: alt.TopLevelMixin, path: Path) -> None:
+    """Write a chart to one file that needs no network, whole or not at all."""
+    check_chart(path)
+    with atomic_path(path) as partial:
+        kind = CHART_FORMATS[path.suffix.lower()]
+        embedded: dict[str, Any] = {"inline": True} if kind == "html" else {}
+        chart.save(str(partial), format=kind, scale_factor=2, **embedded)
 
 
 def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
@@ -292,11 +365,11 @@ def _records(curve: str, predicted: Prediction, i: int) -> list[dict[str, Any]]:
     columns = (predicted.propensity[i], predicted.lower[i], predicted.upper[i])
     return [
         {"curve": curve, "position": k if predicted.places is None else predicted.places.name(k)}
-        | {name: _rounded(value) for name, value in zip(("propensity", "lower", "upper"), values, strict=True)}
+        | {name: _rounded(value) for name, value in zip(_ESTIMATE, values, strict=True)}
         for k, supported, *values in zip(predicted.positions, predicted.supported[i], *columns, strict=True)
         if supported
     ]
 
 
-def _rounded(value: float) -> float | None:
-    return round(float(value), 6) if np.isfinite(value) else None
+def _rounded(value: float | None) -> float | None:
+    return round(float(value), 6) if value is not None and np.isfinite(value) else None

@@ -30,7 +30,7 @@ from clickharvest.report.packing import pack_model
 from clickharvest.report.phrases import queries, typical_query
 from clickharvest.report.traffic import traffic_data, traffic_view
 from clickharvest.report.values import ColumnValues, column_values, value_doubts
-from clickharvest.words import clean_text, spell_positions
+from clickharvest.words import clean_text, finite, spell_positions
 
 MOST_WRITTEN = 6
 """Context columns that the Python example writes out."""
@@ -238,7 +238,7 @@ def _selection(candidates: Any) -> list[dict[str, Any]]:
 
 
 def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
-    score = _number(candidate.get("score"))
+    score = finite(candidate.get("score"))
     return bool(candidate.get("chosen")), -math.inf if score is None else score
 
 
@@ -285,10 +285,6 @@ def _origin(model: Propensities) -> list[tuple[str, str]]:
     return [(label, text) for label, text in model.provenance.rows() if label != "Command"]
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
 def _spell(value: Any, form: str) -> str:
-    number = _number(value)
+    number = finite(value)
     return "–" if number is None else format(number, form)

@@ -16,8 +16,7 @@ from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.placements import LoggedPlacements
-from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.days import days_of
+from clickharvest.logs.click_log import ClickLog, days_of
 from clickharvest.model.cautions import outcome_of
 from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities

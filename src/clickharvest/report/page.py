@@ -23,10 +23,9 @@ from clickharvest.click_models.base import FittedModel
 from clickharvest.click_models.browsing.fitted import BrowsingPropensities
 from clickharvest.click_models.reading import ReadingPropensities
 from clickharvest.files import atomic_path
-from clickharvest.report.affine import affine_view
-from clickharvest.report.browsing import browsing_view
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import LogSummary
+from clickharvest.report.other_models import affine_view, browsing_view
 from clickharvest.words import count
 
 SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")

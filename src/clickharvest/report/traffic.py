@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from clickharvest.planning.scaling import Plan
+from clickharvest.words import finite
 
 
 def traffic_data(plan: Plan) -> dict[str, Any]:
@@ -21,9 +20,9 @@ def traffic_data(plan: Plan) -> dict[str, Any]:
                     {
                         "k": k,
                         "margin": float(plan.margin[i, j]),
-                        "times": _finite(plan.times[i, j]),
-                        "least": _finite(plan.range[0, i, j]),
-                        "most": _finite(plan.range[1, i, j]),
+                        "times": finite(plan.times[i, j]),
+                        "least": finite(plan.range[0, i, j]),
+                        "most": finite(plan.range[1, i, j]),
                     }
                     for j, k in enumerate(plan.positions)
                 ],
@@ -42,7 +41,3 @@ def traffic_view(plan: Plan, columns: int) -> dict[str, Any]:
         "together": bool(columns) and not plan.contexts,
         "days": plan.days is not None,
     }
-
-
-def _finite(times: float) -> float | None:
-    return float(times) if np.isfinite(times) else None

@@ -10,11 +10,13 @@ Beyond the paper: other click models (`clicks`), heavy-tailed traffic, unequal t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.simulate import names
 from clickharvest.simulate.clicks import SimulatedUsers
 from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
 from clickharvest.simulate.corpus import Corpus, synthetic_corpus
@@ -22,7 +24,6 @@ from clickharvest.simulate.examination import Examination
 from clickharvest.simulate.names import DEPLOYMENTS
 from clickharvest.simulate.rankers import top, train_rankers
 from clickharvest.simulate.rankers import training_queries as queries_of_rankers
-from clickharvest.simulate.serving import REPETITIONS
 from clickharvest.simulate.simulation import Simulation
 
 SPARE = 1.12
@@ -161,3 +162,34 @@ def _sizes(usable: int, rankers: int, queries: int | None, test_queries: int | N
             "lower queries or test_queries"
         )
     return first, queries, test_queries
+
+
+def serve_evenly(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve every query alike, up to one page; times [rankers] → pages [rankers, queries]."""
+    served = np.empty((len(times), queries), np.int64)
+    for row, mean in zip(served, times.tolist(), strict=True):
+        row[:] = int(mean)
+        row[random.permutation(queries)[: round((mean - int(mean)) * queries)]] += 1
+    return served
+
+
+def serve_by_zipf(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve as many pages in all, of queries drawn with a frequency of 1 / rank."""
+    frequency = 1 / (1 + random.permutation(queries))
+    pages = np.round(times * queries).astype(np.int64)
+    return np.stack([random.multinomial(total, frequency / frequency.sum()) for total in pages])
+
+
+def serve_the_same(queries: int, times: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Serve evenly, the same queries by all rankers: those drawn first have the page that not all of them get."""
+    order = random.permutation(queries)
+    served = np.repeat(times.astype(np.int64)[:, None], queries, axis=1)
+    for row, mean in zip(served, times.tolist(), strict=True):
+        row[order[: round((mean - int(mean)) * queries)]] += 1
+    return served
+
+
+REPETITIONS: dict[str, Callable[[int, NDArray[np.float64], np.random.Generator], NDArray[np.int64]]] = dict(
+    zip(names.REPETITIONS, (serve_evenly, serve_by_zipf, serve_the_same), strict=True)
+)
+"""How queries repeat, by name."""

@@ -120,7 +120,7 @@ def weigh(
         clip: least propensity to divide by; `"auto"` takes 1 / √clicks, see `vanishing_clip`; None divides by any.
         normalise: divide the weights by their mean over the clicks, so that they sum to the number of clicks.
         policy_aware: make the weights of ρ, and add it as the column `policy_propensity`: right where rankers of the
-            log show different documents (see `logs.pages`).
+            log show different documents.
         outcome: column of what came of clicks, such as purchases: adds `outcome_propensity`, `outcome_weight` and
             `outcome_supported`, made like those of clicks.
         after_click: the model of the outcome after the click, or `"same"` where it does not depend on the position.
@@ -326,9 +326,7 @@ def _check_names(log: ClickLog) -> None:
 
 def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: bool) -> Weights:
     """Return a weighed log with ρ, and weights made of it."""
-    from clickharvest.logs.pages import examined_share
-
-    share = log.engine.materialise(examined_share(log, table, COLUMNS[0]), task="Counting pages")
+    share = log.engine.materialise(_examined_share(log, table, COLUMNS[0]), task="Counting pages")
     same = [table[log.roles["query"]] == share.q, table[log.roles["doc"]] == share.d]
     own = {name: table[name] for name in table.columns}
     rows = table.left_join(share, same, rname="{name}_of_share").select(**own, **{POLICY: share.rho})
@@ -343,3 +341,33 @@ def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: 
         scale=scale,
     )
     return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip, scale)), told)
+
+
+def _examined_share(log: ClickLog, table: ir.Table, examined: str) -> ir.Table:
+    """Return ρ_qd = E_qd / n_q of every query `q` and document `d`, `rho`, not yet run.
+
+    E is the sum of `examined` over the rows that show a document, each as often as it was shown. n is the number of
+    pages of the query: counted where the log has a page column, else every ranker's most shown position.
+
+    Args:
+        log: the click log, which knows the roles of the columns.
+        table: its rows under their own names.
+        examined: column of `table` that says how likely the result of a row is examined.
+    """
+    import ibis
+
+    shown = table[log.roles["impressions"]].cast("float64") if "impressions" in log.roles else ibis.literal(1.0)
+    arm = table[log.roles["ranker"]] if log.has("ranker") else ibis.literal("")
+    page = {"page": table[log.roles["page"]]} if log.has("page") else {}
+    roles = {name: table[log.roles[role]] for name, role in (("q", "query"), ("d", "doc"), ("k", "position"))}
+    rows = table.select(**roles, arm=arm, n=shown, p=table[examined], **page)
+    exposed = rows.group_by("q", "d").agg(exposure=(rows.p * rows.n).sum())
+    if page:
+        pages = rows.group_by("q").agg(pages=rows.page.nunique().cast("float64"))
+    else:
+        places = rows.group_by("q", "arm", "k").agg(n=rows.n.sum())
+        arms = places.group_by("q", "arm").agg(n=places.n.max())
+        pages = arms.group_by("q").agg(pages=arms.n.sum())
+    both = exposed.join(pages, "q")
+    # A counted row that was never shown has no page, and no share of none.
+    return both.select("q", "d", rho=both.exposure / both.pages.nullif(0.0))

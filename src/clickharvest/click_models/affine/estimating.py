@@ -37,8 +37,7 @@ from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.sample import supported_positions
-from clickharvest.harvesting.clicked_pages import warn_of_clicked_pages
-from clickharvest.harvesting.interventions import QUERY, Interventions
+from clickharvest.harvesting.interventions import QUERY, Interventions, warn_of_clicked_pages
 from clickharvest.harvesting.numbering import numbered
 from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.provenance import record_provenance

@@ -13,8 +13,9 @@ LEAST = 2.0
 MODELS = (EXAMINATION, BROWSING, READING, AUTO)
 """Click models that are tried beside the others."""
 CAUSES = {
-    BROWSING: "a state is a mean over pages with unlike results above, which the truth tells apart; against the mean "
-    "of its state browsing is off by a quarter (benchmarks/browsing.py)",
+    BROWSING: "browsing tells pages apart by their last click alone, while the truth also depends on the results that "
+    "were skipped. Against the mean truth of pages with the same last click its mean |log(p̂/p)| is 0.23 (examination: "
+    "0.93), against that of each page 0.78 (benchmarks/browsing.py)",
 }
 """Why bars are missed, as far as it is known."""
 

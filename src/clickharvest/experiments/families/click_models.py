@@ -73,7 +73,7 @@ def make_runs(
     return [Run(FAMILY, one.world, one.seed, one.log, fit) for one in logs for fit in fits]
 
 
-@family(FAMILY, engine=True)
+@family(FAMILY)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit a click model to the run's log, and compare it with the truth."""
     simulation = simulate_run(run.group, source)

@@ -50,8 +50,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     LIGHTGBM: {"rounds": 100, "leaves": 15, "rate": 0.3, "patience": 10, "held_out": 0.2},
 }
 """How each learner learns: SVM-Rank with C and clip by cross-validation on a sample of the queries; LightGBM with
-our pairwise objective, stopped early on a fifth of the queries, and the least clip that keeps the effective sample size
-at half of the clicks."""
+our pairwise objective, stopped early on a fifth of the queries, and a clip of 1 / √clicks."""
 QUICK = {"costs": [1.0, 10.0], "clips": [0.03, 0.3], "folds": 2, "tol": 1e-3}
 """How SVM-Rank learns in quick plans."""
 

@@ -49,7 +49,7 @@ WIDE = NormalDist().inv_cdf((1 + LEVEL) / 2)
 Curves = dict[str, NDArray[np.float64]]
 
 
-@family(FAMILY, engine=True)
+@family(FAMILY)
 def measure(run: Run, source: Path | None) -> Numbers:
     """Fit every estimator to both halves, score it on the other, and draw its band on the whole log."""
     import pyarrow.compute as pc

@@ -151,7 +151,11 @@ def _all_gain(gained: Mapping[str, Gain], told: str) -> tuple[bool, str, str]:
     unknown = [name for name in behind if gained[name].bounds[1] > 0]
     if not behind or unknown != behind:
         return not behind, told, ""
-    return False, told, f"the interval of {', '.join(behind)} holds 0: so many clicks cannot tell its gain from none"
+    return (
+        False,
+        told,
+        f"the 95 % interval of {', '.join(behind)} contains 0: these clicks cannot tell its gain from none",
+    )
 
 
 def chart(results: Results) -> Any:

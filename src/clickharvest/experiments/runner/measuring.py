@@ -1,4 +1,4 @@
-"""Measuring: what a store lacks or holds of other code, in several processes, each result kept once it is there."""
+"""Measuring: what a store lacks, in several processes, each result kept once it is there."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.experiments.runner.registry import Measure, code_of, find_family, is_current
+from clickharvest.experiments.runner.registry import Measure, find_family
 from clickharvest.experiments.runner.runs import REFUSED, Numbers, Result, Run
 from clickharvest.experiments.runner.store import Store
 from clickharvest.progress import Update, ignore
 
 MOST_JOBS = 8
 """Processes at most, unless more are asked for: each holds a corpus in memory."""
-
-TIMES = "timings.tsv"
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,9 @@ def measure_missing(
     *,
     jobs: int,
     source: Path | None = None,
-    keep_stale: bool = False,
     update: Update = ignore,
 ) -> list[Failure]:
-    """Measure the runs that a store lacks, and those that other code has measured, and keep their numbers in it.
+    """Measure the runs that a store lacks, and keep their numbers in it.
 
     Runs on the same log go to one process. Each process gets its share of the cores. One job measures in this
     process.
@@ -56,7 +53,6 @@ def measure_missing(
         store: where results are kept.
         jobs: number of processes.
         source: the file of the corpus, None where the world needs none.
-        keep_stale: leave out too what other code has measured.
         update: told of progress, and of the run that was done last.
 
     Returns:
@@ -64,22 +60,17 @@ def measure_missing(
     """
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: expected 1 or more")
-    missing = store.missing(runs) if keep_stale else _to_measure(runs, store)
+    missing = store.missing(runs)
     failures = _measure(missing, store, jobs, source, update)
     store.tidy(run.world for run in missing)
     return failures
-
-
-def _to_measure(runs: Sequence[Run], store: Store) -> list[Run]:
-    found = ((run, store.find(run)) for run in dict.fromkeys(runs))
-    return [run for run, kept in found if kept is None or not is_current(kept)]
 
 
 def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | None, update: Update) -> list[Failure]:
     groups: dict[str, list[Run]] = {}
     for run in missing:
         groups.setdefault(run.group, []).append(run)
-    how = {name: (find_family(name).measure, code_of(name)) for name in {run.family for run in missing}}
+    how = {name: find_family(name) for name in {run.family for run in missing}}
     failures: list[Failure] = []
     done = 0
 
@@ -91,14 +82,14 @@ def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | Non
 
     if jobs == 1 or len(groups) <= 1:
         for group in groups.values():
-            note(measure_group(group, *how[group[0].family], store, source), group)
+            note(measure_group(group, how[group[0].family], store, source), group)
         return failures
     _share_machine(min(jobs, len(groups)))
     with ProcessPoolExecutor(
         min(jobs, len(groups)), mp_context=get_context("spawn"), initializer=_follow, initargs=(os.getpid(),)
     ) as pool:
         work: dict[Future[list[Failure]], list[Run]] = {
-            pool.submit(measure_group, group, *how[group[0].family], store, source): group for group in groups.values()
+            pool.submit(measure_group, group, how[group[0].family], store, source): group for group in groups.values()
         }
         try:
             for future in as_completed(work):
@@ -111,35 +102,29 @@ def _measure(missing: Sequence[Run], store: Store, jobs: int, source: Path | Non
     return failures
 
 
-def measure_group(
-    group: Sequence[Run], measure: Measure, code: str, store: Store, source: Path | None
-) -> list[Failure]:
+def measure_group(group: Sequence[Run], measure: Measure, store: Store, source: Path | None) -> list[Failure]:
     """Measure runs of one family one after the other, and keep each as soon as it is there; return those that failed.
 
     Args:
         group: the runs.
         measure: the function of their family, which another process finds by its module and name.
-        code: the fingerprint of the family, taken when the command began.
         store: where results are kept.
         source: the file of the corpus.
     """
     failures = []
     for run in group:
-        begin = time.perf_counter()
         try:
-            store.save(Result(run, measure_run(run, source, measure), code))
+            store.save(Result(run, measure_run(run, source, measure)))
         except InputError:
             raise
         except Exception as error:
             failures.append(Failure(run, _told(error)))
-        else:
-            _note_time(run, store, time.perf_counter() - begin)
     return failures
 
 
 def measure_run(run: Run, source: Path | None = None, measure: Measure | None = None) -> Numbers:
     """Measure a run, by default with its family; a refusal is a result, and fits that did not converge are told."""
-    measure = measure or find_family(run.family).measure
+    measure = measure or find_family(run.family)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -159,23 +144,6 @@ def _follow(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _note_time(run: Run, store: Store, seconds: float) -> None:
-    """Add a line to a file of its own, apart from the results, which do not depend on time."""
-    with (store.folder / run.world / TIMES).open("a", encoding="utf-8") as file:
-        file.write(f"{run.key}\t{seconds:.1f}\t{run}\n")
-
-
-def read_times(store: Store) -> dict[str, float]:
-    """Return how many seconds each run took when it was measured last, by its key."""
-    times = {}
-    for world in store.worlds():
-        if (path := store.folder / world / TIMES).exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                key, seconds, _ = line.split("\t", 2)
-                times[key] = float(seconds)
-    return times
 
 
 def _share_machine(jobs: int) -> None:

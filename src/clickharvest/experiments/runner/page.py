@@ -1,173 +1,141 @@
-"""The page: every table and figure beside the paper's claim, as Markdown made from results and from nothing else."""
+"""The page: for every experiment the claim, a figure, our numbers beside the paper's, and whether its checks pass.
+
+It is made from results and from nothing else. What it leaves out is in the tables beside the results, see `tables`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 
-from clickharvest.experiments.runner.experiment import SYNTHETIC, Experiment, Headline, Row
-from clickharvest.experiments.runner.logbook import Logbook, find_logbook
-from clickharvest.experiments.runner.publishing import Outcome, judge
-from clickharvest.experiments.runner.spelling import spell
-from clickharvest.experiments.runner.store import Store
-
-QUICK = "quick"
-"""The folder of quick results, inside the folder of results."""
-MOST_ROWS = 60
-LEFT_OUT = "A model is left out on logs where some of its seeds are missing, and so is what would be judged by them."
-OTHER_CODE = "were measured with other code than that which is here now"
+from clickharvest.experiments.runner.experiment import Row
+from clickharvest.experiments.runner.publishing import Outcome, figure_name
+from clickharvest.experiments.runner.spelling import markdown_table, sentence, spell
+from clickharvest.experiments.runner.tables import TABLES, missing_runs, repetition
 
 INTRODUCTION = """\
 # The paper, reproduced
 
 The experiments of Fang, Agarwal and Joachims, *Intervention Harvesting for Context-Dependent Examination-Bias
-Estimation* (SIGIR 2019), one by one: what the paper says, what comes out here, and whether its claims hold. After them,
-what lies beyond the paper. `clickharvest reproduce` makes this page from the results it keeps; nothing on it is written
-by hand.
+Estimation* (SIGIR 2019): what the paper says, what comes out here, and whether its claims hold. After them follow
+experiments beyond the paper. `clickharvest reproduce` writes this page from the results it keeps;
+[all numbers, with notes]({tables}) are beside them.
 
-- **Paper's estimator** is AllPairs: for the PBM with constants; for the CPBM with the network that the paper prints for
-  examination, ridges and a model of relevance, or the PBM, chosen on queries kept aside (*CPBM AllPairs, robust*; in
-  fig-learn and beyond the paper still *CPBM AllPairs*, without ridges; see the notes of table-pbm). **ClickShare** is
-  ours, with curve and penalty chosen by cross-validation. Nothing is chosen by the truth, but for the rows that say so
-  and show what the authors' code does.
-- **RelError** is the mean of |1 − p̂/p| over test contexts and positions, both relative to position 1. The authors' code
-  divides by the estimate; that figure stands beside it for parity. RelError rewards underestimation, so the mean
-  |log(p̂/p)| is told too. **sd** is over runs, each with rankers, contexts and clicks of its own, and a corpus where
-  that is synthetic.
-- Numbers are means over runs, and tables have the **median** beside them. A mean of more than ten times the median is
-  made by one or two runs and says nothing of the others: it is left out with its standard deviation, and checks and
-  figures use the median instead.
-- The paper's corpus, Yahoo's, may not be passed on. Ours are a **synthetic** corpus of its size and manner, and public
-  LETOR corpora where they are at hand. Absolute numbers depend on the corpus, so the claims are what is compared; they
-  are checks that can fail, and those that do are listed first.
-- The paper's private log of arXiv searches is replaced by a simulator of the same design and sizes, with a known truth.
+- **Paper's** is the paper's estimator, AllPairs: with constants for the PBM; for the CPBM with the network that the
+  paper prints, ridges chosen on queries kept aside (fig-learn and experiments beyond the paper: without ridges).
+  **ClickShare** is our estimator, its curve and penalty chosen by cross-validation. Neither knows the true
+  propensities.
+- **RelError** is the mean of |1 − p̂/p| over test contexts and positions, relative to position 1. Numbers are means over
+  runs ± standard deviation. Runs differ in rankers, contexts and clicks.
+- The paper's corpus (Yahoo's) may not be passed on. **synthetic** is a made-up corpus of its size, **mq2007_part** a
+  public one with a tenth of the queries. The paper's private log of arXiv searches is replaced by a simulated one of
+  the same design and sizes, **arxiv**. Claims are compared, not absolute numbers: these depend on the corpus.
+- Every claim is a check that can fail. The causes of failures were tested by the scripts that they name.
 """
 
 
-def find_outcomes(
-    experiments: Sequence[Experiment], folder: Path, *, quick: bool, seeds: int | None = None
-) -> list[Outcome]:
-    """Return what the results in a folder come to, complete or not, by experiment and then by world; see `judge`."""
-    store = Store(folder)
-    own_worlds = {experiment.world for experiment in experiments}
-    corpora = sorted(set(store.worlds()) - own_worlds, key=lambda world: (world != SYNTHETIC, world))
-    found = []
-    for experiment in experiments:
-        for world in corpora if experiment.world is None else [experiment.world]:
-            outcome = judge(experiment, store, quick=quick, corpus=world, seeds=seeds)
-            if outcome.results:
-                found.append(outcome)
-    return found
-
-
-def make_page(outcomes: Sequence[Outcome], figures: Path, logbook: Logbook | None = None) -> str:
+def make_page(outcomes: Sequence[Outcome], folder: Path, page: Path) -> str:
     """Return the page.
 
     Args:
-        outcomes: what the experiments came to.
-        figures: the folder of results, as seen from the page.
-        logbook: what a whole run took, where that is kept.
+        outcomes: what the experiments came to, by experiment and then by world.
+        folder: the folder of results.
+        page: the file of the page, for links.
     """
-    done = [outcome for outcome in outcomes if outcome.rows]
-    parts = [INTRODUCTION, *_overview(done)]
-    if logbook is not None:
-        parts += ["## What a whole run takes", logbook.told(), _markdown(logbook.rows())]
-    for name in dict.fromkeys(outcome.experiment.id for outcome in outcomes):
-        own = [outcome for outcome in outcomes if outcome.experiment.id == name]
-        experiment = own[0].experiment
-        who = "We expect" if name.startswith(("beyond", "real")) else "The paper"
-        parts += [f"## {name}: {experiment.title}", f"**{who}.** {experiment.claim}"]
-        parts += [part for outcome in own for part in _section(outcome, figures)]
-        if experiment.notes:
-            parts.append("**Where we differ, and why.** " + "\n\n".join(experiment.notes))
+    results = Path(os.path.relpath(folder.resolve(), page.resolve().parent))
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.experiment.id, []).append(outcome)
+    parts = [INTRODUCTION.format(tables=(results / TABLES).as_posix()), *_overview(groups, folder)]
+    for own in groups.values():
+        parts += _section(own, folder, results)
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def page_of(
-    experiments: Sequence[Experiment], folder: Path, page: Path, *, quick: bool, seeds: int | None = None
-) -> str:
-    """Return the page that tells of experiments by a folder of results, with links as `page` needs them.
+def _overview(groups: Mapping[str, Sequence[Outcome]], folder: Path) -> list[str]:
+    """Return how many checks pass, overall and by experiment."""
+    every = [check for own in groups.values() for outcome in own for check in outcome.checks]
+    passed = sum(check.passed for check in every)
+    rows: list[Row] = [
+        {"experiment": name, "what it shows": own[0].experiment.title, "checks that pass": _passing(own)}
+        for name, own in groups.items()
+    ]
+    parts = ["## At a glance", f"{passed} of {len(every)} checks pass. {repetition(folder)}", markdown_table(rows)]
+    return parts if rows else []
 
-    Where the folder holds the logbook of a whole run, the page tells of it too.
-    """
-    figures = Path(os.path.relpath(folder.resolve(), page.resolve().parent))
-    return make_page(find_outcomes(experiments, folder, quick=quick, seeds=seeds), figures, find_logbook(folder))
+
+def _passing(own: Sequence[Outcome]) -> str:
+    counts = []
+    for outcome in own:
+        passed = sum(check.passed for check in outcome.checks)
+        count = f"{outcome.world} {passed} of {len(outcome.checks)}"
+        counts.append(count if passed == len(outcome.checks) else f"**{count}**")
+    return ", ".join(counts)
 
 
-def _overview(done: Sequence[Outcome]) -> list[str]:
-    failed = [(o, check) for o in done for check in o.checks if not check.passed]
-    total = sum(len(outcome.checks) for outcome in done)
-    parts = ["## What holds and what does not", f"{total - len(failed)} of {total} checks pass."]
-    if stale := {result.run for outcome in done for result in outcome.stale}:
-        runs = {result.run for outcome in done for result in outcome.results}
-        again = "`clickharvest reproduce` measures them again"
-        parts.append(f"{len(stale):,} of {len(runs):,} runs {OTHER_CODE}; {again}.")
-    if failed:
-        told = [
-            f"- **FAIL** {o.experiment.id}, {o.world}: {check.claim}. {_sentence(check.sentence)}{check.reason}"
-            for o, check in failed
-        ]
-        parts.append("\n".join(told))
-    lines = [(outcome, line) for outcome in done for line in outcome.headlines]
-    if lines:
-        parts += ["## All numbers beside the paper's", _markdown([_headline_row(*entry) for entry in lines])]
+def _section(own: Sequence[Outcome], folder: Path, results: Path) -> list[str]:
+    """Return the section of an experiment, with all its worlds."""
+    experiment = own[0].experiment
+    who = "We expect" if experiment.id.startswith(("beyond", "real")) else "The paper"
+    parts = [f"## {experiment.id}: {experiment.title}", f"**{who}.** {experiment.claim}"]
+    parts += [f"{outcome.world}: {missing_runs(outcome)}" for outcome in own if not outcome.complete]
+    done = [outcome for outcome in own if outcome.rows]
+    figure = figure_name(experiment)
+    if done and (folder / figure).is_file():
+        parts.append(f"![{experiment.title}]({(results / figure).as_posix()})")
+    if any(outcome.headlines for outcome in done):
+        parts.append(markdown_table(_numbers(done)))
+    if any(outcome.checks for outcome in done):
+        parts += [markdown_table(_claims(done)), *_failures(done)]
     return parts
 
 
-def _section(outcome: Outcome, figures: Path) -> list[str]:
-    name, world = outcome.experiment.id, outcome.world
-    parts = [f"### {world}"]
-    if not outcome.complete:
-        told = f"Not finished: {outcome.missing} of {outcome.missing + len(outcome.results)} runs are missing."
-        parts.append(told + (f" {LEFT_OUT}" if outcome.rows else ""))
-    if not outcome.rows:
-        return parts
-    if outcome.stale:
-        parts.append(f"{len(outcome.stale):,} of these {len(outcome.results):,} runs {OTHER_CODE}.")
-    if outcome.experiment.chart.__name__ != "no_chart":
-        parts.append(f"![{outcome.experiment.title}, {world}]({(figures / world / f'{name}.png').as_posix()})")
-    parts.append(_markdown(outcome.rows[:MOST_ROWS]))
-    parts.append("\n".join(f"- **{c.verdict}** {c.claim}. {_sentence(c.sentence)}{c.reason}" for c in outcome.checks))
-    if outcome.results.refused:
-        reasons = sorted({r.numbers["refused"] for r in outcome.results.refused})
-        parts.append(
-            f"{len(outcome.results.refused)} of {len(outcome.results)} fits were refused, such as: {reasons[0]}"
-        )
-    warned = [w for r in outcome.results for w in r.numbers.get("warnings", [])]
-    if warned:
-        parts.append(f"{len(warned)} of {len(outcome.results)} fits warned, such as: {warned[0]}")
-    return parts
+def _numbers(own: Sequence[Outcome]) -> list[Row]:
+    """Return one row per number: the paper's, and ours in every world; columns without a number are left out."""
+    names = dict.fromkeys(line.what for outcome in own for line in outcome.headlines)
+    rows: dict[str, Row] = {name: {"number": name, "paper": None} for name in names}
+    shares = any(not isnan(line.clickshare) for outcome in own for line in outcome.headlines)
+    theirs, ours = (": paper's", ": ClickShare") if shares else ("", ": ClickShare")
+    columns = [f"{outcome.world}{who}" for outcome in own for who in (theirs, ours)]
+    for row in rows.values():
+        row.update(dict.fromkeys(columns))
+    for outcome in own:
+        for line in outcome.headlines:
+            row = rows[line.what]
+            row["paper"] = row["paper"] or (None if line.paper is None else _mean(line.paper, nan))
+            row[f"{outcome.world}{theirs}"] = _mean(line.ours, line.ours_sd)
+            row[f"{outcome.world}{ours}"] = _mean(line.clickshare, line.clickshare_sd)
+    empty = {name for name in ("paper", *columns) if all(row[name] is None for row in rows.values())}
+    return [{name: value for name, value in row.items() if name not in empty} for row in rows.values()]
 
 
-def _headline_row(outcome: Outcome, line: Headline) -> Row:
-    return {
-        "experiment": outcome.experiment.id,
-        "corpus": outcome.world,
-        "number": line.what,
-        "paper": line.paper,
-        "paper's estimator": line.ours,
-        "sd": line.ours_sd,
-        "ClickShare": line.clickshare,
-        "sd ": line.clickshare_sd,
-        "runs": line.runs,
-    }
+def _mean(mean: float, sd: float) -> str | None:
+    if isnan(mean):
+        return None
+    digits = 3 if abs(mean) < 1_000 else 0
+    return spell(mean, digits=digits) + ("" if isnan(sd) else f" ± {spell(sd, digits=digits)}")
 
 
-def _markdown(rows: Sequence[Row]) -> str:
-    if not rows:
-        return "No rows."
-    names = list(rows[0])
-    number = {name: all(not isinstance(row[name], str) for row in rows) for name in names}
-    lines = [_row(name.strip() for name in names)]
-    lines.append("|" + "".join("--:|" if number[name] else "---|" for name in names))
-    lines += [_row(spell(row[name]) for name in names) for row in rows]
-    return "\n".join(lines)
+def _claims(own: Sequence[Outcome]) -> list[Row]:
+    """Return one row per claim: whether it passes in every world."""
+    claims = dict.fromkeys(check.claim for outcome in own for check in outcome.checks)
+    verdicts = {(outcome.world, check.claim): check.verdict for outcome in own for check in outcome.checks}
+    spelled = {"PASS": "pass", "FAIL": "**FAIL**"}
+    rows: list[Row] = []
+    for claim in claims:
+        found = {outcome.world: spelled.get(verdicts.get((outcome.world, claim), ""), "") for outcome in own}
+        rows.append({"claim": claim, **found})
+    return rows
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+def _failures(own: Sequence[Outcome]) -> list[str]:
+    """Return the numbers of claims that fail, those with the same cause together."""
+    causes: dict[str, list[str]] = {}
+    for outcome in own:
+        for check in outcome.checks:
+            if not check.passed:
+                told = f"- **FAIL**, {outcome.world}: {check.claim}. {sentence(check.sentence)}"
+                causes.setdefault(check.reason, []).append(told)
+    return ["\n".join(told) + f"\n\n{reason.strip()}" for reason, told in causes.items()]

@@ -1,31 +1,24 @@
 """Publishing: what the results of experiments come to, as tables and figures in files.
 
-Each experiment leaves `ID.csv` (its table), `ID.json` (table, checks, lines of the last table) and `ID.png` in the
-folder of its world; `figures.html` beside them shows all figures of the world and works offline. Nothing in them
-depends on when or how fast they were made.
+Each experiment leaves its table as `WORLD/ID.csv` and a figure of all its worlds as `ID.svg` in the folder of results.
+Nothing in them depends on when or how fast they were made.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from html import escape
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from clickharvest.experiments.runner.experiment import Check, Experiment, Headline, Row
-from clickharvest.experiments.runner.registry import is_current
+from clickharvest.experiments.runner.experiment import SYNTHETIC, Check, Experiment, Headline, Row
 from clickharvest.experiments.runner.runs import Results, Run
 from clickharvest.experiments.runner.store import Store
 from clickharvest.files import atomic_path
-
-SCALE = 2
-"""Pixels of a figure's PNG for each of its points."""
+from clickharvest.report import save_chart
+from clickharvest.words import json_value
 
 
 @dataclass(frozen=True)
@@ -55,11 +48,6 @@ class Outcome:
         """Whether every run has a result."""
         return self.missing == 0
 
-    @cached_property
-    def stale(self) -> Results:
-        """The results that were measured with other code than that which is here now."""
-        return Results(result for result in self.results if not is_current(result))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON holds it."""
         told = {
@@ -67,14 +55,28 @@ class Outcome:
             "world": self.world,
             "runs": len(self.results),
             "missing": self.missing,
-            "stale": len(self.stale),
             "refused": len(self.results.refused),
             "rows": self.rows,
             "headline": [asdict(line) for line in self.headlines],
             "checks": [asdict(check) for check in self.checks],
         }
-        plain: dict[str, Any] = _plain(told)
+        plain: dict[str, Any] = json_value(told)
         return plain
+
+
+def find_outcomes(
+    experiments: Sequence[Experiment], store: Store, *, quick: bool, seeds: int | None = None
+) -> list[Outcome]:
+    """Return what the results in a store come to, complete or not, by experiment and then by world; see `judge`."""
+    own_worlds = {experiment.world for experiment in experiments}
+    corpora = sorted(set(store.worlds()) - own_worlds, key=lambda world: (world != SYNTHETIC, world))
+    found = []
+    for experiment in experiments:
+        for world in corpora if experiment.world is None else [experiment.world]:
+            outcome = judge(experiment, store, quick=quick, corpus=world, seeds=seeds)
+            if outcome.results:
+                found.append(outcome)
+    return found
 
 
 def judge(experiment: Experiment, store: Store, *, quick: bool, corpus: str, seeds: int | None = None) -> Outcome:
@@ -114,60 +116,27 @@ def _cell(run: Run) -> str:
     return json.dumps([run.family, run.log, run.fit], sort_keys=True)
 
 
+def figure_name(experiment: Experiment) -> str:
+    """Return the file of the figure of an experiment, in the folder of results."""
+    return f"{experiment.id}.svg"
+
+
 def publish(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """Write the tables and figures of outcomes that have rows."""
-    charts: dict[str, dict[str, Any]] = {}
-    for outcome in outcomes:
-        if not outcome.rows:
-            continue
+    """Write the tables and figures of outcomes that have rows; those of an experiment make one figure."""
+    done = [outcome for outcome in outcomes if outcome.rows]
+    charts: dict[str, list[Any]] = {}
+    for outcome in done:
         place = folder / outcome.world
         place.mkdir(parents=True, exist_ok=True)
-        name = outcome.experiment.id
-        _write(place / f"{name}.csv", _csv(outcome.rows))
-        _write(place / f"{name}.json", json.dumps(outcome.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        with atomic_path(place / f"{outcome.experiment.id}.csv") as partial, partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(outcome.rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(outcome.rows)
         if (chart := outcome.experiment.chart(outcome.whole)) is not None:
-            with atomic_path(place / f"{name}.png") as partial:
-                chart.save(str(partial), format="png", scale_factor=SCALE)
-            charts.setdefault(outcome.world, {})[f"{name}: {outcome.experiment.title}"] = chart.to_dict()
-    for world, own in charts.items():
-        _write(folder / world / "figures.html", _page(world, own))
+            title = {} if outcome.experiment.world else {"title": outcome.world}
+            charts.setdefault(figure_name(outcome.experiment), []).append(chart.properties(**title))
+    for name, own in charts.items():
+        import altair as alt
 
-
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return text.getvalue()
-
-
-def _page(world: str, charts: Mapping[str, Any]) -> str:
-    """Return one page of figures, with the library that draws them inside."""
-    import vl_convert
-
-    library = vl_convert.javascript_bundle("window.embed = vegaEmbed;")
-    figures = [f'<h2>{escape(title)}</h2><div id="figure{i}"></div>' for i, title in enumerate(charts)]
-    specs = json.dumps(list(charts.values())).replace("<", "\\u003c")
-    title = f"Figures of the experiments, {escape(world)}"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>body {{ font-family: sans-serif; margin: 2em; }}</style></head>\n<body><h1>{title}</h1>\n"
-        + "\n".join(figures)
-        + f'\n<script type="module">{library}\n{specs}.forEach((spec, i) => embed("#figure" + i, spec));</script>\n'
-        "</body></html>\n"
-    )
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with null for what JSON has no number for."""
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+        chart = own[0] if len(own) == 1 else alt.hconcat(*own)
+        save_chart(chart, folder / name)

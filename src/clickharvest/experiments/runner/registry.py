@@ -1,4 +1,4 @@
-"""The families of runs: a name, the function that measures such runs, and the fingerprint of the code it depends on.
+"""The families of runs: a name, and the function that measures such runs.
 
 A function joins where it is defined, `@family("semi_synthetic")`; an experiment imports the family of its runs, so
 that whoever has loaded the experiment can measure them. Nothing here knows which families there are.
@@ -6,43 +6,31 @@ that whoever has loaded the experiment can measure them. Nothing here knows whic
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from clickharvest.errors import InputError
-from clickharvest.experiments.runner.fingerprint import fingerprint
-from clickharvest.experiments.runner.runs import Numbers, Result, Run
+from clickharvest.experiments.runner.runs import Numbers, Run
 
 Measure = Callable[[Run, Path | None], Numbers]
 """Takes a run and the file of its corpus, None where the world needs none; returns what JSON can hold."""
 
-
-@dataclass(frozen=True)
-class Family:
-    """How the runs of a family are measured, and whether that needs an engine."""
-
-    measure: Measure
-    engine: bool = False
+FAMILIES: dict[str, Measure] = {}
+"""The functions by the name that runs carry."""
 
 
-FAMILIES: dict[str, Family] = {}
-"""The families by the name that runs carry."""
-
-
-def family(name: str, *, engine: bool = False) -> Callable[[Measure], Measure]:
-    """Register the function below as the one that measures the runs of a family; say so if it needs an engine."""
+def family(name: str) -> Callable[[Measure], Measure]:
+    """Register the function below as the one that measures the runs of a family."""
 
     def register(measure: Measure) -> Measure:
-        FAMILIES[name] = Family(measure, engine)
+        FAMILIES[name] = measure
         return measure
 
     return register
 
 
-def find_family(name: str) -> Family:
-    """Return a family by its name.
+def find_family(name: str) -> Measure:
+    """Return the function of a family.
 
     Raises:
         InputError: no family of that name has been loaded.
@@ -50,22 +38,3 @@ def find_family(name: str) -> Family:
     if name not in FAMILIES:
         raise InputError(f"no family {name!r}: expected one of {', '.join(FAMILIES)}; load an experiment that has it")
     return FAMILIES[name]
-
-
-def code_of(name: str) -> str:
-    """Return the fingerprint of the code that the runs of a family depend on, as it is now.
-
-    Raises:
-        InputError: the family is not loaded, or the source of its module cannot be read.
-    """
-    found = find_family(name)
-    module = found.measure.__module__
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        raise InputError(f"no source of family {name!r}, whose module is {module}: define it in a file")
-    return fingerprint(Path(file), engine=found.engine)
-
-
-def is_current(result: Result) -> bool:
-    """Return whether a result was measured, or is known to come out, with the code as it is now."""
-    return result.code == code_of(result.run.family)

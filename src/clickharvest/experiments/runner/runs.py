@@ -86,14 +86,10 @@ class Result:
     Attributes:
         run: what was measured.
         numbers: what came out.
-        code: fingerprint of the code that the numbers depend on; None where it is not known.
-        stamped: why that is the fingerprint of newer code than the run was measured with; None where it is not.
     """
 
     run: Run
     numbers: Numbers
-    code: str | None = None
-    stamped: str | None = None
 
 
 class Results(tuple[Result, ...]):

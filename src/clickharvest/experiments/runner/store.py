@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.experiments.runner.runs import Result, Results, Run
@@ -21,18 +20,18 @@ FILE = "runs.jsonl"
 class Store:
     """A folder of results, `folder/world/runs.jsonl`.
 
-    A line holds the run, its numbers, and the fingerprint of the code that they depend on. Several processes may add
-    lines at once: a line is written at once, between line ends of its own. One that was cut off, as its process was
-    killed, does not count. Of the lines of one run the last counts.
+    A line holds the run and its numbers. Several processes may add lines at once: a line is written at once, between
+    line ends of its own. One that was cut off, as its process was killed, does not count. Of the lines of one run the
+    last counts.
 
     Example:
         >>> import tempfile
         >>> store, run = Store(Path(tempfile.mkdtemp())), Run("f", "synthetic", 0, {"eta": 0.5})
         >>> store.find(run) is None
         True
-        >>> store.save(Result(run, {"error": 0.1}, code="2f4c"))
-        >>> store.find(run).numbers, store.find(run).code
-        ({'error': 0.1}, '2f4c')
+        >>> store.save(Result(run, {"error": 0.1}))
+        >>> store.find(run).numbers
+        {'error': 0.1}
     """
 
     folder: Path
@@ -112,7 +111,7 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Result]:
     for line in path.read_bytes().split(b"\n"):
         try:
             kept = json.loads(line)
-            result = Result(Run(**kept["run"]), kept["numbers"], kept["code"], kept.get("stamped"))
+            result = Result(Run(**kept["run"]), kept["numbers"])
         except (ValueError, KeyError, TypeError):
             continue
         results[result.run.key] = result
@@ -120,7 +119,5 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Result]:
 
 
 def _line(result: Result) -> str:
-    kept: dict[str, Any] = {"run": result.run.to_dict(), "numbers": result.numbers, "code": result.code}
-    if result.stamped is not None:
-        kept["stamped"] = result.stamped
+    kept = {"run": result.run.to_dict(), "numbers": result.numbers}
     return json.dumps(kept, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -81,9 +81,9 @@ def read_ga4(
     return Export("Google Analytics 4", events, shown, Rows((CLICK,), **lists), wishes, lookup=lookup).read()
 
 
-def parameter(name: str, path: str = "event_params") -> str:
+def parameter(name: str) -> str:
     """Return SQL for a parameter of the event, as text."""
-    return something(f"json_extract_string({_parameter(name, path)}, '$')")
+    return something(f"json_extract_string({_parameter(name, 'event_params')}, '$')")
 
 
 def lookup(path: str) -> str:

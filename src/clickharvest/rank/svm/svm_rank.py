@@ -24,8 +24,7 @@ from clickharvest.errors import ConvergenceWarning, InputError, NotIdentifiedErr
 from clickharvest.parameters import Parameterised
 from clickharvest.rank.data import RankingData, grounded
 from clickharvest.rank.features import Array, Features, Index
-from clickharvest.rank.groups import spans
-from clickharvest.rank.svm.hinge import Contests
+from clickharvest.rank.svm.hinge import Contests, spans
 from clickharvest.rank.svm.newton import HingeSolution, minimise_hinge
 
 
