@@ -36,8 +36,8 @@ WORSE, SHOWN = 0.03, 2
 """Share by which RelError may grow; cells that are shown of each part."""
 
 PARTS = {
-    "queries that differ": ("query_effects", "_variances", lambda told, overdispersion: (0.0, 0.0)),
-    "what the penalty hides": ("smooth_shares", "excess", lambda curvature, square: np.zeros_like(curvature)),
+    "queries that differ": ("query_random_effects", "_variances", lambda told, overdispersion: (0.0, 0.0)),
+    "what the penalty hides": ("local_linear_fit", "excess", lambda curvature, square: np.zeros_like(curvature)),
     "what the curve misses": ("fitting", "misfit", lambda *_: None),
     "other curves": ("fitting", "rivalry", lambda judged, x: (np.zeros((len(judged[0].fit.curve.positions),) * 2), {})),
 }

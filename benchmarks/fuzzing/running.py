@@ -51,8 +51,8 @@ def import_all() -> None:
     import clickharvest.commands.app
     import clickharvest.commands.terminal
     import clickharvest.estimation.comparison
-    import clickharvest.estimation.devices
     import clickharvest.estimation.estimators
+    import clickharvest.estimation.threads
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
     import clickharvest.judging

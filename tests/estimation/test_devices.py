@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from clickharvest.estimation.devices import in_threads, on_one_thread
+from clickharvest.estimation.threads import in_threads, on_one_thread
 
 
 def threads() -> set[int]:

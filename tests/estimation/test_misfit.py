@@ -9,14 +9,21 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation.cells import cells_of
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.local_linear_fit import smooth
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import WAVES, _cross_information, misfit, missed_features, waves_along, widened
+from clickharvest.estimation.model_uncertainty import (
+    WAVES,
+    _cross_information,
+    misfit,
+    missed_features,
+    waves_along,
+    widened,
+)
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.pooling import curve_order, pool, with_penalty
-from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.query_random_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.model.curves import Constant, Linear, Power, make_curve
 
 
@@ -141,7 +148,7 @@ def test_clicks_never_tell_less_than_nothing_beyond_a_curve(name: str) -> None:
     fit = smooth(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
     missed = missed_features(curve, sample.x)
     assert missed is not None
-    other = LinearShares(cells_of(sample), missed, 1)
+    other = MultinomialLogit(cells_of(sample), missed, 1)
     cross = _cross_information(fit, other)
     whole = np.block([[fit.information, cross], [cross.T, other.information(fit.at)]])
     assert np.linalg.eigvalsh(whole).min() > -1e-9 * np.trace(whole)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from clickharvest.estimation.law_prior import LawPrior
 from clickharvest.estimation.odd_positions import expected_weights, off_law, weigh_positions
 from clickharvest.estimation.pooling import pool, with_spread
+from clickharvest.estimation.power_law_prior import PowerLawPrior
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Linear
 from samples import logs
@@ -75,7 +75,7 @@ def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> N
     log_p = law(12, odd, -2.0)
     sample = log_with(log_p, 0, queries=1_000, displays=30)
     found = pool(Constant(sample.positions, anchor, 0), sample)
-    assert isinstance(found.prior, LawPrior)
+    assert isinstance(found.prior, PowerLawPrior)
     weights = np.insert(found.prior.weights[0, :-1], anchor - 1, found.prior.weights[0, -1])
     assert found.odd == (odd,)
     assert np.delete(weights, odd - 1).min() > 0.4
@@ -98,7 +98,7 @@ def test_normal_deviations_would_miss_an_advertisement_of_few_clicks(monkeypatch
         return float(np.mean(np.array(found) - log_p[4]))
 
     heavy = off()
-    monkeypatch.setattr(LawPrior, "loosened", lambda self, *_: self)
+    monkeypatch.setattr(PowerLawPrior, "loosened", lambda self, *_: self)
     assert 0 < heavy < 0.6 * off()
 
 

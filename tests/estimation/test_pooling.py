@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from clickharvest.estimation import linear_shares
 from clickharvest.estimation.cells import cells_of
-from clickharvest.estimation.law_prior import LawPrior
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import BOUNDS, can_pool, curve_order, pool, with_penalty
+from clickharvest.estimation.power_law_prior import PowerLawPrior
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Linear, make_curve
 
@@ -53,9 +53,9 @@ def dominated(sample: Sample) -> Sample:
     return replace(sample, unit=np.maximum(sample.unit - sample.n_units // 2, 0))
 
 
-def linear(sample: Sample, anchor: int) -> LinearShares:
+def linear(sample: Sample, anchor: int) -> MultinomialLogit:
     """The shares of a linear curve."""
-    return LinearShares(cells_of(sample), sample.x, anchor, varying=sample.unit_kind == "query")
+    return MultinomialLogit(cells_of(sample), sample.x, anchor, varying=sample.unit_kind == "query")
 
 
 CASES = [simulated(0), simulated(1, features=2), *(varying(simulated(i, features=2)) for i in (2, 3))]
@@ -99,7 +99,7 @@ def test_one_unit_at_two_positions_has_the_ratio_of_its_click_rates() -> None:
 def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) -> None:
     curve = Linear(sample.positions, 1, sample.x.shape[1]) if sample.x.shape[1] else Constant(sample.positions, 1, 0)
     found = pool(curve, sample)
-    prior = LawPrior(curve.log_distance(), found.shares.width, found.shares.size)
+    prior = PowerLawPrior(curve.log_distance(), found.shares.width, found.shares.size)
     linear = found.information @ found.theta + found.shares.score(found.at)
     at = np.log([0.2, 0.4, 0.1])
     _, gradient = prior.evidence(at, found.information, linear)
@@ -118,7 +118,9 @@ def test_precision_is_that_of_the_effects() -> None:
     # Var W_k = τ_ω² (I + 11ᵀ) + τ_u² L Lᵀ for every feature; Var b = τ_δ² (I + 11ᵀ) across L, along it all is possible.
     shares = linear(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
-    matrix = LawPrior(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
+    matrix = (
+        PowerLawPrior(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
+    )
     variance = 0.04 * (np.eye(4) + 1) + 0.09 * np.outer(log_distance, log_distance)
     assert np.linalg.inv(matrix[:, 1, :, 1]) == pytest.approx(variance, rel=1e-5)
     assert matrix[:, 0, :, 0] @ log_distance == pytest.approx(0, abs=1e-6)

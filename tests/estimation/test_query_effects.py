@@ -9,9 +9,9 @@ import pytest
 
 from clickharvest.estimation import cells as kernel
 from clickharvest.estimation import query_effects
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import Pooled, pool
-from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.query_random_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Curve, Linear
 
@@ -39,7 +39,7 @@ def curve_of(sample: Sample) -> Curve:
 
 def by_hand(fit: Pooled) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return Y, q and query and position of every pair of these that occurs, written out cell by cell."""
-    shares: LinearShares = fit.shares
+    shares: MultinomialLogit = fit.shares
     design = shares.design(np.arange(len(shares.unit))).toarray()
     effects: dict[tuple[int, int], np.ndarray] = {}
     own: dict[tuple[int, int], float] = {}

@@ -93,7 +93,7 @@ def test_slopes_are_those_of_finite_differences(name: str) -> None:
 @pytest.mark.parametrize("name", ["constant", "linear"])
 def test_gradients_side_by_side_are_those_one_by_one(name: str, anchor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in ("SIDE", "UNITS"):
-        monkeypatch.setattr(f"clickharvest.estimation.line_batches.{size}", 7)
+        monkeypatch.setattr(f"clickharvest.estimation.batched_linear_gradients.{size}", 7)
     sample = simulated_sample(queries=40, features=2)
     sample = sample.take((sample.unit % 2 == 0) | (sample.position != sample.unit % 3))  # units of two cells and three
     fit = Fit(make_curve(name, sample.positions, anchor, 2), ClickShare(sample), sample)

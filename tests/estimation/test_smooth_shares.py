@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation import CPBM, ClickShare, Fit
+from clickharvest.estimation.local_linear_fit import LOG_SPREAD, WEAK, mean_square, smooth
 from clickharvest.estimation.sample import find_reach, make_samples
-from clickharvest.estimation.smooth_shares import LOG_SPREAD, WEAK, mean_square, smooth
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import flatten_params, make_curve

@@ -9,7 +9,7 @@ import pytest
 
 from clickharvest.estimation.estimators import CPBM, PBM
 from clickharvest.estimation.pooling import Pooled, pool
-from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.query_random_effects import clustered_covariance
 from clickharvest.estimation.sample import make_sample
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.curves import Constant, Linear

@@ -8,7 +8,7 @@ above it are that they did *not* click, and the more the one satisfied them that
 2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
    results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places,
    with exposures times γ, tell what places change beyond their state, pooled towards each of the four
-   (`estimation.place_prior`), places without a click included. The propensity is γ(x) h:
+   (`estimation.normal_prior`), places without a click included. The propensity is γ(x) h:
 
        log p_place(x) = log γ_state(x) + log h_place.
 

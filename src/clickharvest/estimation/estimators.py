@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import Array, Choice, Estimator, Intervals
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives import OBJECTIVES
@@ -24,6 +23,7 @@ from clickharvest.estimation.pooling import Pooled, pool_seen, with_penalty
 from clickharvest.estimation.robust_pairs import fit_robust_pairs
 from clickharvest.estimation.sample import Reach, Sample, find_reach, make_samples
 from clickharvest.estimation.selection import cross_validate, fold_weights
+from clickharvest.estimation.threads import on_one_thread
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import MLP, Constant, Curve, Power, flatten_params, make_curve
@@ -52,7 +52,7 @@ class PBM(Estimator):
         objective: `"clickshare"` or `"allpairs"`.
         anchor: the position others are relative to; of places the number, or the values, such as `(1, 1)` or `"top"`.
         weighting: weights of AllPairs, see `AllPairs`.
-        intervals: `"clustered"` (`query_effects`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered with
+        intervals: `"clustered"` (`query_random_effects`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered with
             ClickShare and bootstrap otherwise. Positions are pooled (`pooling`) unless bootstrap or sandwich are asked
             for, which know no pooling.
         replicates: bootstrap replicates, or draws of the sandwich normal.
@@ -133,8 +133,8 @@ class CPBM(Estimator):
         early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
-        intervals: `"clustered"` (`query_effects`, with ClickShare), which counts what the curve may miss of the
-            contexts (`misfit`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
+        intervals: `"clustered"` (`query_random_effects`, with ClickShare), which counts what the curve may miss of the
+            contexts (`model_uncertainty`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
             bootstrap, and none where folds chose curve or penalty, which a bootstrap does not count.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         start: a ClickShare model of the same context columns, such as yesterday's: its curve and penalty are taken

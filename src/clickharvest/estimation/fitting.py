@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
+from clickharvest.estimation.local_linear_fit import smooth
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.misfit import misfit, some_contexts, widened
+from clickharvest.estimation.model_uncertainty import misfit, some_contexts, widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
-from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.query_random_effects import clustered_covariance
 from clickharvest.estimation.rivals import rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
-from clickharvest.estimation.smooth_shares import smooth
 from clickharvest.estimation.support import find_support
 from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwich, sigma_points
 from clickharvest.harvesting.interventions import Interventions, require_interventions, warn_of_clicked_pages

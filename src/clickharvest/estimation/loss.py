@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.estimation.devices import cores
-from clickharvest.estimation.line_batches import LineBatches, is_straight
+from clickharvest.estimation.batched_linear_gradients import BatchedLinearGradients, is_straight
 from clickharvest.estimation.objectives.base import NUMBERS, Objective, runs
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, Status, descend, minimise
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.slopes import Slopes
+from clickharvest.estimation.threads import cores
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
 from clickharvest.model.trace import trace_formula
 from clickharvest.progress import Update, ignore
@@ -340,14 +340,14 @@ class Fit:
         return 1 if self._rows < SMALL or (self._rows > LARGE and not sharing) else min(cores(), THREADS)
 
     @cached_property
-    def _lines(self) -> LineBatches | None:
+    def _lines(self) -> BatchedLinearGradients | None:
         """What evaluates many problems at once; None where the curve bends, or units are large or of many contexts."""
         objective, x = self._seen
         if type(objective) is not ClickShare or objective.varying or not is_straight(self.curve):
             return None
         if any(block.starts is not None for block in objective.cells.blocks):
             return None
-        return LineBatches(self.curve, x, objective.cells)
+        return BatchedLinearGradients(self.curve, x, objective.cells)
 
     def _value_and_grad(self, flat: Array, weights: Array, penalty: float, valued: bool) -> tuple[float, Array]:
         value, slope, size = 0.0, np.zeros(len(flat)), self._curve.size

@@ -1,7 +1,7 @@
 """Pooling: positions and contexts are free, and held together by variances that the data choose.
 
 Log examination has a normal prior around 0 whose precision Λ(τ) depends on a few standard deviations: that of a list
-holds positions near a power law (`law_prior`), that of places near their parents (`place_prior`). A sparse log gives a
+holds positions near a power law (`power_law_prior`), that of places near their parents (`normal_prior`). A sparse log gives a
 smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
@@ -23,11 +23,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from clickharvest.estimation.cells import Shares, cells_of
-from clickharvest.estimation.law_prior import LawPrior
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
+from clickharvest.estimation.normal_prior import FREE, NormalPrior, place_prior
 from clickharvest.estimation.odd_positions import ODD, ODD_IN
 from clickharvest.estimation.optimise import Status
-from clickharvest.estimation.place_prior import FREE, NormalPrior, place_prior
+from clickharvest.estimation.power_law_prior import PowerLawPrior
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Curve, Linear
 
@@ -48,7 +48,7 @@ LARGEST = 2_000
 Spread = Mapping[str, float | None]
 """The prior's standard deviations by the names of the prior, None where nothing could tell one."""
 
-Prior = LawPrior | NormalPrior
+Prior = PowerLawPrior | NormalPrior
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Pooled:
         status: how the fit ended.
     """
 
-    shares: LinearShares
+    shares: MultinomialLogit
     theta: Array
     at: Shares
     information: Array
@@ -93,7 +93,7 @@ class Pooled:
 
     def _lighter(self, curve: int, bound: float) -> tuple[int, ...]:
         """Return the positions whose weight in b, or in a feature counted from 1, is a bound or less."""
-        if not isinstance(self.prior, LawPrior):
+        if not isinstance(self.prior, PowerLawPrior):
             return ()
         weights = np.insert(self.prior.weights[curve, :-1], self.shares.anchored, self.prior.weights[curve, -1])
         return tuple(k for k, weight in zip(self.shares.positions, weights, strict=True) if weight <= bound)
@@ -124,11 +124,11 @@ def can_pool(curve: Curve, sample: Sample) -> bool:
     return isinstance(curve, Linear) and len(curve.positions) * (1 + sample.x.shape[1]) <= LARGEST
 
 
-def linear_shares(curve: Curve, sample: Sample) -> LinearShares:
+def linear_shares(curve: Curve, sample: Sample) -> MultinomialLogit:
     """Return the cells that a curve which `can_pool` is fitted to."""
     if isinstance(curve, Constant):
-        return LinearShares(cells_of(sample).in_one_context(), np.zeros((1, 0)), curve.anchor)
-    return LinearShares(cells_of(sample), sample.x, curve.anchor, varying=sample.unit_kind == "query")
+        return MultinomialLogit(cells_of(sample).in_one_context(), np.zeros((1, 0)), curve.anchor)
+    return MultinomialLogit(cells_of(sample), sample.x, curve.anchor, varying=sample.unit_kind == "query")
 
 
 def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
@@ -137,12 +137,12 @@ def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
     Args:
         curve: the curve.
         sample: the sample.
-        width: parameters of a block of `LinearShares`.
+        width: parameters of a block of `MultinomialLogit`.
         size: parameters of all its blocks.
     """
     if sample.places is not None:
         return place_prior(sample.places, sample.positions, curve.anchor, width, size)
-    return LawPrior(curve.log_distance(), width, size)
+    return PowerLawPrior(curve.log_distance(), width, size)
 
 
 def pool(curve: Curve, sample: Sample) -> Pooled:
@@ -201,7 +201,7 @@ def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.
     return settle(replace(begun, prior=prior, log_spread=np.log(tau)), tighter=factor)
 
 
-def curve_order(curve: Curve, shares: LinearShares) -> Integers:
+def curve_order(curve: Curve, shares: MultinomialLogit) -> Integers:
     """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
 
     Args:
@@ -222,7 +222,7 @@ def curve_order(curve: Curve, shares: LinearShares) -> Integers:
     return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
 
 
-def start(log_p: Array, shares: LinearShares, precision: Array) -> Pooled:
+def start(log_p: Array, shares: MultinomialLogit, precision: Array) -> Pooled:
     """Return the fit with a given precision that starts from one curve in every context.
 
     Args:
@@ -252,7 +252,7 @@ def settle(found: Pooled, rounds: int = ROUNDS, *, tighter: float | None = None)
         if tighter is None:
             log_spread = most_evident(prior, log_spread, found.information, linear)
         moved = np.abs(log_spread - found.log_spread).max()
-        if isinstance(prior, LawPrior):
+        if isinstance(prior, PowerLawPrior):
             before = prior.weights
             prior = prior.loosened(np.exp(log_spread) / np.sqrt(tighter or 1.0), found.information, linear)
             moved = max(moved, np.abs(prior.weights - before).max())

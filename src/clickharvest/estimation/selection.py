@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.estimation.devices import in_threads
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import Pooled, curve_order
 from clickharvest.estimation.starts import start_from_lines
+from clickharvest.estimation.threads import in_threads
 from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
 from clickharvest.progress import Update, ignore, part_of
 

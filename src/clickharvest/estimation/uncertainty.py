@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-from clickharvest.estimation.devices import in_threads
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.threads import in_threads
 from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """Evidence: what a log tells of all that decides how its intervals narrow as it grows, and how surely.
 
-How far queries differ, as `estimation.query_effects` estimates it, but with no bound at 0: an estimate far below 0 says
+How far queries differ, as `estimation.query_random_effects` estimates it, but with no bound at 0: an estimate far below 0 says
 that there is nothing, one of 0 does not. How overdispersed clicks are, with its error. How surely the information is
 known: clicks N_u of units are counts, so that the variance xᵀ H x of an entry, x = J⁻¹ g, has the variance
 Σ_u N_u v_u², v_u the variance of x·z over the shares of unit u. And how much faster than its pages the information of
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.pooling import Pooled
-from clickharvest.estimation.query_effects import (
+from clickharvest.estimation.query_random_effects import (
     FEWEST,
     LEAST,
     MOST_LEVERAGE,
@@ -84,7 +84,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Residuals of queries at single positions, and then of their steepness, as `query_effects` has them.
+    """Residuals of queries at single positions, and then of their steepness, as `query_random_effects` has them.
 
     Attributes:
         effects: S and T, what queries that differ with a variance of 1 add to the score's variance, [2, size, size].
@@ -193,7 +193,7 @@ def as_shown(fit: Pooled, sample: Sample) -> Pooled:
 
 
 def overdispersion(fit: Pooled, together: Array) -> Overdispersion:
-    """Return φ of a fit, as `query_effects` has it: how units of a query differ at one position.
+    """Return φ of a fit, as `query_random_effects` has it: how units of a query differ at one position.
 
     Args:
         fit: the fit.

@@ -1,6 +1,6 @@
 """Forecast: how wide the intervals of a fit will be with s times the traffic.
 
-The covariance of a fit, by query (`estimation.query_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
+The covariance of a fit, by query (`estimation.query_random_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
 the information of the clicks, S and T what queries that read differently add, and Λ the precision of the prior. With s
 times as many pages of the same kind H becomes s H. S and T do not: more clicks of a query that reads in its own way are
 no new queries. Pages being drawn from one stream of queries, clicks N_u of units are about Poisson, and of S the part
@@ -14,7 +14,7 @@ beyond the log is of other queries, and S grows with s.
 
 That holds as far as σ², ς², φ and Λ are known; `outlook` counts how far they are not, by draws.
 
-What a curve may miss of the contexts (`estimation.misfit`) is taken to fall with 1/s.
+What a curve may miss of the contexts (`estimation.model_uncertainty`) is taken to fall with 1/s.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from clickharvest.estimation.law_prior import LawPrior
-from clickharvest.estimation.misfit import misfit, widened
+from clickharvest.estimation.model_uncertainty import misfit, widened
 from clickharvest.estimation.pooling import Pooled, curve_order, pool_seen
-from clickharvest.estimation.query_effects import Clustered, clustered_covariance
+from clickharvest.estimation.power_law_prior import PowerLawPrior
+from clickharvest.estimation.query_random_effects import Clustered, clustered_covariance
 from clickharvest.estimation.sample import Sample, find_reach, make_samples
 from clickharvest.estimation.support import effective_queries
 from clickharvest.harvesting.interventions import Interventions
@@ -142,7 +142,7 @@ class Forecast:
             information=np.maximum(values, 0.0),
             precision=np.maximum(1 - values, 0.0),
             linear=vectors.T @ (fit.information @ fit.theta + fit.score),
-            rank=prior.rank if isinstance(prior, LawPrior) and learned.any() else 0,
+            rank=prior.rank if isinstance(prior, PowerLawPrior) and learned.any() else 0,
             spread=np.exp(fit.log_spread[learned]),
             pairs=turned(by_position - single),
             single=turned(single),

@@ -1,7 +1,7 @@
 """Which ranks to swap, on which share of the pages, so that every position is known well enough for the least harm.
 
 Candidates are swaps of rank 1 with rank k and of neighbouring ranks. For shares s the design gives every unit exposures
-and expected clicks, and these the information H(s) on log p, as in `estimation.linear_shares`, without a prior. The
+and expected clicks, and these the information H(s) on log p, as in `estimation.multinomial_logit`, without a prior. The
 loss Σ s_{ij} (p_i − p_j)(r_i − r_j) is linear in s; it is made as small as it can be while [H(s)⁻¹]_{kk} ≤ v at every
 position. Swaps with rank 1 compare directly and cost much; neighbours cost little, but the errors of a chain of them
 add up.

@@ -32,11 +32,11 @@ from scipy.special import expit, logit
 
 from clickharvest.click_models.affine.fitted import LARGEST, AffineModel, Array
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.fitting import FEWEST
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.sample import supported_positions
+from clickharvest.estimation.threads import on_one_thread
 from clickharvest.harvesting.interventions import QUERY, Interventions, warn_of_clicked_pages
 from clickharvest.harvesting.numbering import numbered
 from clickharvest.model.fingerprint import data_fingerprint

@@ -35,7 +35,7 @@ class Browsing(PageModel):
     """The user browsing model, estimated by click shares.
 
     Attributes:
-        intervals: `"clustered"` (`query_effects`), which `"auto"` is, or None.
+        intervals: `"clustered"` (`query_random_effects`), which `"auto"` is, or None.
         anchor: the position that others are relative to, with no click above it.
         seed: kept with the model; the fit has no randomness.
         progress: shows what is being done, see `clickharvest.progress`; nothing by default.

@@ -13,7 +13,7 @@ With k the rank, j the last click above (0 for none) and d = k − j, the log ex
 and by distance; β_k ~ N(0, τ_β²), δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) are how single ranks below a click, single
 distances, and single states deviate from that. Users who begin anew below a click look by distance alone, whatever the
 rank: β_k then takes back ρ_k. Each feature of the context adds to the same, with effects on a (τ_u), on c (τ_v) and on
-single states (τ_ω). Without a click above this is `law_prior`, and the model the position-based one.
+single states (τ_ω). Without a click above this is `power_law_prior`, and the model the position-based one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ from clickharvest.click_models.browsing.fitted import (
     states_of,
 )
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.estimation.devices import on_one_thread
 from clickharvest.estimation.fitting import FEWEST
-from clickharvest.estimation.linear_shares import LinearShares
-from clickharvest.estimation.place_prior import WIDE, NormalPrior
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
+from clickharvest.estimation.normal_prior import WIDE, NormalPrior
 from clickharvest.estimation.pooling import (
     BOUNDS,
     LARGEST,
@@ -50,9 +49,10 @@ from clickharvest.estimation.pooling import (
     settle,
     start,
 )
-from clickharvest.estimation.query_effects import clustered_covariance
+from clickharvest.estimation.query_random_effects import clustered_covariance
 from clickharvest.estimation.sample import Sample, find_reach, make_sample
 from clickharvest.estimation.support import find_support
+from clickharvest.estimation.threads import on_one_thread
 from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -82,7 +82,7 @@ def fit_states(
     Args:
         interventions: what `Browsing.harvest` gives.
         anchor: the rank that others are relative to, with no click above it.
-        intervals: `"clustered"` (`query_effects`), which `"auto"` is, or None.
+        intervals: `"clustered"` (`query_random_effects`), which `"auto"` is, or None.
         seed: kept with the model; the fit has no randomness.
         progress: shows what is being done.
 
@@ -210,7 +210,9 @@ def pool_states(curve: Curve, sample: Sample) -> Pooled:
     return settle(replace(begun, prior=prior, log_spread=log_spread))
 
 
-def state_prior(numbers: NDArray[np.int64], anchor: int, shares: LinearShares, told: NDArray[np.bool_]) -> NormalPrior:
+def state_prior(
+    numbers: NDArray[np.int64], anchor: int, shares: MultinomialLogit, told: NDArray[np.bool_]
+) -> NormalPrior:
     """Return the prior of states, whose effects are those above.
 
     a is free, and c, s and t have a standard deviation of 1: a click above rarely changes looking by more than e².

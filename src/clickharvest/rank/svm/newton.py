@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clickharvest.estimation.devices import on_one_thread
+from clickharvest.estimation.threads import on_one_thread
 from clickharvest.rank.features import Array, Features
 from clickharvest.rank.svm.hinge import Contests, Slopes
 

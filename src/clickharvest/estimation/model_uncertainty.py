@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import rankdata
 
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.local_linear_fit import Smooth
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import BOUNDS, Pooled, make_prior, most_evident
-from clickharvest.estimation.query_effects import Clustered
+from clickharvest.estimation.query_random_effects import Clustered
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.smooth_shares import Smooth
 from clickharvest.model.curves import Constant, Curve, Linear
 
 Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ def misfit(curve: Curve, sample: Sample, fit: Pooled | Smooth, found: Clustered)
     missed = missed_features(curve, sample.x)
     if missed is None:
         return None
-    other = LinearShares(fit.shares, missed, curve.anchor, varying=sample.unit_kind == "query")
+    other = MultinomialLogit(fit.shares, missed, curve.anchor, varying=sample.unit_kind == "query")
     cross = _cross_information(fit, other)
     bread = cho_factor(fit.information + LOOSE * np.eye(fit.shares.size), check_finite=False)
     explained = cho_solve(bread, cross, check_finite=False)
@@ -146,7 +146,7 @@ def gradients(fit: Pooled | Smooth, contexts: Integers) -> Array:
     return fit.shares.gradients(np.zeros_like(contexts) if alone else contexts)
 
 
-def _cross_information(fit: Pooled | Smooth, other: LinearShares) -> Array:
+def _cross_information(fit: Pooled | Smooth, other: MultinomialLogit) -> Array:
     """Return H_θγ, [θ, γ]: rows of γ need not be centred, as those of θ are."""
     shares, cross = fit.shares, np.zeros((fit.shares.size, other.size))
     for cells in shares.parts(shares.size + other.size):

@@ -1,8 +1,8 @@
-"""Click shares of any smooth curve near its fit: what `linear_shares` is for curves that are linear.
+"""Click shares of any smooth curve near its fit: what `multinomial_logit` is for curves that are linear.
 
 Close to θ̂ every smooth curve is linear, log p_k(x; θ) ≈ log p_k(x; θ̂) + z·(θ − θ̂), the row z of a cell being the
 gradient of log p_k(x) (and of s(x), where contexts vary inside units). So scores and the expected information have the
-formulas of a multinomial logit, and so has the covariance of `query_effects`. The expected information
+formulas of a multinomial logit, and so has the covariance of `query_random_effects`. The expected information
 H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike the second derivatives of a network's likelihood.
 A penalty λ P(θ) is the precision λ P'' of a normal prior.
 
@@ -82,7 +82,7 @@ class SmoothShares(Cells):
 
 @dataclass(frozen=True, eq=False)
 class Smooth:
-    """A smooth curve's fit, as `query_effects` takes it.
+    """A smooth curve's fit, as `query_random_effects` takes it.
 
     Attributes:
         shares: the cells it was fitted to.

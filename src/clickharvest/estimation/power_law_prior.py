@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from clickharvest.estimation.normal_prior import FREE, SHARED
 from clickharvest.estimation.odd_positions import off_law, weigh_positions
-from clickharvest.estimation.place_prior import FREE, SHARED
 
 Array = NDArray[np.float64]
 
@@ -28,8 +28,8 @@ WEAK = (1.0, 1 / 3, 1 / 3)
 """Weights g of the weak priors of τ_δ, τ_u and τ_ω."""
 
 
-class LawPrior:
-    """The prior's precision Λ for the blocks of `LinearShares`: `off_law` over τ², of b and of every feature of W.
+class PowerLawPrior:
+    """The prior's precision Λ for the blocks of `MultinomialLogit`: `off_law` over τ², of b and of every feature of W.
 
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
@@ -58,7 +58,7 @@ class LawPrior:
         self.learned = np.array([several, varies, several and varies])
         self.weak = np.where(self.learned, WEAK, 0.0)
 
-    def loosened(self, spread: Array, information: Array, linear: Array) -> LawPrior:
+    def loosened(self, spread: Array, information: Array, linear: Array) -> PowerLawPrior:
         """Return the prior with the weights that follow from τ: of each curve, all others integrated out.
 
         Args:

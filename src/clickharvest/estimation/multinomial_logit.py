@@ -35,7 +35,7 @@ KEPT = 4_000_000
 """Entries up to which pairs are kept for the next step of a fit; they take some 30 bytes an entry."""
 
 
-class LinearShares(Cells):
+class MultinomialLogit(Cells):
     """The cells of all clicked units, and the blocks of parameters that each reads.
 
     Args:

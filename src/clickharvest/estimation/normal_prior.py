@@ -38,7 +38,7 @@ SHARED = 1e-2
 
 
 class NormalPrior:
-    """The prior's precision Λ = C(τ)⁻¹ of the blocks of `LinearShares`, and the evidence of its variances.
+    """The prior's precision Λ = C(τ)⁻¹ of the blocks of `MultinomialLogit`, and the evidence of its variances.
 
     Effects of each group are normal around 0 with a standard deviation τ of their own. Parameters b are sums of
     effects, and so are those of each feature in W, so that C = B diag(τ²) Bᵀ, B what parameters read of all effects.
@@ -106,7 +106,7 @@ class NormalPrior:
         return whole
 
     def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
-        """Return the log evidence of log τ up to a constant, and its gradient, as `law_prior` does.
+        """Return the log evidence of log τ up to a constant, and its gradient, as `power_law_prior` does.
 
         In the effects themselves, each over its standard deviation, the prior is 1 and parameters are θ = B S v: with
         M = 1 + S Bᵀ H B S and v = M⁻¹ S Bᵀ y the evidence is ½ yᵀ B S v − ½ log|M|, and its slope along the log of a

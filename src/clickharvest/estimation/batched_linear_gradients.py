@@ -52,7 +52,7 @@ class _Look:
     total: Single
 
 
-class LineBatches:
+class BatchedLinearGradients:
     """The slope of the log likelihood by the parameters of straight curves.
 
     Args:

@@ -44,9 +44,9 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array, diags_array
 
 from clickharvest.estimation.cells import Cells, Shares
-from clickharvest.estimation.linear_shares import LinearShares
+from clickharvest.estimation.local_linear_fit import Smooth, SmoothShares
+from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import Pooled
-from clickharvest.estimation.smooth_shares import Smooth, SmoothShares
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -150,7 +150,7 @@ class Contrasts:
 
 
 def contrasts_of_queries(
-    shares: LinearShares | SmoothShares, at: Shares, cells: Integers
+    shares: MultinomialLogit | SmoothShares, at: Shares, cells: Integers
 ) -> tuple[tuple[Array, Contrasts], tuple[Array, Contrasts]]:
     """Return Y of some queries at single positions, [rows, size], and of their steepness, each with its contrasts."""
     code = shares.cluster[cells] * shares.n_positions + shares.position[cells]
