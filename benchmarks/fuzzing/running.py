@@ -56,10 +56,10 @@ def import_all() -> None:
     import clickharvest.harvesting.collecting
     import clickharvest.harvesting.sql
     import clickharvest.judging
+    import clickharvest.logs.matching
     import clickharvest.logs.outcomes
-    import clickharvest.logs.placing
+    import clickharvest.logs.preparing
     import clickharvest.logs.tallies
-    import clickharvest.logs.two_files
     import clickharvest.model.differences
     import clickharvest.planning.designing
     import clickharvest.planning.scaling

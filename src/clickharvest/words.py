@@ -1,7 +1,4 @@
-"""Words that messages share: counts, lists of positions, errors in one line, a user's text made safe to print.
-
-And numbers and values as JSON holds them.
-"""
+"""Text that messages share: counts, positions, errors in one line, user text made safe to print, values for JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +15,9 @@ PLAINLY = {
     r"^Error while serializing: I/O error: (.+) \(os error \d+\)": r"\1",
     r"This file is not utf-8 encoded": "The file is not UTF-8: save it as such",
 }
-"""What libraries say of files that are not what they should be, and what that means to whoever has the file."""
+"""Patterns of library messages about broken files, and what to tell the user instead."""
 FORMULA = r"[\x00-\x20\xa0]*[=+\-@＝＋－＠]|[\t\r\n]"
-"""How a text begins that a spreadsheet may take for a formula: in the regular expressions of Python, Arrow and, in the
-report's page, JavaScript."""
+"""How a text that a spreadsheet takes for a formula begins: a regular expression for Python, Arrow and JavaScript."""
 
 
 def count(number: float, noun: str, nouns: str | None = None) -> str:
@@ -31,8 +27,8 @@ def count(number: float, noun: str, nouns: str | None = None) -> str:
         >>> count(1, "query", "queries"), count(1200, "query", "queries"), count(0, "click")
         ('1 query', '1,200 queries', '0 clicks')
     """
-    told = f"{number:,.0f}"
-    return f"{told} {noun if told == '1' else nouns or noun + 's'}"
+    digits = f"{number:,.0f}"
+    return f"{digits} {noun if digits == '1' else nouns or noun + 's'}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -57,7 +53,7 @@ def name_columns(names: Sequence[str]) -> str:
 
 
 def spell_thinning(clicks: int, whole: int) -> str:
-    """Return a sentence on so many of all clicks: intervals of a share s are about 1 / √s times as wide.
+    """Return a sentence on thinning: with a share s of the clicks, intervals are about 1 / √s times as wide.
 
     Example:
         >>> print(spell_thinning(25, 100))
@@ -71,7 +67,7 @@ def spell_thinning(clicks: int, whole: int) -> str:
 
 
 def cluster_nouns(by: str) -> tuple[str, str]:
-    """Return what to call one of what clusters, and several.
+    """Return the noun for one cluster, and its plural.
 
     Example:
         >>> cluster_nouns("query"), cluster_nouns("campaign")
@@ -79,8 +75,8 @@ def cluster_nouns(by: str) -> tuple[str, str]:
     """
     by = clean_text(by)
     known = {"query": ("query", "queries"), "doc": ("document", "documents")}
-    own = (by, f"{by}s") if by in ("user", "page", "ranker") else (f"value of {by}", f"values of {by}")
-    return known.get(by, own)
+    other = (by, f"{by}s") if by in ("user", "page", "ranker") else (f"value of {by}", f"values of {by}")
+    return known.get(by, other)
 
 
 def spell_positions(positions: Iterable[int]) -> str:
@@ -106,12 +102,12 @@ def name_positions(positions: Iterable[int]) -> str:
         >>> name_positions([3]), name_positions([3, 4])
         ('position 3', 'positions 3-4')
     """
-    given = set(positions)
-    return f"position{'s' * (len(given) != 1)} {spell_positions(given)}"
+    distinct = set(positions)
+    return f"position{'s' * (len(distinct) != 1)} {spell_positions(distinct)}"
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says in one line of at most 300 characters, ending in a full stop.
+    """Return the message of an error in one line of at most 300 characters, ending in a full stop.
 
     Example:
         >>> first_line(ValueError("Invalid Input Error: no such column\\n\\nLINE 1: SELECT …"))
@@ -121,16 +117,16 @@ def first_line(error: BaseException) -> str:
     """
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8."
-    told = re.split(r"\n\s*\n|\nPossible", str(error).strip())[0].splitlines() or [type(error).__name__]
-    text = re.sub(r"^[A-Z][A-Za-z]*( [A-Z][A-Za-z]*)* Error: ", "", told[0])
+    lines = re.split(r"\n\s*\n|\nPossible", str(error).strip())[0].splitlines() or [type(error).__name__]
+    text = re.sub(r"^[A-Z][A-Za-z]*( [A-Z][A-Za-z]*)* Error: ", "", lines[0])
     if place := re.match(r"CSV Error on Line: (\d+)", text):
-        # DuckDB quotes the line itself (it may span several) before it tells what is wrong with it.
+        # DuckDB quotes the line itself, which may span several, before it names the problem.
         file = re.search(r"^\s*file = (.+)$", str(error), re.MULTILINE)
-        text = f"line {place[1]}{f' of {Path(file[1]).name}' if file else ''}: {told[-1]}"
+        text = f"line {place[1]}{f' of {Path(file[1]).name}' if file else ''}: {lines[-1]}"
     text = text.strip()
     for known, plain in PLAINLY.items():
         text = re.sub(known, plain, text)
-    text = text if len(text) <= 300 else text[:299] + "…"
+    text = shorten(text, 300)
     return text if text.endswith((".", "!", "?", "…")) else text + "."
 
 
@@ -146,10 +142,19 @@ def not_a_formula(text: str) -> str:
     return re.sub(f"^({FORMULA})", r"'\1", text)
 
 
-def clean_text(value: Any, longest: int = 40) -> str:
-    """Return a text of the user's in one short line that cannot steer a terminal."""
-    text = clean_line(str(value))
+def shorten(text: str, longest: int = 40) -> str:
+    """Return a text of at most `longest` characters.
+
+    Example:
+        >>> shorten("a" * 100, 5)
+        'aaaa…'
+    """
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def clean_text(value: Any, longest: int = 40) -> str:
+    """Return a user's value as one short line that cannot steer a terminal."""
+    return shorten(clean_line(str(value)), longest)
 
 
 def clean_line(text: str) -> str:
@@ -179,7 +184,7 @@ def _clean(letter: str) -> str:
 
 
 def spell_times(times: float) -> str:
-    """Return how many times a log, as people write it.
+    """Return a multiple of a log with two digits, or as a whole number from 10.
 
     Example:
         >>> spell_times(3.21), spell_times(67.4), spell_times(math.inf)
@@ -199,9 +204,7 @@ def finite(value: Any) -> float | None:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON holds it, arrays as lists; None for a number that is not finite.
-
-    What JSON has nothing for comes back as it is.
+    """Return a value for JSON: arrays as lists, and None for a number that is not finite; other types are unchanged.
 
     Example:
         >>> json_value({"se": (0.1, math.nan), 2: "two"})

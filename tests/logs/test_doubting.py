@@ -18,8 +18,8 @@ from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.harvesting import harvest_to_parquet
 from clickharvest.logs.click_log import lack_unclicked
-from clickharvest.logs.doubting import doubts
 from clickharvest.logs.engines import DuckDBEngine
+from clickharvest.logs.incomplete_logs import doubts
 from clickharvest.simulate import simulate_ab_log
 from places import SHARED_DATA
 

@@ -17,7 +17,7 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import SHARED
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Design, Rankings, Swap
-from clickharvest.logs.doubting import doubts
+from clickharvest.logs.incomplete_logs import doubts
 from clickharvest.logs.reading import read_log
 from clickharvest.logs.tallies import find_tallies, write_tally
 from clickharvest.simulate import simulate_ab_log

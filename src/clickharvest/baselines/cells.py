@@ -100,7 +100,7 @@ def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: i
         >>> cells.pair.tolist(), cells.clicks.tolist(), cells.impressions.tolist()
         ([0, 0, 1], [1, 1, 0], [2, 1, 1])
     """
-    from clickharvest.logs.doubting import refuse_clicks_alone
+    from clickharvest.logs.incomplete_logs import refuse_clicks_alone
 
     refuse_clicks_alone(log)
     warn_of_clicked_pages(log, "a model of clicks and their absence", stacklevel=4)

@@ -216,7 +216,7 @@ def _count_positions(log: ClickLog, max_position: int | None) -> dict[str, list[
 
 def _fetch_counts(log: ClickLog, grouped: Any) -> dict[str, list[int]]:
     """Return clicks and impressions of each group of a log, with the groups' keys."""
-    from clickharvest.logs.doubting import refuse_clicks_alone
+    from clickharvest.logs.incomplete_logs import refuse_clicks_alone
 
     refuse_clicks_alone(log)
     warn_of_clicked_pages(log, "a click rate", stacklevel=5)

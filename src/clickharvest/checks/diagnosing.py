@@ -35,8 +35,8 @@ from clickharvest.harvesting.linked import linked_positions, longest_linked_pref
 from clickharvest.harvesting.narrowing import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog, require_log
-from clickharvest.logs.doubting import refuse_clicks_alone
 from clickharvest.logs.engines import DuckDBEngine, Engine
+from clickharvest.logs.incomplete_logs import refuse_clicks_alone
 from clickharvest.positions.places import Anchor, Places, find_anchor, name_place, name_places
 from clickharvest.words import spell_positions
 

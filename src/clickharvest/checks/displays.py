@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from clickharvest.harvesting.interventions import UnitKind
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.logs.doubting import Doubt
+    from clickharvest.logs.incomplete_logs import Doubt
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -104,7 +104,7 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
         log: the log.
         unit: as in `harvest`: whether contexts vary inside a unit.
     """
-    from clickharvest.logs.doubting import doubts
+    from clickharvest.logs.incomplete_logs import doubts
 
     rows = 0 if log.facts is None else log.facts.rows
     share = min(1.0, log.share * MOST_ROWS / max(rows, 1))
@@ -138,8 +138,8 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
 
 def _few_valued(log: ClickLog) -> list[str]:
     """Return columns without a role that have few values, and one value for each page, in the first rows of the log."""
+    from clickharvest.logs.click_log import OURS
     from clickharvest.logs.click_log import ROLES as TAKEN
-    from clickharvest.logs.sources import OURS
 
     used = {*log.roles.values(), *log.context, *log.prepared.get("block", ()), log.prepared.get("page_number", "")}
     used |= {*TAKEN, *(log.places.columns if log.places else ())}

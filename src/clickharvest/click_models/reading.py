@@ -297,7 +297,7 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
     """
     import ibis
 
-    from clickharvest.logs.placing import NUMBER, number_places
+    from clickharvest.logs.preparing import NUMBER, number_places
 
     rows = _with_propensity(log, base)
     if lowest is not None:
@@ -347,7 +347,7 @@ def _with_attraction(t: ir.Table, engine: Engine) -> ir.Table:
     """Return rows with the attraction `_r` of their document, told by its other pages."""
     import ibis
 
-    from clickharvest.logs.hashing import is_drawn
+    from clickharvest.logs.engines import is_drawn
 
     def terms(rows: ir.Table) -> list[ir.Value]:
         seen = ibis.least(rows._p, 1.0)

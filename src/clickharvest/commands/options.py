@@ -207,8 +207,8 @@ class LogOptions:
     def read(self, progress: Progress) -> ClickLog:
         """Read and check the log."""
         from clickharvest.logs.exports import read_export, suggest_format
+        from clickharvest.logs.matching import read_two_files
         from clickharvest.logs.reading import read_log
-        from clickharvest.logs.two_files import read_two_files
 
         shared: dict[str, Any] = {"context": self.context_columns, "engine": self.start_engine(progress)}
         named = self.columns | self.preparation | ({} if self.table is None else {"table": self.table})

@@ -38,8 +38,8 @@ from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.reading import interventions_from_arrow
 from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
 from clickharvest.logs.click_log import ROLES, ClickLog, require_log, same
-from clickharvest.logs.doubting import refuse_clicks_alone, warn_of_doubts
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.incomplete_logs import refuse_clicks_alone, warn_of_doubts
 from clickharvest.logs.sources import spell_columns
 
 OWN = "_cluster"
@@ -77,8 +77,8 @@ def harvest(
         NotIdentifiedError: no unit was exposed at two positions.
 
     Warns:
-        HarvestWarning: the log looks unlike one of all that was shown, see `clickharvest.logs.doubting`; or the harvest
-            was thinned.
+        HarvestWarning: the log seems to lack displays, see `clickharvest.logs.incomplete_logs`; or the harvest was
+            thinned.
 
     Example:
         >>> from clickharvest.logs.reading import read_log

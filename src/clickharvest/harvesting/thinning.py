@@ -14,7 +14,7 @@ import numpy as np
 
 from clickharvest.errors import HarvestWarning
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.logs.hashing import is_text_drawn
+from clickharvest.logs.engines import is_text_drawn
 from clickharvest.words import spell_thinning
 
 LEAST_QUERIES = 1_000

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,9 +28,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.engines import Engine
-from clickharvest.logs.hashing import is_drawn
-from clickharvest.logs.selected_pages import lack_unclicked
+from clickharvest.logs.engines import Engine, is_drawn
 from clickharvest.positions.places import Places
 from clickharvest.words import count
 
@@ -39,7 +38,9 @@ OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES} - {"user"}
 """Names that are reserved in a harvested table: no context column may have one."""
-RANDOM = "_clickharvest_random"
+OURS = "_clickharvest_"
+"""Prefix of the names of columns that are added to a log inside the engine."""
+RANDOM = f"{OURS}random"
 """Column that reading adds: whether a row is of a page in random order."""
 WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
 """Words for a click and for none."""
@@ -181,6 +182,20 @@ class ClickLog:
         """Whether nearly every page is clicked, so that those without a click must be missing."""
         facts = self.facts
         return facts is not None and lack_unclicked(facts.pages, facts.clicked_pages, facts.clicks)
+
+
+def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
+    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
+
+    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
+    more must be expected, and less than a twentieth of them be there.
+
+    Example:
+        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
+        (True, False, False)
+    """
+    expected = pages * math.exp(-clicks / pages) if pages else 0.0
+    return expected >= 10 and pages - clicked < expected / 20
 
 
 def find_column(columns: Sequence[str], name: str) -> str:

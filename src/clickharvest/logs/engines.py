@@ -6,6 +6,7 @@ caller: run an expression with progress and one-line errors, and write its resul
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -36,7 +37,9 @@ UNWRITTEN = re.compile(r'not write file \\?"(?P<file>.+?)\\?": (?P<why>[^"\n]+)'
 DICTIONARY = 8_000
 """Distinct values of a part of a Parquet column up to which DuckDB writes each of them once."""
 BITS = 28
-"""Of a sum that are kept: nine digits. An engine's sums differ in the last few of 53."""
+"""Bits kept of a sum: nine digits. Sums of two engines differ in the last few of 53."""
+DIGITS = 12
+"""Hexadecimal digits of an MD5 that draws by hash compare."""
 
 
 class Engine:
@@ -307,3 +310,34 @@ def _rounded(values: Any) -> Any:
 
     share, power = np.frexp(values)
     return np.ldexp(np.round(np.ldexp(share, BITS)), power - BITS)
+
+
+def hexadecimal(column: ir.Value) -> ir.StringValue:
+    """Return the first digits of the MD5 of values as text: evenly spread, and in the order of numbers."""
+    return column.cast("string").hexdigest("md5").substr(0, DIGITS)
+
+
+def is_drawn(column: ir.Value, share: float) -> ir.BooleanValue:
+    """Return whether the MD5 of a value draws it into the sample of this share, [0, 1): the same on every engine.
+
+    Example:
+        >>> numbers = ibis.range(10_000).unnest().name("n").as_table()
+        >>> drawn = numbers.filter(is_drawn(numbers.n, 0.25))
+        >>> DuckDBEngine().fetch(drawn.agg(n=drawn.count()), task="Drawing").to_pylist()
+        [{'n': 2529}]
+    """
+    return hexadecimal(column) < _bound(share)
+
+
+def is_text_drawn(text: str, share: float) -> bool:
+    """Return `is_drawn` for the text of one value, without an engine.
+
+    Example:
+        >>> sum(is_text_drawn(str(number), 0.25) for number in range(10_000))
+        2529
+    """
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:DIGITS] < _bound(share)
+
+
+def _bound(share: float) -> str:
+    return f"{int(share * 16**DIGITS):0{DIGITS}x}"

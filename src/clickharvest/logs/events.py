@@ -22,7 +22,8 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import find_column
 from clickharvest.logs.engines import Engine, sql_literal, sql_name
 from clickharvest.logs.ibis_inside import compile_on
-from clickharvest.logs.sources import RECORD, open_source, spell_columns
+from clickharvest.logs.readers import RECORD
+from clickharvest.logs.sources import open_source, spell_columns
 from clickharvest.words import clean_text, count
 
 NOTHING = ("", "(not set)", "(not provided)", "null", "undefined", "none")

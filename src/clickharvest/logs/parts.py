@@ -9,10 +9,9 @@ from typing import Any
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import RANDOM, ClickLog, find_column, number
+from clickharvest.logs.click_log import OURS, RANDOM, ClickLog, find_column, lack_unclicked, number
 from clickharvest.logs.preparing import Preparation
-from clickharvest.logs.selected_pages import lack_unclicked
-from clickharvest.logs.sources import OURS, spell_columns
+from clickharvest.logs.sources import spell_columns
 from clickharvest.logs.validation import validate_log
 from clickharvest.words import clean_text, count
 

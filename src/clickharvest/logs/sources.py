@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import glob
-import os
-import re
-import uuid
-from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
 from clickharvest.errors import InputError
-from clickharvest.logs.duckdb_files import open_duckdb_file
-from clickharvest.logs.duckdb_formats import CSV, partition_keys, read_with_duckdb
-from clickharvest.logs.engines import DuckDBEngine, Engine, sql_literal
-from clickharvest.logs.parquet_types import NUMBERS, find_common_types
+from clickharvest.logs.click_log import OURS
+from clickharvest.logs.engines import DuckDBEngine, Engine
+from clickharvest.logs.readers import (
+    RECORD,
+    names_written,
+    open_duckdb_file,
+    partition_keys,
+    read_records,
+    read_with_duckdb,
+    read_with_spark,
+)
 from clickharvest.logs.spark import SparkEngine
 from clickharvest.words import first_line
 
@@ -42,13 +44,6 @@ FORMATS = {
 TEXT = ("csv", "tsv", "jsonl")
 """Formats that are parsed anew by every query."""
 COMPRESSED = (".gz", ".zst")
-OURS = "_clickharvest_"
-"""What names of columns begin with that are added to a log inside the engine."""
-RECORD = f"{OURS}record"
-"""The column of records that are left as they are."""
-LONGEST = 2**26
-"""Bytes of a record: pages of results can be long."""
-
 NO_PARTITIONS: dict[bool, dict[str, Any]] = {False: {"hive_partitioning": False}, True: {"recursiveFileLookup": True}}
 """What tells DuckDB, and Spark, that names of folders such as `position=7` are no columns."""
 
@@ -188,7 +183,7 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
     files, others = _find_files(path)
     if local and not files and not exists:
         if isinstance(engine, SparkEngine) and file_format(path) is None:
-            return _spark_table(path, engine)
+            return engine.known_table(path)
         raise InputError(
             f"no file matches {path or repr(path)}: check the path, and quote a glob so that the shell keeps it"
         )
@@ -216,16 +211,16 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
     if files and not any(file.stat().st_size for file in files):
         raise InputError(f"{path} is empty: expected a click log of at least one row")
     _check_gzip(files)
-    reader = _read_spark if spark else read_with_duckdb
+    reader = read_with_spark if spark else read_with_duckdb
     try:
         if records and kind == "jsonl" and not spark:
-            return _read_records(location, engine)
+            return read_records(location, engine)
         keys = partition_keys(files)
         opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys or not spark else {}, files)
         if keys and not keys & {name.lower() for name in opened.columns}:
             # Names of folders are columns, unless they would replace what the file itself says.
             opened = reader(location, kind, engine, text, {}, files)
-        check_names(opened.columns if spark else _names_written(opened.columns, location, kind, files, engine))
+        check_names(opened.columns if spark else names_written(opened.columns, location, kind, files, engine))
         return opened
     except InputError as error:
         raise InputError(f"{path}: {error}" if str(error).startswith("the ") else f"{path} {error}") from error
@@ -269,85 +264,3 @@ def _folder_ending(folder: str, files: Sequence[Path]) -> str:
 def _ending(name: str) -> str:
     suffixes = Path(name).suffixes
     return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
-
-
-def _names_written(
-    columns: Sequence[str], location: str | list[str], kind: str, files: Sequence[Path], engine: Engine
-) -> list[str]:
-    """Return the columns as the file writes them: where two have one name, DuckDB calls the second `click_1`."""
-    lower = {column.lower() for column in columns}
-    if not any((alike := re.fullmatch(r"(.+)_\d+", name)) and alike[1] in lower for name in lower):
-        return list(columns)
-    if kind == "parquet":
-        import pyarrow.parquet as pq
-
-        return list(pq.read_schema(files[0]).names)
-    con = engine.backend
-    if kind == "jsonl":
-        text = con.con.execute("SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects(?)", [location])
-        return [name for (name,) in text.fetchall()]
-    options: dict[str, Any] = CSV | {"header": False, "all_varchar": True} | ({"delim": "\t"} if kind == "tsv" else {})
-    header = con.read_csv(location, **options).limit(1)
-    return [str(name) for name in con.con.sql(str(con.compile(header))).fetchall()[0]]
-
-
-def _read_records(location: str | list[str], engine: Engine) -> ir.Table:
-    """Return the records of JSONL, or of one JSON array, unparsed."""
-    files = ", ".join(map(sql_literal, [location] if isinstance(location, str) else location))
-    rows = f"SELECT json AS {RECORD} FROM read_json_objects([{files}], maximum_object_size={LONGEST}, "
-    lines, array = f"{rows}format='newline_delimited', ignore_errors=true)", f"{rows}format='array')"
-    run = engine.backend.con.execute
-    # An array is one long line, or lines of which the first is a bracket, which is no JSON.
-    first = run(f"SELECT json_type({RECORD}) FROM ({lines}) LIMIT 1").fetchone()
-    if first in [(None,), ("ARRAY",)]:
-        with suppress(duckdb.Error):
-            run(f"SELECT count({RECORD}) FROM ({array})").fetchall()
-            lines = array
-    name = f"clickharvest_{uuid.uuid4().hex}"
-    run(f"CREATE TEMP VIEW {name} AS {lines}")
-    return engine.backend.table(name)
-
-
-def _read_spark(
-    location: str | list[str], kind: str, engine: Engine, text: set[str], options: dict[str, Any], files: Sequence[Path]
-) -> ir.Table:
-    from pyspark.sql import types as kinds
-    from pyspark.sql.functions import regexp_replace
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    options = dict(options)
-    if kind != "parquet":
-        options |= {"header": True, "sep": "\t" if kind == "tsv" else ",", "escape": '"', "inferSchema": True}
-    if isinstance(location, list):
-        folders = [Path(*takewhile(lambda part: "=" not in part, file.parent.parts)).absolute() for file in files]
-        options |= {"basePath": os.path.commonpath(folders)}
-    session = engine.session  # type: ignore[attr-defined]
-    reader = session.read.format({"jsonl": "json", "tsv": "csv"}.get(kind, kind)).options(**options)
-    frame = reader.load(location)
-    types = {field.name: field.dataType for field in frame.schema}
-    if kind == "parquet":
-        common = find_common_types(files, spark=True) if len(files) > 1 else {}
-        others = {name: from_arrow_type(pa.type_for_alias(kind)) for name, kind in common.items() if kind in NUMBERS}
-    else:
-        exact = (kinds.IntegralType, kinds.BooleanType) if kind == "jsonl" else ()
-        others = {
-            name.lower(): kinds.StringType()
-            for name, of in types.items()
-            if name.lower() in text and isinstance(of, kinds.AtomicType) and not isinstance(of, exact)
-        }
-    if others:
-        fields = [kinds.StructField(name, others.get(name.lower(), of)) for name, of in types.items()]
-        frame = reader.schema(kinds.StructType(fields)).load(location)
-    if kind == "jsonl":  # in JSON 1 and 1.0 are one number
-        for name, of in types.items():
-            if name.lower() in others and isinstance(of, kinds.FractionalType):
-                frame = frame.withColumn(name, regexp_replace(name, r"\.0+$", ""))
-    name = f"clickharvest_{uuid.uuid4().hex}"
-    frame.createOrReplaceTempView(name)
-    return engine.backend.table(name)
-
-
-def _spark_table(name: str, engine: SparkEngine) -> ir.Table:
-    if not name or not engine.session.catalog.tableExists(name):
-        raise InputError(f"{name or repr(name)} is neither a file nor a table that Spark knows")
-    return engine.backend.table(name)

@@ -20,8 +20,7 @@ import ibis
 from clickharvest.errors import EngineError, InputError
 from clickharvest.extras import require
 from clickharvest.files import FOOTER_KEY, SHARED, atomic_folder, remove_folder, temporary_folder
-from clickharvest.logs.engines import BATCH, Engine
-from clickharvest.logs.hashing import hexadecimal
+from clickharvest.logs.engines import BATCH, Engine, hexadecimal
 from clickharvest.logs.ibis_inside import compile_on
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
@@ -128,6 +127,16 @@ class SparkEngine(Engine):
         name = "spark.sql.shuffle.partitions"
         if self._is_local() and self.session.conf.get(name) == "200":
             self.session.conf.set(name, str(2 * self.session.sparkContext.defaultParallelism))
+
+    def known_table(self, name: str) -> ir.Table:
+        """Return a table of Spark's catalogue.
+
+        Raises:
+            InputError: Spark knows no such table.
+        """
+        if not name or not self.session.catalog.tableExists(name):
+            raise InputError(f"{name or repr(name)} is neither a file nor a table that Spark knows")
+        return self.backend.table(name)
 
     def _is_local(self) -> bool:
         try:

@@ -12,7 +12,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import COUNTS, LONG, ClickLog, LogFacts
 from clickharvest.logs.ibis_inside import column_tested_for_null
 from clickharvest.positions.places import name_place
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, count, shorten
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12
@@ -127,12 +127,9 @@ def _examples(log: ClickLog, check: Check) -> str:
 
 
 def _show(rows: list[dict[str, object]]) -> str:
-    return "; ".join("(" + ", ".join(f"{name}={_short(value)}" for name, value in row.items()) + ")" for row in rows)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:39] + "…"
+    return "; ".join(
+        "(" + ", ".join(f"{name}={shorten(repr(value))}" for name, value in row.items()) + ")" for row in rows
+    )
 
 
 def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
@@ -198,5 +195,5 @@ def _shared_example(log: ClickLog) -> str:
     places = t.group_by("page", "position").agg(rows=t.count(), one=t.doc.min(), other=t.doc.max())
     shared = places.filter(places.rows > 1).order_by("page", "position").limit(1)
     (row,) = log.engine.fetch(shared, task="Checking the pages").to_pylist()
-    docs = " and ".join(_short(row[name]) for name in ("one", "other"))
-    return f"page {_short(row['page'])} has {docs} at {name_place(int(row['position']), log.places)}"
+    docs = " and ".join(shorten(repr(row[name])) for name in ("one", "other"))
+    return f"page {shorten(repr(row['page']))} has {docs} at {name_place(int(row['position']), log.places)}"

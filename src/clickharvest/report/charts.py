@@ -27,6 +27,7 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.report.importance import column_importance
+from clickharvest.words import finite, shorten
 
 if TYPE_CHECKING:
     import altair as alt
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from clickharvest.planning.scaling import Plan
 
 PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
-MOST_LABEL = 40
 CHART_FORMATS: dict[str, Literal["html", "svg", "png"]] = {".html": "html", ".svg": "svg", ".png": "png"}
 _ESTIMATE = ("propensity", "lower", "upper")
 
@@ -311,16 +311,6 @@ def plot_plan(plan: Plan | DesignPlan) -> alt.LayerChart:
     return alt.LayerChart(layer=[lines, wanted]).properties(width=480, height=300)
 
 
-def shorten(text: str, longest: int = MOST_LABEL) -> str:
-    """Return a text of at most `longest` characters.
-
-    Example:
-        >>> shorten("a" * 100, 5)
-        'aaaa…'
-    """
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 def _named(models: Any) -> dict[str, Propensities]:
     if isinstance(models, Mapping):
         if not models:
@@ -372,4 +362,4 @@ def _records(curve: str, predicted: Prediction, i: int) -> list[dict[str, Any]]:
 
 
 def _rounded(value: float | None) -> float | None:
-    return round(float(value), 6) if value is not None and np.isfinite(value) else None
+    return None if (number := finite(value)) is None else round(number, 6)

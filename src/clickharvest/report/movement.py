@@ -8,10 +8,10 @@ from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place
-from clickharvest.report.charts import shorten
 from clickharvest.report.importance import ColumnContrasts, Importance
 from clickharvest.report.phrases import queries, spell
 from clickharvest.report.values import ColumnValues
+from clickharvest.words import shorten
 
 
 def movement(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clickharvest.report.charts import shorten
 from clickharvest.report.values import Choice, ColumnValues
+from clickharvest.words import shorten
 
 LONGEST = 30
 """Characters of a name or level of the user's inside a sentence."""

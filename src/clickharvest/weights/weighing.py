@@ -218,7 +218,7 @@ def weigh_to_parquet(
 
     Arguments are those of `weigh`; the file's metadata hold the report.
     """
-    from clickharvest.logs.sources import OURS
+    from clickharvest.logs.click_log import OURS
 
     with log.engine.output(Path(path)) as partial:
         weights = weigh(

@@ -6,11 +6,12 @@ They come from the counts that the checks of the rows have made, so they cost no
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.logs.click_log import LONG, ClickLog, LogFacts
+from clickharvest.logs.click_log import LONG, ClickLog, LogFacts, lack_unclicked
 from clickharvest.logs.validation import has_sessions, spell_sessions
 
 NEARLY_ALL = 0.95
@@ -23,6 +24,8 @@ BY_ROBOTS = 0.02
 """Share of the clicks on pages that are clicked throughout from which on they are no whim of single users."""
 BEYOND_CHANCE = 10
 """How many times as many such pages there must be as the click rate of the log makes."""
+SELECTED = 0.1
+"""Share of the clicks up to which pages that are in the log for having a click change little."""
 GAPPED = 0.3
 """Share of pages with gaps from which on rows are missing by design."""
 
@@ -177,3 +180,28 @@ def warn_of_doubts(log: ClickLog, *, stacklevel: int = 3) -> None:
     for doubt in doubts(log):
         if doubt.name not in ("clicked pages", "one click a page"):
             warnings.warn(doubt.sentence, HarvestWarning, stacklevel=stacklevel)
+
+
+class PagesOfSize(NamedTuple):
+    """Pages of 2^size to 2^(size + 1) − 1 results: how many there are, how many have a click, and their clicks."""
+
+    size: int
+    pages: int
+    clicked: int
+    clicks: int
+
+
+def selected_pages(sizes: Sequence[PagesOfSize]) -> str | None:
+    """Return that pages of some sizes seem to be in the log for having a click, in words; None where none are.
+
+    Example:
+        >>> selected_pages([PagesOfSize(0, 900, 40, 40), PagesOfSize(3, 300, 300, 330), PagesOfSize(4, 90, 90, 99)])
+        '390 of 390 pages of 8 to 31 results have a click'
+    """
+    selected = [one for one in sizes if lack_unclicked(one.pages, one.clicked, one.clicks)]
+    if sum(one.clicks for one in selected) <= SELECTED * sum(one.clicks for one in sizes):
+        return None
+    least, most = 2 ** min(one.size for one in selected), 2 ** (max(one.size for one in selected) + 1) - 1
+    clicked, pages = (sum(column) for column in ([o.clicked for o in selected], [o.pages for o in selected]))
+    told = f"{least} to {most} results" if most > 1 else "1 result"
+    return f"{clicked:,} of {pages:,} pages of {told} have a click"
