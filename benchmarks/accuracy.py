@@ -6,7 +6,7 @@
 
 Needs NumPy and SciPy, no engine. Every result goes into the JSON file as soon as it is there, and what the
 file already holds is not computed again, so that an interrupted run goes on where it was. A run of all settings and
-models at full size and six seeds or more writes its table into `benchmarks/README.md`. Exits with 1 where a bar is
+models at full size and six seeds or more writes its table into `benchmarks/tables`. Exits with 1 where a bar is
 missed. Nothing is chosen by looking at the truth: it enters after the fit.
 """
 
@@ -32,12 +32,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from tables import write_table, write_whole
+
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.model.propensities import Propensities
 
 HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
 QUERIES, TEST_QUERIES, POSITIONS, SEEDS = 11_473, 2_000, 10, 6
 
 
@@ -139,7 +140,7 @@ def main() -> None:
     text = "\n".join([*table(found), "", *(f"- {bar}" for bar in bars), "", *notes(found)])
     print("\n".join([text, *failures]))
     if is_full(wanted) and len(found) == len(wanted):
-        write_between_markers(README, "accuracy", text)
+        write_table("accuracy", text)
     sys.exit(bool(failures) or any(bar.startswith("FAIL") for bar in bars))
 
 
@@ -417,23 +418,6 @@ def write_results(path: Path | None, results: Results) -> None:
     """Write all results, whole or not at all."""
     if path is not None:
         write_whole(path, json.dumps(list(results.values()), indent=1) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
-    partial.replace(path)
-
-
-def write_between_markers(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the markers of a file; add them at its end where it has none."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    content = path.read_text()
-    if begin not in content:
-        content = f"{content.rstrip()}\n\n{begin}\n{end}\n"
-    before, rest = content.split(begin)
-    write_whole(path, f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
 
 
 def fingerprint() -> str:

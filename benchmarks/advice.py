@@ -1,6 +1,6 @@
 """Is the advice of `rank` right? "Better" and "Worse" where the truth is known, or where other pages tell.
 
-    .venv/bin/python benchmarks/advice.py --jobs 2            # all worlds; writes the README's table
+    .venv/bin/python benchmarks/advice.py --jobs 2            # all worlds; writes the table
 
 - The worlds of `judged_worlds`: sound logs and logs that mislead. Documents have two features, their relevance with a
   little, some or much noise, so that a ranker that learns from clicks is better than what was shown, like it, or worse.

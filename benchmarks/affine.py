@@ -1,6 +1,6 @@
 """Are slopes and offsets of affine clicks found, with honest intervals? Simulated logs whose truth is known.
 
-    .venv/bin/python benchmarks/affine.py                                  # all worlds; writes the README's table
+    .venv/bin/python benchmarks/affine.py                                  # all worlds; writes the table
     .venv/bin/python benchmarks/affine.py --worlds "strong, 1e5" --logs 5  # some of them; prints their table
     .venv/bin/python benchmarks/affine.py --jobs 8
 

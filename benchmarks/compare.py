@@ -1,6 +1,6 @@
 """Does `compare` say more than it knows? Intervals of held-out gains, and models of two logs that are alike.
 
-    .venv/bin/python benchmarks/compare.py --jobs 2                                    # all; writes the README's table
+    .venv/bin/python benchmarks/compare.py --jobs 2                                    # all; writes the table
     .venv/bin/python benchmarks/compare.py --worlds "8 queries" "300 users" --logs 20  # some; prints their table
 
 Three given curves (k^−.8, k^−1.2, and k^−1 with a position that is a third off) are scored on logs of `cells` and

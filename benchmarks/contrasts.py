@@ -1,6 +1,6 @@
 """Are differences between contexts what they are called? Clear ones, and their intervals, against the truth.
 
-    .venv/bin/python benchmarks/contrasts.py --jobs 2                       # all; writes the README's table
+    .venv/bin/python benchmarks/contrasts.py --jobs 2                       # all; writes the table
     .venv/bin/python benchmarks/contrasts.py --worlds "10 levels" --logs 20 # some; prints their table
 
 Logs with contexts, some of which have no effect. All levels are compared with each other, of numbers twelve contexts of

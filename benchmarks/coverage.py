@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/coverage.py --cells "8 queries,places" --logs 20     # some; prints their table
 
 The cells are those of `gate`, the seeds are not. Coverage is of log p_k(x) / p_1(x) at supported positions k ≥ 2, in
-contexts of the log. A run of all cells writes the table into `benchmarks/README.md` and the counts into `README.md`; it
+contexts of the log. A run of all cells writes the table into `benchmarks/tables` and the counts into `README.md`; it
 takes half an hour of CPU. Needs NumPy and SciPy, no engine.
 """
 
@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import machine, say, write_between_markers
+from accuracy import machine, say
 from cells import Array, Cell, World, simulate
 from shared_cells import ZIPF, SharedCell, simulate_shared
+from tables import write_between_markers, write_table
 
 HERE = Path(__file__).resolve().parent
-README, FIRST_PAGE = HERE / "README.md", HERE.parent / "README.md"
+FIRST_PAGE = HERE.parent / "README.md"
 CATEGORIES = Cell(300, positions=8, displays=6.0)
 CELLS: dict[str, Cell | SharedCell] = {
     "8 queries": Cell(8),
@@ -75,7 +76,7 @@ def main() -> None:
     text = "\n".join([*table(outcomes), "", misses(outcomes), "", f"{options.logs} logs of each cell; {machine()}."])
     print(text)
     if options.cells == list(CELLS):
-        write_between_markers(README, "coverage", text)
+        write_table("coverage", text)
         write_between_markers(FIRST_PAGE, "coverage", summary(outcomes))
 
 

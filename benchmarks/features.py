@@ -5,7 +5,7 @@
 
 Features are a Parquet file in single precision, as many as the largest public sets for learning to rank have (136);
 all documents are shown, so that all compete. A run with the default options writes its table into
-`benchmarks/README.md`; any other run prints it only. Exits with 1 where a bar is missed.
+`benchmarks/tables`; any other run prints it only. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import HERE, README, machine, write_between_markers
+from accuracy import HERE, machine
+from tables import write_table
 
 ROWS, FEATURES, LIST = 1_000_000, 136, 100
 BAR_MB = 2_000
@@ -99,7 +100,7 @@ def main() -> None:
     print(text)
     if vars(options) == vars(parser.parse_args([])):
         load = f"load average {os.getloadavg()[0]:.1f} at the end"
-        write_between_markers(README, "features", f"{text}\n\n{machine('DuckDB', 'LightGBM')}, {load}.")
+        write_table("features", f"{text}\n\n{machine('DuckDB', 'LightGBM')}, {load}.")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 

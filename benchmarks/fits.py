@@ -1,6 +1,6 @@
 """What a fit costs from the command line: CPU seconds and peak memory of child processes, the best of several.
 
-make benchmark-fits writes the table into README.md. CPU seconds are user and system time together, imports and checks
+make benchmark-fits writes the table. CPU seconds are user and system time together, imports and checks
 of the model included.
 
     python benchmarks/fits.py --times 5
@@ -17,7 +17,7 @@ import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from start import README, SMALL_LOG, measure
+from start import SMALL_LOG, measure
 
 ROWS = 100_000
 LOGS = f"""
@@ -79,9 +79,10 @@ def main() -> None:
     ]
     print("\n".join(lines))
     # Late, as a child's peak memory counts that of the process it was forked from.
-    from accuracy import write_between_markers
 
-    write_between_markers(README, "fits", "\n".join(lines))
+    from tables import write_table
+
+    write_table("fits", "\n".join(lines))
     sys.exit(bool(over))
 
 

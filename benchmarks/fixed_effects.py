@@ -7,7 +7,7 @@ Clicks ~ Poisson(e_{u,k} p_k r_u) with a free effect for every unit has the maxi
 with sandwich intervals must agree; the benchmark ends with an error where they do not. By default, positions are pooled
 towards a curve, which pyfixest has nothing like. Every run is a process of its own; its imports are not counted.
 Contenders take turns, and the best of the rounds counts. A run with the default options writes its
-table into `benchmarks/README.md`; any other run prints it only.
+table into `benchmarks/tables`; any other run prints it only.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from accuracy import machine, say, write_between_markers
+from accuracy import machine, say
 from speed import in_fresh_process
+from tables import write_table
 
-README = Path(__file__).resolve().parent / "README.md"
 OURS, SAME, THEIRS = "clickharvest, pooled, intervals", "clickharvest, sandwich", "pyfixest, clustered errors"
 PAGES = 10
 """Pages of a query, on average."""
@@ -55,7 +55,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if vars(options) == vars(parser.parse_args([])):
-        write_between_markers(README, "fixed_effects", text)
+        write_table("fixed_effects", text)
     if away > AGREE:
         sys.exit(f"the estimates differ by {away}: expected {AGREE} at most")
 

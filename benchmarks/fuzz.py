@@ -1,6 +1,6 @@
 """Does every command keep its contract, whatever it is given? Cases by seed, 0 broken is the bar.
 
-    make benchmark-fuzz                                     # 10,000 cases; writes the README's table
+    make benchmark-fuzz                                     # 10,000 cases; writes the table
     .venv/bin/python benchmarks/fuzz.py --cases 500 --seed 1
     .venv/bin/python benchmarks/fuzz.py --cases 300 --kinds valid --commands fit,report
     .venv/bin/python benchmarks/fuzz.py --cases 300 --kinds hostile --themes places,models,outcomes
@@ -51,7 +51,6 @@ import small_logs  # noqa: E402
 from choices import COMMANDS  # noqa: E402
 from themes import THEMES  # noqa: E402
 
-README = HERE / "README.md"
 KINDS = {"hostile": 30, "valid": 50, "counts": 20}
 """How many of a hundred cases are of each kind."""
 LONGEST = 60.0
@@ -255,9 +254,9 @@ def tell(results: list[dict], options: argparse.Namespace, seconds: float) -> No
     for result in broken[:50]:
         print(f"  --seed {options.seed} --only {result['case']}: {'; '.join(result['broken'])}")
     if len(results) >= 10_000 and options.kinds == KINDS and not (options.commands or options.themes):
-        from accuracy import write_between_markers
+        from tables import write_table
 
-        write_between_markers(README, "fuzz", "\n".join(lines))
+        write_table("fuzz", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import accuracy
 import coverage
 import numpy as np
 from coverage import CELLS, HONEST, figures
+from tables import write_table
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE / "gate.json"
@@ -62,7 +63,7 @@ def main() -> int:
     if options.parts:
         print("\n".join(lines := parts([name for name in names if name in CELLS], options)))
         if options.only is None and options.logs == LOGS:
-            accuracy.write_between_markers(accuracy.README, "parts", "\n".join(lines))
+            write_table("parts", "\n".join(lines))
         return 0
     after = measure(names, options)
     before: Figures = json.loads(options.before.read_text()) if options.before.exists() else {}

@@ -6,7 +6,7 @@
 Sizes are in millions of rows; logs are those of the harvest benchmark. Every step is a process of its own with
 `--memory-limit 2GB`; of the rounds the one with the least time of CPU counts (one round at 100 million), and growth is
 judged by it. With `--json FILE` every step is kept as soon as it is done, and what the file holds is not run again: a
-run may be stopped, and go on later. A run of all sizes writes its table into `benchmarks/README.md`; any other run
+run may be stopped, and go on later. A run of all sizes writes its table into `benchmarks/tables`; any other run
 prints it only. Exits with 1 where a step fails or a bar is missed.
 """
 
@@ -24,8 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from accuracy import HERE, README, write_between_markers
+from accuracy import HERE
 from harvest import about
+from tables import write_table
 
 SIZES = (1, 10, 100)
 LIMIT_MB, MORE_MB = 2_000, 500
@@ -96,7 +97,7 @@ def main() -> None:
     text = "\n".join([*lines, "", *(f"- {bar}" for bar in bars)])
     print(text)
     if sizes == list(SIZES):
-        write_between_markers(README, "growth", f"{text}\n\n{about()}")
+        write_table("growth", f"{text}\n\n{about()}")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 

@@ -5,7 +5,7 @@
 
 Sizes are in millions of rows. Logs are made on first use and kept in the data folder. Every contender runs in a
 process of its own, contenders take turns, and the best of the rounds counts. A run of all sizes writes its table
-into `benchmarks/README.md`; any other run prints it only. Exits with 1 where results differ or a bar is missed.
+into `benchmarks/tables`; any other run prints it only. Exits with 1 where results differ or a bar is missed.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
 """
@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accuracy import HERE, README, machine, say, write_between_markers
+from accuracy import HERE, machine, say
+from tables import write_table
 
 OURS, UNCHECKED, SQL = "clickharvest", "clickharvest, validate=False", "hand-written SQL"
 IN_MEMORY = ("pandas", "Polars")
@@ -81,7 +82,7 @@ def main() -> None:
     text = "\n".join([*table(results), "", *(f"- {bar}" for bar in bars)])
     print(text)
     if sizes == list(SIZES):
-        write_between_markers(README, "harvest", f"{text}\n\n{about()}")
+        write_table("harvest", f"{text}\n\n{about()}")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 

@@ -1,6 +1,6 @@
 """Do arms tell how examination falls where rankers know their users? `compare_arms` against an ordinary fit.
 
-    .venv/bin/python benchmarks/instruments.py --jobs 2                      # all; writes the README's table
+    .venv/bin/python benchmarks/instruments.py --jobs 2                      # all; writes the table
     .venv/bin/python benchmarks/instruments.py --worlds brands --logs 1
 
 Pages of ten results by two rankers or three, assigned by user; a thousand queries with Zipf traffic. `compare_arms` was

@@ -1,6 +1,6 @@
 """Do judgments from clicks agree with people's? LETOR corpora whose documents people have graded, and a real log.
 
-    .venv/bin/python benchmarks/judgments.py          # two minutes; writes the tables in benchmarks/README.md
+    .venv/bin/python benchmarks/judgments.py          # two minutes; writes the table
 
 Clicks are those of `simulate_protocol`, two rankers of the corpus side by side; *fewer clicks* has documents of one
 grade differ, and one click where these have ten. Propensities come from another log of the same users, with 100
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from accuracy import say, write_between_markers
+from accuracy import say
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
+from tables import write_table
 
 from clickharvest import PBM, harvest, read_log
 from clickharvest.judging import judge
@@ -30,7 +31,6 @@ from clickharvest.simulate import read_letor, simulate_protocol
 
 Array = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
 DATA = HERE.parents[1] / "shared" / "data"
 IMPRESSIONS, SEEDS = (1, 5, 20, 100), 2
 CONTENDERS = ("judgments", "CTR", "COEC")
@@ -71,7 +71,7 @@ def main() -> None:
                 say(lines[-1])
     text = "\n".join([*lines, "", yandex()])
     print(text)
-    write_between_markers(README, "judgments", text)
+    write_table("judgments", text)
     sys.exit(missed)
 
 

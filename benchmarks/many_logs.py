@@ -1,7 +1,7 @@
 """What benchmarks of many worlds share: simulate logs of each, keep what was measured, print and write the table.
 
 What was measured is kept in `benchmarks/data/<name>.json` (`--json`), and a run goes on where an earlier one ended.
-Once all worlds have their logs (or with `--report`) the table in `benchmarks/README.md` is written.
+Once all worlds have their logs (or with `--report`) the table in `benchmarks/tables` is written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from accuracy import HERE, README, machine, say, write_between_markers, write_whole
+from accuracy import HERE, machine, say
+from tables import write_table, write_whole
 
 Kept = dict[str, list[Any]]
 """By the name of a world, the outcome of each log."""
@@ -69,7 +70,7 @@ def main(
     text = "\n".join([*lines, "", *judge(bars), "", f"{machine()}."])
     print(text)
     if options.report or all(len(kept.get(world, {})) >= own for world, own in logs.items()):
-        write_between_markers(README, name, text)
+        write_table(name, text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 
 

@@ -35,8 +35,8 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from accuracy import write_between_markers
 from mutations import Mutant, mutants_of
+from tables import write_between_markers
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -10,7 +10,7 @@ that whatever is wrong is the estimator's fault.
 | ips, snips, dr | policy-aware: absent pages count, see `clickharvest.rank.off_policy` |
 | click / p | what it was before: the propensity of the position alone |
 
-    make benchmark-off_policy        # writes the table into README.md
+    make benchmark-off_policy        # writes the table
 
 `few pages` is the hostile cell: most queries were never served by the small arm, and what it would have shown is
 unknown there. As shown, arms are compared on the queries that both served.
@@ -24,14 +24,12 @@ import platform
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.rank import RankingData, ShownRanking, off_policy, ranking_data
 
-README = Path(__file__).with_name("README.md")
 DOCS, SHOWN, METRIC = 20, 10, "dcg@10"
 Array = NDArray[np.float64]
 
@@ -181,10 +179,11 @@ def main() -> None:
             told = f"{bias:+.4f} | {bias / noise:+.1f} | {covered.mean():.1%} | {width.mean():.3f}"
             lines.append(f"| {cell.name} | {name} | {told} |")
             print(lines[-1], flush=True)
-    from accuracy import write_between_markers
 
     told = f"{options.logs} logs each; the true difference is {population()[0]:.3f}. {os.cpu_count()} cores, Python "
-    write_between_markers(README, "off-policy", "\n".join([*lines, "", told + platform.python_version() + "."]))
+    from tables import write_table
+
+    write_table("off-policy", "\n".join([*lines, "", told + platform.python_version() + "."]))
 
 
 if __name__ == "__main__":

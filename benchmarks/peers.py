@@ -30,17 +30,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from accuracy import (
-    README,
-    TEST_QUERIES,
-    fingerprint,
-    machine,
-    names,
-    say,
-    spread,
-    write_between_markers,
-    write_whole,
-)
+from accuracy import TEST_QUERIES, fingerprint, machine, names, say, spread
+from tables import write_table, write_whole
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS, DATA = HERE / "peers", HERE / "data"
@@ -110,7 +101,7 @@ def main() -> None:
     print(text)
     told = {record["contender"] for record in found} | set(failures)
     if is_full(options) and told == set(CONTENDERS):
-        write_between_markers(README, "peers", text)
+        write_table("peers", text)
     sys.exit(bool(failures))
 
 

@@ -1,6 +1,6 @@
 """Do intervals of places cover the truth? Many small simulated logs of grids, shelves, slots, pages, and hostile ones.
 
-    .venv/bin/python benchmarks/places.py --jobs 4                # all cells; writes the README's table
+    .venv/bin/python benchmarks/places.py --jobs 4                # all cells; writes the table
     .venv/bin/python benchmarks/places.py --worlds grid --logs 5  # one of them; prints its table
 
 A cell is a way to simulate interventions with known examination. Of every log the table has the share of places whose

@@ -1,6 +1,6 @@
 """Do plans hold? Widths as planned against widths as they come out, on random experiments and logs.
 
-    .venv/bin/python benchmarks/plan.py                    # writes the table in benchmarks/README.md
+    .venv/bin/python benchmarks/plan.py                    # writes the table
     .venv/bin/python benchmarks/plan.py --designs 10
 
 **From a design**: a random experiment (A/B test of two rankers, swaps of rank 1 with others, of neighbours, or both; 4
@@ -34,12 +34,12 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import say, write_between_markers
+from accuracy import say
 from numpy.typing import NDArray
+from tables import write_table
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting import Interventions
@@ -48,7 +48,6 @@ from clickharvest.planning.forecast import forecast
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
-README = Path(__file__).resolve().parent / "README.md"
 FITS, SHARE, NEAR, BENT = 16, 0.95, 0.10, 0.15
 
 
@@ -111,7 +110,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if options.designs >= 60:
-        write_between_markers(README, "plan", text)
+        write_table("plan", text)
     sys.exit(missed)
 
 

@@ -7,7 +7,7 @@ The log is that of the speed benchmark, 132,794 rows of interventions and ten nu
 times; every copy has queries, and contexts, of its own. A second log has these rows shuffled, as no harvest leaves
 them, a third texts for queries and a device for a context. Every run is a process of its own; the best of the rounds
 counts (one round at 100 copies); memory is measured in a run of its own, because to trace it takes time. A run with the
-default options writes its table into `benchmarks/README.md`; any other run prints it only. Exits with 1 where a bar is
+default options writes its table into `benchmarks/tables`; any other run prints it only. Exits with 1 where a bar is
 missed; shuffled rows have none.
 """
 
@@ -20,16 +20,15 @@ import tempfile
 import time
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accuracy import QUERIES, case_path, load_case, machine, say, simulate, write_between_markers
+from accuracy import QUERIES, case_path, load_case, machine, say, simulate
 from speed import in_fresh_process
+from tables import write_table
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
 
-README = Path(__file__).resolve().parent / "README.md"
 SETTING, SEED = "s10", 0
 COPIES = (10, 100)
 BAR_COPIES, BAR_SECONDS, BAR_BYTES = 100, 8.0, 150.0
@@ -69,7 +68,7 @@ def main() -> None:
     )
     print(text)
     if vars(options) == vars(parser.parse_args([])):
-        write_between_markers(README, "prepare", text)
+        write_table("prepare", text)
     sys.exit(any("FAIL" in bar for bar in bars))
 
 

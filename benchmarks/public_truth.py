@@ -25,7 +25,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from accuracy import write_between_markers
+from tables import write_between_markers
 
 from clickharvest import PBM, harvest, read_log
 

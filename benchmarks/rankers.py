@@ -11,7 +11,7 @@ arm counts.
 
 Needs NumPy, SciPy, lazy_loader, threadpoolctl, LightGBM and XGBoost, no engine. Outcomes are kept in
 `benchmarks/data/rankers.json`, and a run goes on where an earlier one ended; a run of all cells writes the table in
-`benchmarks/README.md`, and so does `--report`. Exits with 1 where a bar is missed.
+`benchmarks/tables`, and so does `--report`. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from typing import Any
 
 import arms
 import numpy as np
-from accuracy import machine, say, write_between_markers, write_whole
+from accuracy import machine, say
 from arms import Array, Log, ndcg, simulate
+from tables import write_table, write_whole
 
 HERE = Path(__file__).resolve().parent
-README, KEPT = HERE / "README.md", HERE / "data" / "rankers.json"
+KEPT = HERE / "data" / "rankers.json"
 SEEDS = 5
 CORPORA, SHARES, CLICKS = ("synthetic", "mq2007_part", "mq2008"), (0.5, 0.9), (10_000, 100_000)
 ARMS = {"fair": arms.FAIR, "weak A": arms.UNEQUAL}
@@ -68,7 +69,7 @@ def main() -> None:
     text, missed = report(found)
     print(text)
     if options.json == KEPT and (options.report or set(wanted) >= set(full()) <= set(kept)):
-        write_between_markers(README, "rankers", text)
+        write_table("rankers", text)
     sys.exit(bool(missed))
 
 

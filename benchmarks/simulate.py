@@ -5,7 +5,7 @@
     PYTHONPATH=src python3 benchmarks/simulate.py --letor mq2007_part.txt.gz
 
 Each piece of work runs in a process of its own, which measures its seconds (imports left out), CPU seconds and peak
-memory. A run of 10M rows writes its table into `benchmarks/README.md`. Exits with 1 where a bar is missed.
+memory. A run of 10M rows writes its table into `benchmarks/tables`. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accuracy import QUERIES, README, machine, say, write_between_markers
+from accuracy import QUERIES, machine, say
 from speed import in_fresh_process
+from tables import write_table
 
 BAR_SECONDS, BAR_MILLIONS = 60.0, 10
 """10M rows in under a minute."""
@@ -60,7 +61,7 @@ def main() -> None:
     )
     print(text)
     if options.millions == BAR_MILLIONS:
-        write_between_markers(README, "simulate", text)
+        write_table("simulate", text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 
 

@@ -7,7 +7,7 @@
 All contenders fit the same simulated log (η=.5, 10 sweeps). They take turns, each in a fresh process, and of the rounds
 the one with the least seconds of CPU counts. Only the fit is timed, from interventions to propensities; imports and
 reading the data are not. With `--large`, two contenders also fit 10 and 100 copies of the log, with queries of their
-own and slightly different numbers, once each. A run at full size writes its tables into `benchmarks/README.md`. Exits
+own and slightly different numbers, once each. A run at full size writes its tables into `benchmarks/tables`. Exits
 with 1 where a bar is missed. Needs NumPy and SciPy, no engine.
 
 This process stays small on purpose: on Linux a child's peak memory is at least that of the parent that started it.
@@ -30,20 +30,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accuracy import (
-    DEEPER,
-    MODELS,
-    QUERIES,
-    README,
-    case_path,
-    fingerprint,
-    load_case,
-    machine,
-    say,
-    simulate,
-    write_between_markers,
-    write_whole,
-)
+from accuracy import DEEPER, MODELS, QUERIES, case_path, fingerprint, load_case, machine, say, simulate
+from tables import write_table, write_whole
 
 from clickharvest.commands.threads import LIMITS
 
@@ -82,7 +70,7 @@ def main() -> None:
     text = "\n".join([*table(report), "", *(f"- {bar}" for bar in bars), "", *growth(report), note(report)])
     print(text)
     if report["queries"] == QUERIES:
-        write_between_markers(README, "speed", text)
+        write_table("speed", text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 
 

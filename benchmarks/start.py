@@ -1,6 +1,6 @@
 """How fast the command line starts: CPU seconds and peak memory of child processes, the best of several.
 
-make benchmark-start writes the table into README.md. CPU seconds are user and system time together; the best of several
+make benchmark-start writes the table. CPU seconds are user and system time together; the best of several
 is what the work takes, the rest is what else the machine did.
 
     python benchmarks/start.py --times 9
@@ -16,11 +16,9 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 
 from clickharvest.commands.app import COMMANDS
 
-README = Path(__file__).with_name("README.md")
 ROWS = 1_000
 SMALL_LOG = f"""
 import pyarrow.csv
@@ -39,8 +37,6 @@ def main() -> None:
         subprocess.run([sys.executable, "-c", SMALL_LOG], cwd=folder, check=True)
         rows = [(what, bar, *measure(command, folder, times)) for what, command, bar in commands()]
     lines = [
-        "## Start",
-        "",
         "| | CPU seconds | peak memory, MB | at most |",
         "|---|--:|--:|--:|",
         *(f"| {what} | {cpu:.2f} | {memory:.0f} | {bar or ''} |" for what, bar, cpu, memory in rows),
@@ -57,9 +53,10 @@ def main() -> None:
     ]
     print("\n".join(lines))
     # Late, as a child's peak memory counts that of the process it was forked from.
-    from accuracy import write_between_markers
 
-    write_between_markers(README, "start", "\n".join(lines))
+    from tables import write_table
+
+    write_table("start", "\n".join(lines))
     sys.exit(bool(over))
 
 

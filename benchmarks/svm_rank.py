@@ -1,6 +1,6 @@
 """Propensity SVM-Rank: seconds at full size, and side by side with LinearSVC on pairwise differences.
 
-    make benchmark-svm_rank                                               # writes the table in benchmarks/README.md
+    make benchmark-svm_rank                                               # writes the table
     .venv/bin/python benchmarks/svm_rank.py --clicks 5000 --small 500 --rounds 1  # a try; prints its table
 
 Lists have 24 documents with 136 features; a click at position k has propensity 1/k, clipped at .05. At full size every
@@ -32,10 +32,11 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
-from accuracy import README, say, write_between_markers
+from accuracy import say
 from many_logs import judge as judged
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
+from tables import write_table
 
 from clickharvest.rank import PropensitySVMRank, RankingData, ranking_data
 from clickharvest.simulate import synthetic_corpus
@@ -88,7 +89,7 @@ def main() -> None:
     text = "\n".join([*table(rows), "", *judged(bars), "", note(options.rounds)])
     print(text)
     if (options.clicks, options.small) == (CLICKS, SMALL):
-        write_between_markers(README, "svm_rank", text)
+        write_table("svm_rank", text)
     sys.exit(any(bar.startswith("FAIL") for bar in bars))
 
 

@@ -1,6 +1,6 @@
 """How far off may a curve be that a ranker is trained with? The power of k is wrong by some amount; what does it cost?
 
-    .venv/bin/python benchmarks/tolerance.py            # writes the README's table; a few minutes
+    .venv/bin/python benchmarks/tolerance.py            # writes the table; a few minutes
 
 A production ranker, trained on few queries, shows ten results of every query, in an order with some noise; users look
 at position k with probability 1 / k and click what is relevant, and 5 % of the rest. A linear ranker is trained on
@@ -14,9 +14,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from accuracy import README, machine, say, write_between_markers
+from accuracy import machine, say
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from tables import write_table
 
 from clickharvest.checks import TOLERANCE
 from clickharvest.simulate import Corpus, read_letor, synthetic_corpus
@@ -107,7 +108,7 @@ def main() -> None:
             say(lines[-1])
     lines += ["", f"{seeds} logs each; the default tolerance is {TOLERANCE:.0%}; {machine()}."]
     print("\n".join(lines))
-    write_between_markers(README, "tolerance", "\n".join(lines))
+    write_table("tolerance", "\n".join(lines))
 
 
 if __name__ == "__main__":

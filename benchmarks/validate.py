@@ -1,6 +1,6 @@
 """Does `validate` tell sound logs from ones that mislead, and does the budget hold against random pages?
 
-    .venv/bin/python benchmarks/validate.py --jobs 2          # all worlds; writes the README's table
+    .venv/bin/python benchmarks/validate.py --jobs 2          # all worlds; writes the table
     .venv/bin/python benchmarks/validate.py --worlds "two rankers that know users a little" --logs 1
 
 Worlds are those of `budget_worlds`, with the results of one page in twenty in random order. `validate` was not changed

@@ -8,7 +8,7 @@ written by hand for the very curve, without checks, clip by the clicks, support 
 
 Every contender runs in a process of its own, contenders take turns, and the best of the rounds counts. What was written
 is checked: as many rows, the log's own values, and the propensity of every row. A run with the default options writes
-its table into `benchmarks/README.md`; any other run prints it only. Exits with 1 where a result is wrong or a bar is
+its table into `benchmarks/tables`; any other run prints it only. Exits with 1 where a result is wrong or a bar is
 missed.
 """
 
@@ -24,8 +24,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accuracy import HERE, README, machine, say, write_between_markers
+from accuracy import HERE, machine, say
 from speed import in_fresh_process
+from tables import write_table
 
 COPY = "DuckDB copies the log"
 BARE = "DuckDB copies the log and adds two columns by hand"
@@ -69,7 +70,7 @@ def main() -> None:
     print(text)
     if vars(options) == vars(parser.parse_args([])):
         load = f"load average {os.getloadavg()[0]:.1f} at the end"
-        write_between_markers(README, "weigh", f"{text}\n\n{machine('DuckDB', 'Ibis-framework')}, {load}.")
+        write_table("weigh", f"{text}\n\n{machine('DuckDB', 'Ibis-framework')}, {load}.")
     sys.exit(any("FAIL" in bar for bar in bars))
 
 
