@@ -243,8 +243,8 @@ def collect(work: dict[Future[Any], str], failures: list[str]) -> Iterator[Any]:
 def simulate(seed: int, settings: Sequence[str], queries: int, folder: str) -> None:
     """Simulate the logs of one seed, all from one corpus, and keep what fits need in a folder."""
     from clickharvest.simulate import simulate_protocol, synthetic_corpus
+    from clickharvest.simulate.corpus import training_queries
     from clickharvest.simulate.protocol import SPARE
-    from clickharvest.simulate.rankers import training_queries
 
     test_queries = min(TEST_QUERIES, queries)
     rankers = max(len(setting.traffic) for setting in SETTINGS.values())

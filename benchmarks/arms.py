@@ -23,7 +23,7 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.shown import ShownRanking
 from clickharvest.simulate import Corpus
-from clickharvest.simulate.rankers import svm_rank, top
+from clickharvest.simulate.corpus import svm_rank, top
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -6,7 +6,7 @@
 
 Logs of known truth (`simulate --clicks …`) are fitted with `--model examination`, `--model browsing` and, the first few
 of each cell, `--model reading`, as a user would. The truth of an impression is the probability that its result was
-examined *given the clicks above on its page and the results that stand there* (`simulate.browsing.examined_given`).
+examined *given the clicks above on its page and the results there* (`simulate.SimulatedUsers.examination_given`).
 Errors are over all impressions below position 1; the truth is 0 where a result above that nobody skips was not clicked,
 so that errors relative to it need care:
 

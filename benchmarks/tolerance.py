@@ -21,7 +21,7 @@ from tables import write_table
 
 from clickharvest.checks import TOLERANCE
 from clickharvest.simulate import Corpus, read_letor, synthetic_corpus
-from clickharvest.simulate.rankers import svm_rank, top
+from clickharvest.simulate.corpus import svm_rank, top
 
 Array = NDArray[np.float64]
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

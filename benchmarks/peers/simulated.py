@@ -21,8 +21,7 @@ import numpy as np
 from exchange import FEATURES, ROWS, SESSIONS, TEST_CONTEXTS
 
 from clickharvest.simulate import Simulation, simulate_protocol
-from clickharvest.simulate.corpus import Corpus
-from clickharvest.simulate.rankers import top
+from clickharvest.simulate.corpus import Corpus, top
 
 SPREAD = 0.5
 """Standard deviation of a strong ranker's noise: it has a relevant document above another in 92 of 100 pairs."""

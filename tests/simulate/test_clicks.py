@@ -20,7 +20,7 @@ from clickharvest.simulate import (
     simulate_protocol,
     synthetic_corpus,
 )
-from clickharvest.simulate.clicks import deal_clicks
+from clickharvest.simulate.users import deal_clicks
 from places import SHARED_DATA
 
 GOLDEN_SERVED = [[2, 2, 2, 2, 3, 2, 2, 2, 2, 2, 2, 3], [2, 2, 3, 2, 2, 3, 2, 2, 2, 3, 3, 2]]

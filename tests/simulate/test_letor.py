@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from clickharvest.errors import InputError
 from clickharvest.simulate import letor, read_letor
-from clickharvest.simulate.letor_lines import find_fault, parse_lines
+from clickharvest.simulate.letor import find_fault, parse_lines
 from places import SHARED_DATA
 
 YAHOO = """0 qid:1 10:0.89028 11:0.75088 699:0.5

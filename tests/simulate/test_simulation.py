@@ -16,8 +16,8 @@ from clickharvest.simulate import (
     simulate_protocol,
     synthetic_corpus,
 )
-from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
-from clickharvest.simulate.rankers import SHARED_QUERIES, svm_rank, top, train_rankers, training_queries
+from clickharvest.simulate.corpus import SHARED_QUERIES, svm_rank, top, train_rankers, training_queries
+from clickharvest.simulate.examination import CONTEXT_FEATURES, ContextFeatures
 
 SMALL = {"queries": 300, "test_queries": 200}
 

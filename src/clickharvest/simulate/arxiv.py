@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.simulate.arxiv_queries import CANDIDATES, CATEGORIES, TOPICS, draw_candidates, draw_queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Scores = NDArray[np.float32]
 Part = Literal["ab", "swap"]
 Split = Literal["train", "validation", "test"]
 
@@ -49,24 +50,47 @@ THRESHOLDS = {
 }
 GROUPS = ("category", "query_len", "ord_in_session", "results", "result_dist")
 """The paper's feature groups: 10 + 10 + 5 + 10 binaries and 35 shares."""
+TOPICS, CATEGORIES, CANDIDATES = 35, 9, 30
+LONGEST_SESSION, MOST_RESULTS = 40, 20_000
+CATEGORY_SHARES = np.array([0.22, 0.18, 0.14, 0.12, 0.1, 0.08, 0.07, 0.05, 0.04])
+CATEGORY_EFFECTS = np.array([0.0, 0.35, -0.3, 0.15, -0.45, 0.4, -0.1, 0.3, -0.35, 0.2])
+TOPIC_EFFECTS = 0.6 * np.cos(2.4 * np.arange(TOPICS))
+LEVELS, SPREADS = (-3.5, -2.66), (0.81, 3.57)
+"""Intercept and slope of the relevance of simple and of complex queries, set to get the paper's numbers of clicks."""
 
 
 @dataclass(frozen=True, eq=False)
-class ArxivSimulation:
-    """A simulated log and the truth behind it, for n pages of at most K results out of C candidates.
-
-    Every page is the only one of its query, so that only designs, not repetition, tell where else a document could
-    have stood. A page shows as many results as its query has, at most K.
+class ArxivQueries:
+    """Queries and their features, one page each, n in all.
 
     Attributes:
         is_complex: whether the query is complex, [n].
-        is_swap: whether the page belongs to the swap experiment, [n].
         session: number of the session, [n].
         ord_in_session: how many queries the session had, this one included, [n].
         query_len: words of the query, [n].
         results: how many documents match, [n].
         category: category the query names, 1 to 9, or 0 for none, [n].
         result_dist: shares of 35 topics among the results, [n, 35].
+    """
+
+    is_complex: NDArray[np.bool_]
+    session: Ints
+    ord_in_session: Ints
+    query_len: Ints
+    results: Ints
+    category: Ints
+    result_dist: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class ArxivSimulation(ArxivQueries):
+    """A simulated log and the truth behind it, for n pages of at most K results out of C candidates.
+
+    Every page is the only one of its query, so that only designs, not repetition, tell where else a document could
+    have stood. A page shows as many results as its query has, at most K.
+
+    Attributes:
+        is_swap: whether the page belongs to the swap experiment, [n].
         split: 0, 1 or 2 for the training, validation and test part, [n].
         examination: the truth p_k(x), 1 at position 1, [n, K].
         rank: position that each ranker gives each candidate, 0 where it does not show it, [3, n, C].
@@ -75,14 +99,7 @@ class ArxivSimulation:
         clicks: clicks by candidate, [n, C].
     """
 
-    is_complex: NDArray[np.bool_]
     is_swap: NDArray[np.bool_]
-    session: NDArray[np.int64]
-    ord_in_session: NDArray[np.int64]
-    query_len: NDArray[np.int64]
-    results: NDArray[np.int64]
-    category: NDArray[np.int64]
-    result_dist: NDArray[np.float32]
     split: NDArray[np.int8]
     examination: Array
     rank: NDArray[np.int8]
@@ -272,13 +289,10 @@ class ArxivSimulation:
 def simulate_arxiv(*, queries: int = QUERIES, positions: int = 21, seed: int = 0) -> ArxivSimulation:
     """Simulate the arXiv-like log.
 
-    How many queries are complex or simple, A/B or swap is exact: with all 138,634 queries (the paper rounds to 138,600)
-    it is as in `PAPER_SIZES`, with fewer in proportion. Clicks come within a few per cent of the paper's: the
-    levels and spreads of relevance in `draw_candidates` were set by hand, once, to meet the four numbers of clicks.
-    About the curves the paper says only that they differ and that simple queries are read further down; how far
-    (η around 1.1 and .6), and how much the feature groups matter, is our choice, see `ArxivQueries.examination`.
-    How much the rankers disagree was doubled once, after the gain of the feature groups (`table-max`) had come out
-    near zero: with rankers that hardly differ there is little to harvest.
+    The numbers of complex and simple queries and of A/B and swap pages are those of `PAPER_SIZES`, with fewer queries
+    in proportion; clicks come within a few per cent of the paper's. Our choices, not the paper's, are how far down
+    queries are read (`true_examination`), how much the feature groups matter, and how much the rankers disagree, which
+    was doubled once after the gain of the feature groups had come out near zero.
 
     Args:
         queries: number of queries n, one page each.
@@ -309,7 +323,7 @@ def simulate_arxiv(*, queries: int = QUERIES, positions: int = 21, seed: int = 0
     ranker = random.integers(RANKERS, size=queries, dtype=np.int8)
     drawn_rank = random.integers(1, positions + 1, size=queries)
     swap_rank = np.where(is_swap & (drawn_rank <= shown), drawn_rank, 1).astype(np.int8)
-    examination = drawn.examination(positions)
+    examination = true_examination(drawn, positions)
     position = _exchange(rank[ranker, np.arange(queries)], swap_rank[:, None])
     examined = np.take_along_axis(examination, np.maximum(position, 1).astype(np.int64) - 1, axis=1)
     clicks = (position > 0) & (random.random(position.shape) < examined * relevance)
@@ -339,3 +353,94 @@ def _kinds(queries: int, random: np.random.Generator) -> tuple[NDArray[np.bool_]
 def _exchange(rank: NDArray[np.int8], with_first: NDArray[np.int8]) -> NDArray[np.int8]:
     """Return ranks after the first has changed places with another, broadcast; 0 stays 0."""
     return np.where(rank == 1, with_first, np.where(rank == with_first, np.int8(1), rank))
+
+
+def true_examination(queries: ArxivQueries, positions: int) -> Array:
+    """Return p_k(x) = exp(−η(x) φ_k) with φ_k = log k + .3 σ(k − 10.5), [n, K].
+
+    φ is a power law with a step where the screen ends. Complex queries, long ones and those with many results
+    are left sooner, η grows; later queries of a session are read further down; categories and topics differ:
+    log η = −.5 + .45 [complex] + .2 log(length / 4) + .15 log(results / 40) − .22 log(order) + effects.
+    """
+    index = -0.5 + 0.45 * queries.is_complex + 0.2 * np.log(queries.query_len / 4)
+    index += 0.15 * np.log(queries.results / 40) - 0.22 * np.log(queries.ord_in_session)
+    index += CATEGORY_EFFECTS[queries.category] + queries.result_dist @ TOPIC_EFFECTS
+    k = np.arange(1.0, positions + 1)
+    shape = np.log(k) + 0.3 * (expit(k - 10.5) - expit(-9.5))
+    return np.asarray(np.exp(-np.exp(index)[:, None] * shape))
+
+
+def draw_queries(is_complex: NDArray[np.bool_], random: np.random.Generator) -> ArxivQueries:
+    """Return queries with features, one for each entry of `is_complex` [n].
+
+    Example:
+        >>> queries = draw_queries(np.array([True, False]), np.random.default_rng(0))
+        >>> true_examination(queries, 3).shape, queries.result_dist.sum(axis=1).round(4).tolist()
+        ((2, 3), [1.0, 1.0])
+    """
+    n = len(is_complex)
+    session, order = _sessions(is_complex, random)
+    length = np.where(is_complex, random.lognormal(np.log(9.0), 0.6, n), random.lognormal(np.log(2.2), 0.7, n))
+    query_len = np.maximum(np.rint(length), np.where(is_complex, 3, 1)).astype(np.int64)
+    spread = random.lognormal(0.0, 1.3, n) * np.where(is_complex, 20.0, 45.0) * (query_len / 4.0) ** -0.2
+    results = np.clip(np.rint(spread), 1, MOST_RESULTS).astype(np.int64)
+    named = random.random(n) < np.where(is_complex, 0.55, 0.25)
+    category = np.where(named, 1 + random.choice(CATEGORIES, n, p=CATEGORY_SHARES), 0)
+    return ArxivQueries(
+        is_complex=is_complex,
+        session=session,
+        ord_in_session=order,
+        query_len=query_len,
+        results=results,
+        category=category,
+        result_dist=_topics(category, results, random),
+    )
+
+
+def _sessions(is_complex: NDArray[np.bool_], random: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the session and the order in it of each query; a session holds one kind, its lengths are heavy-tailed."""
+    session, order = np.zeros(len(is_complex), np.int64), np.zeros(len(is_complex), np.int64)
+    begin = 0
+    for kind, tail in ((True, 2.2), (False, 2.5)):
+        own = np.flatnonzero(is_complex == kind)
+        lengths = np.minimum(random.zipf(tail, len(own)), LONGEST_SESSION)
+        number = np.repeat(np.arange(len(own)), lengths)[: len(own)]
+        starts = np.cumsum(lengths) - lengths
+        session[own], order[own] = begin + number, np.arange(len(own)) - starts[number] + 1
+        begin += len(own)
+    return np.unique(session, return_inverse=True)[1].astype(np.int64), order
+
+
+def _topics(category: Ints, results: Ints, random: np.random.Generator) -> NDArray[np.float32]:
+    """Return the shares of topics among up to 200 results: a main topic, and those of the category named."""
+    n = len(category)
+    popularity = 1 / np.arange(1.0, TOPICS + 1) ** 0.5
+    weight = np.tile(1.2 * popularity / popularity.sum(), (n, 1))
+    main = random.choice(TOPICS, n, p=popularity / popularity.sum())
+    named = np.flatnonzero(category)
+    main[named] = (main[named] // CATEGORIES * CATEGORIES + category[named] - 1) % TOPICS
+    weight[np.arange(n), main] += np.where(category > 0, 4.0, 1.5)
+    mix = random.standard_gamma(weight) + 1e-9
+    counted = np.minimum(results, 200)
+    counts = random.multinomial(counted, mix / mix.sum(axis=1, keepdims=True))
+    return np.asarray(counts / counted[:, None], np.float32)
+
+
+def draw_candidates(queries: ArxivQueries, rankers: int, random: np.random.Generator) -> tuple[Array, Scores]:
+    """Return the relevance of the candidates, [n, C], and each ranker's scores of them, [rankers, n, C].
+
+    A query has as many candidates as results, at most C; the scores of others are −∞. Relevance is
+    r = σ(a + b z + c q) with z ~ N(0, 1) of the document and q ~ N(0, 1) of the query; rankers see z with noise, part
+    of it common to all and part of it their own, on some queries much and on others hardly any.
+    """
+    n = len(queries.results)
+    level, spread = (np.array(values)[queries.is_complex.astype(int)][:, None] for values in (LEVELS, SPREADS))
+    z = random.normal(size=(n, CANDIDATES)).astype(np.float32)
+    quality = random.normal(size=(n, 1)).astype(np.float32)
+    relevance = expit(level + spread * z + 0.8 * quality)
+    common = z + 0.8 * random.normal(size=z.shape).astype(np.float32)
+    disagreement = random.lognormal(np.log(0.5), 0.8, (n, 1)).astype(np.float32)
+    missing = np.arange(CANDIDATES) >= queries.results[:, None]
+    scores = np.stack([common + disagreement * random.normal(size=z.shape).astype(np.float32) for _ in range(rankers)])
+    scores[:, missing] = -np.inf
+    return np.asarray(relevance, np.float64), scores

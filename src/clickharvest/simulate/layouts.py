@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.positions.places import Label, Places
+from clickharvest.simulate.ab_test import DEVICES, draw_queries, draw_rankings, text_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,15 +123,11 @@ def simulate_places(
     n_places = len(plan.labels)
     docs = n_places + 3
     log_p = np.array([plan.log_examination(*label) for label in plan.labels])
-    relevance = random.beta(1, 2, (queries, docs))
-    noise = random.normal(0, 0.3, (rankers, queries, docs))
-    ranked = np.argsort(-(relevance + noise), axis=2)[:, :, :n_places]
-    frequency = 1 / np.arange(1, queries + 1)
-    query = random.choice(queries, pages, p=frequency / frequency.sum())
+    relevance, ranked = draw_rankings(rankers, queries, docs, n_places, 0.3, random)
+    query = draw_queries(queries, pages, random)
     ranker, device = random.integers(rankers, size=pages), random.integers(2, size=pages)
-    scale = np.array([1.0, steeper])
     doc = ranked[ranker, query]
-    examination = np.exp(scale[:, None] * log_p)
+    examination = np.exp(np.array([[1.0], [steeper]]) * log_p)
     clicks = random.random((pages, n_places)) < examination[device] * relevance[query[:, None], doc]
     shown = np.ones((pages, n_places), dtype=bool)
     if layout == "pages":
@@ -141,9 +138,7 @@ def simulate_places(
     log = pa.table(
         {
             "view": view,
-            "query": np.char.add("query ", query[view].astype(str)),
-            "ranker": np.array(list("abcdefghijklmnopqrstuvwxyz"))[ranker[view]],
-            "device": np.array(["desktop", "mobile"])[device[view]],
+            **text_columns(query[view], ranker[view], device[view]),
             "doc": np.char.add("doc ", (query[view] * docs + doc[view, place]).astype(str)),
             **{name: np.array(values)[place] for name, values in columns.items()},
             "click": clicks[view, place].astype(np.int8),
@@ -152,4 +147,4 @@ def simulate_places(
     places = Places.of(plan.columns, plan.labels)
     order = [plan.labels.index(label) for label in places.labels]
     relative = examination[:, order] / examination[:, order[:1]]
-    return log, PlaceTruth(places, ("desktop", "mobile"), relative)
+    return log, PlaceTruth(places, DEVICES, relative)

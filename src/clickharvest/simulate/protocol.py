@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.simulate import names
-from clickharvest.simulate.clicks import SimulatedUsers
-from clickharvest.simulate.contexts import CONTEXT_FEATURES, ContextFeatures
-from clickharvest.simulate.corpus import Corpus, synthetic_corpus
-from clickharvest.simulate.examination import Examination
-from clickharvest.simulate.names import DEPLOYMENTS
-from clickharvest.simulate.rankers import top, train_rankers
-from clickharvest.simulate.rankers import training_queries as queries_of_rankers
+from clickharvest.simulate.corpus import Corpus, synthetic_corpus, top, train_rankers
+from clickharvest.simulate.corpus import training_queries as queries_of_rankers
+from clickharvest.simulate.examination import CONTEXT_FEATURES, ContextFeatures, Examination
 from clickharvest.simulate.simulation import Simulation
+from clickharvest.simulate.users import SimulatedUsers
 
 SPARE = 1.12
 """Queries to make up for each that is needed, as some have no relevant document."""
@@ -102,7 +99,7 @@ def simulate_protocol(
             "positions, queries, two or more rankers with traffic, noise from 0 to 1"
         )
     _check_choice("repetition", repetition, REPETITIONS)
-    _check_choice("deployment", deployment, DEPLOYMENTS)
+    _check_choice("deployment", deployment, names.DEPLOYMENTS)
     click_model, rankers = SimulatedUsers(clicks, noise), len(traffic)
     if corpus is None:
         queries = QUERIES if queries is None else queries

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.simulate.ab_test import draw_queries
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -99,8 +101,7 @@ def simulate_shop(*, pages: int, seed: int = 0) -> Shop:
     rankers = np.stack([best + common + error * _direction(random) for _ in range(RANKERS)])
     order = np.argsort(-np.einsum("rf,qdf->rqd", rankers, features[:QUERIES]), axis=2)[:, :, :POSITIONS]
 
-    frequency = 1 / np.arange(1, QUERIES + 1)
-    query = random.choice(QUERIES, pages, p=frequency / frequency.sum())
+    query = draw_queries(QUERIES, pages, random)
     users = max(1, pages // PAGES_PER_USER)
     user = random.integers(users, size=pages)
     device = random.integers(len(DEVICES), size=users)[user]

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.simulate.clicks import SimulatedUsers, deal_clicks
-from clickharvest.simulate.contexts import CONTEXT_FEATURES
-from clickharvest.simulate.corpus import Corpus
-from clickharvest.simulate.examination import Examination
-from clickharvest.simulate.rankers import top
+from clickharvest.simulate.corpus import Corpus, top
+from clickharvest.simulate.examination import CONTEXT_FEATURES, Examination
+from clickharvest.simulate.users import SimulatedUsers, deal_clicks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +31,8 @@ class Simulation:
         test: other queries, to measure errors on.
         train_contexts: [n, 10].
         test_contexts: [m, 10].
-        examination: the truth, contexts [·, 10] → p_k(x) [·, K]; where users browse, what `simulate.browsing` makes of
-            it depends on the clicks above.
+        examination: the truth, contexts [·, 10] → p_k(x) [·, K]; where users browse, what
+            `SimulatedUsers` make of it depends on the clicks above.
         traffic: share of the traffic of each ranker.
         shown: document of each ranker, query and position, −1 for none, [R, n, K].
         served: how often each ranker served each query, [R, n].

@@ -9,7 +9,7 @@ rates c = E[C at position 1] of results that are relevant or not:
 An examination model has b̂ = 0 and its propensities for â, so that it is judged by the same numbers.
 
 Where users browse, the truth of a display is p, the probability that its result was examined given the clicks above on
-its page, relative to position 1 (`simulate.browsing.examined_given`), and p̂ what `weigh` would give that row:
+its page, relative to position 1 (`simulate.SimulatedUsers.examination_given`), and p̂ what `weigh` would give that row:
 
     impression_error = mean |1 − p̂ / p|           over the displays below position 1 with p > 0
     seen_error       = Σ |p̂ − p| / Σ p            over all of them: where p is 0, p̂ counts whole
