@@ -54,7 +54,7 @@ docs: $(INSTALLED)
 # SEEDS=20 measures all seeds of the published page.
 SEEDS ?= 1
 reproduce: $(INSTALLED)
-	$(BIN)/clickharvest reproduce --seeds $(SEEDS) --page docs/reproduction.md
+	$(BIN)/python -m experiments --seeds $(SEEDS) --page docs/reproduction.md
 
 # A thousand generated cases, always the same, each in a process of its own; make benchmark-fuzz has ten thousand.
 # Valid command lines run longest: here they are an eighth of the cases, there half of them.
@@ -68,7 +68,7 @@ nightly: $(INSTALLED)
 	$(MAKE) benchmark-mutants benchmark-coverage benchmark-fuzz
 
 quick: $(INSTALLED)
-	$(BIN)/clickharvest reproduce --quick --results .quick
+	$(BIN)/python -m experiments --quick --results .quick
 
 # start, fits, harvest, prepare, accuracy, speed, coverage, simulate, weigh, judgments, plan, places, browsing, affine, model_choice, svm_rank, boosting, rankers, peers, mutants, fuzz
 benchmark-%: $(INSTALLED)

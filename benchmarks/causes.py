@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -28,10 +29,12 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.experiments import Plan, Run
-from clickharvest.experiments.families import learning, semi_synthetic
-from clickharvest.experiments.families.models import CPBM, HIDDEN_CONSTANT, HIDDEN_NETWORK, PBM, fit_interventions
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from clickharvest.rank import ranking_metrics
+from experiments import Plan, Run
+from experiments.families import learning, semi_synthetic
+from experiments.families.models import CPBM, HIDDEN_CONSTANT, HIDDEN_NETWORK, PBM, fit_interventions
 
 Array = NDArray[np.float64]
 Table = dict[str, list[Any]]

@@ -139,8 +139,8 @@ def measure(kind: str, corpus: str, share: float, clicks: int, seed: int) -> dic
 
 def corpus_of(name: str, seed: int) -> Any:
     """Return a corpus by name or path."""
-    from clickharvest.experiments.families.corpora import find_corpus
     from clickharvest.simulate import read_letor, synthetic_corpus
+    from experiments.families.corpora import find_corpus
 
     if name == "synthetic":
         return synthetic_corpus(1_200, docs=(15, 30), features=60, seed=seed)

@@ -1,6 +1,6 @@
 """What the build of these pages does beside MkDocs.
 
-Some pages are generated (`clickharvest reproduce --page docs/reproduction.md`) and may not be there yet: the menu then
+Some pages are generated (`make reproduce`) and may not be there yet: the menu then
 leaves them out. Their figures lie in the folder of results, outside of `docs`, and are taken along. Links to other
 files of the repository, which the site does not have, become their names.
 """

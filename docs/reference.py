@@ -24,7 +24,6 @@ This page is written by `docs/reference.py` from the options themselves, as `cli
 """
 CODES = {
     0: "Done.",
-    1: "`reproduce`: a claim of the paper does not hold.",
     130: "Interrupted from the keyboard.",
     143: "Ended by the system (SIGTERM), such as by `docker stop` or `timeout`.",
 }

@@ -54,9 +54,8 @@ def build(
         hostile_value = bad and random.random() < 0.5
         values = doubtful_values(command, option)
         case.words += [option, hostile.argument(random) if hostile_value else random.choice(values)]
-    for option, of in (("--page", "reproduce"), ("--chart", "compare")):
-        if option in case.words and command == of:
-            case.outputs.append(case.words[case.words.index(option) + 1])
+    if command == "compare" and "--chart" in case.words:
+        case.outputs.append(case.words[case.words.index("--chart") + 1])
     case.words += [name for name, is_flag in options.items() if is_flag and random.random() < 0.25]
     if command in ENDS and random.random() < 0.95:
         _output(case, random)
@@ -337,17 +336,10 @@ def _simulate(case: Case, base: Path, random: random.Random) -> None:
         ]
 
 
-def _reproduce(case: Case, base: Path, random: random.Random) -> None:
-    case.words += random.choice(
-        (["nothing"], ["table-pbm", "--no-run", "--results", "results"], [hostile.argument(random)])
-    )
-    case.outputs.append("results")
-
-
 ARGUMENTS: dict[str, Callable[[Case, Path, random.Random], None]] = {
     "check": _log_argument, "validate": _validate, "harvest": _log_argument, "fit": _fit, "show": _show,
     "propensities": _propensities,
     "weigh": _weigh, "report": _report, "compare": _compare, "rank": _rank, "simulate": _simulate,
-    "reproduce": _reproduce, "tally": _tally, "plan": _plan, "judgments": _judgments, "labels": _labels,
+    "tally": _tally, "plan": _plan, "judgments": _judgments, "labels": _labels,
     "rerank": _rerank, "export": _export_ranker,
 }  # fmt: skip

@@ -7,7 +7,7 @@ from functools import cache
 COMMANDS = {
     "check": 14, "harvest": 13, "show": 9, "propensities": 8, "weigh": 7, "tally": 6, "rerank": 6, "export": 6,
     "plan": 5, "judgments": 5, "labels": 4, "simulate": 4, "compare": 4, "fit": 3, "report": 3, "rank": 2,
-    "validate": 3, "reproduce": 1,
+    "validate": 4,
 }  # fmt: skip
 """How many of a hundred cases each command has; those that fit or draw are dear."""
 FAULTS = (
@@ -95,9 +95,7 @@ OF_COMMANDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("simulate", "--traffic"): ("1,1", "80,15,5", "1", "0,0"), ("simulate", "--repetition"): ("even", "zipf"),
     ("simulate", "--deployment"): ("ab", "consecutive"), ("simulate", "--threshold"): ("1", "2"),
     ("simulate", "--corpus"): ("corpus.txt", "synthetic", "log.parquet", "nothing"),
-    ("simulate", "--cache"): ("cache", "log.parquet"), ("reproduce", "--jobs"): ("1", "2"),
-    ("reproduce", "--corpus"): ("nothing", "corpus.txt"), ("reproduce", "--page"): ("page.md",),
-    ("reproduce", "--seeds"): ("1", "x"), ("reproduce", "--results"): ("results",),
+    ("simulate", "--cache"): ("cache", "log.parquet"),
     ("fit", "--model"): ("examination",), ("validate", "--model"): ("theirs.csv", "log.parquet", "nothing"),
     ("validate", "--pages-with"): ("click", "device", "nothing"),
 }  # fmt: skip

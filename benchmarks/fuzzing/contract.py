@@ -92,7 +92,6 @@ def _code(case: Case, outcome: Outcome) -> list[str]:
     allowed = {0, 2, 3}
     allowed |= {{"interrupt": 130, "terminate": 143}.get(case.fault or "", 0)}
     allowed |= {141} if case.fault == "pipe" else set()
-    allowed |= {1} if case.command == "reproduce" else set()  # a claim does not hold
     if case.fault == "kill" and outcome.code == -9:
         return []
     if outcome.code is None:

@@ -89,7 +89,7 @@ PARSED = (
     "show nothing", "check x --anchor 0", "harvest x --max-position 0", "propensities x --level 7",
     "weigh x y --position-base 9999999",
     "report x --level 7", "compare x --level 7", "fit x --anchor 0", "rank x y --level 7", "simulate ab --queries 0",
-    "reproduce --jobs 0", "tally x --position-base 9999999", "plan --positions 0", "judgments x y --level 7",
+    "tally x --position-base 9999999", "plan --positions 0", "judgments x y --level 7",
     "labels x --level 7", "rerank x y", "export x --to nothing",
 )  # fmt: skip
 """Refused before anything runs, and any thread starts: Typer builds options with what it imports only then."""

@@ -3,7 +3,6 @@ from . import checks as checks
 from . import click_models as click_models
 from . import errors as errors
 from . import estimation as estimation
-from . import experiments as experiments
 from . import harvesting as harvesting
 from . import judging as judging
 from . import logs as logs

@@ -289,7 +289,7 @@ def test_csv_guards_formulas(run: Command, sound: Path) -> None:
         "fit x.csv --seed -1", "fit x.csv --seed 99999999999999999999", "fit x.csv --penalty nan",
         "fit x.csv --penalty inf",
         "fit x.csv --bootstrap 999999999999", "rank a b --test-share nan", "rank a b --level nan", "rank a b --seed -1",
-        "propensities m --level nan", "compare m --level inf", "report m --level -1", "reproduce --jobs 0",
+        "propensities m --level nan", "compare m --level inf", "report m --level -1",
         "demo --seed -1",
         "simulate --queries 0 -o s", "simulate --positions -1 -o s", "simulate --eta nan -o s",
         "simulate --zeta inf -o s",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -16,16 +14,16 @@ from clickharvest.estimation.estimators import CPBM as ContextualModel
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.sample import make_sample
-from clickharvest.experiments import Plan, Results, Run, load_experiment
-from clickharvest.experiments.families import feature_groups
-from clickharvest.experiments.families.arxiv_bands import all_pairs_bands, pooled_pairs, swap_ratio_bands
-from clickharvest.experiments.families.arxiv_curves import FAMILY, SWAP_RATIO, measure
-from clickharvest.experiments.families.models import CLICKSHARE
-from clickharvest.experiments.runner.runs import Result
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.simulate.arxiv import PAPER_SIZES, QUERIES, ArxivSimulation, simulate_arxiv
+from experiments import Plan, Results, Run, load_experiment
+from experiments.families import feature_groups
+from experiments.families.arxiv_bands import all_pairs_bands, pooled_pairs, swap_ratio_bands
+from experiments.families.arxiv_curves import FAMILY, SWAP_RATIO, measure
+from experiments.families.models import CLICKSHARE
+from experiments.runner.runs import Result
 
 POSITIONS = 4
 ARXIV = ("table-size", "fig-complex", "fig-complexcpbm", "table-max")
@@ -121,17 +119,6 @@ class TestMeasure:
         assert first["objective"] != second["objective"]
         assert first["penalty"] == second["penalty"]
         assert first["validation"] == pytest.approx(second["validation"], rel=1e-6)
-
-    def test_needs_no_engine(self) -> None:
-        blocked = "import sys; sys.modules.update(dict.fromkeys(['ibis', 'duckdb', 'pyarrow', 'sklearn', 'altair']))"
-        work = (
-            "from clickharvest.experiments import Run, load_experiment\n"
-            "from clickharvest.experiments.runner.measuring import measure_run\n"
-            "load_experiment('fig-complex')\n"
-            "measure_run(Run('arxiv_curves', 'arxiv', 0, {'queries': 4000}, "
-            "{'model': 'swap ratio', 'part': 'swap', 'replicates': 3}))"
-        )
-        subprocess.run([sys.executable, "-c", f"{blocked}; {work}"], check=True)
 
 
 def curves(complex_: float, simple: float, width: float) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clickharvest.experiments.beyond import cascade as beyond_cascade
-from clickharvest.experiments.beyond import trust as beyond_trust
-from clickharvest.experiments.families.click_models import FAMILY, make_runs, measure
-from clickharvest.experiments.runner.experiment import Plan
-from clickharvest.experiments.runner.runs import Result, Results, Run
+from experiments.beyond import cascade as beyond_cascade
+from experiments.beyond import trust as beyond_trust
+from experiments.families.click_models import FAMILY, make_runs, measure
+from experiments.runner.experiment import Plan
+from experiments.runner.runs import Result, Results, Run
 
 
 def test_corrected_clicks_and_displays_are_judged_by_the_truth() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +13,12 @@ import pytest
 from clickharvest import read_log
 from clickharvest.baselines import click_rates, em
 from clickharvest.errors import InputError
-from clickharvest.experiments import Experiment, Plan, Results, Run, experiment_ids, load_experiment
-from clickharvest.experiments.families.corpora import find_corpus, find_data
-from clickharvest.experiments.families.models import (
+from clickharvest.model.curves import Constant
+from clickharvest.model.propensities import Propensities
+from clickharvest.simulate import Simulation
+from experiments import Experiment, Plan, Results, Run, experiment_ids, load_experiment
+from experiments.families.corpora import find_corpus, find_data
+from experiments.families.models import (
     AUTHORS,
     AUTHORS_ORACLE,
     CLICKSHARE,
@@ -34,13 +34,10 @@ from clickharvest.experiments.families.models import (
     fit_baseline,
     fit_settings,
 )
-from clickharvest.experiments.families.semi_synthetic import FAMILY, errors, predicted, simulate_run
-from clickharvest.experiments.runner.measuring import measure_run
-from clickharvest.experiments.runner.runs import Result
-from clickharvest.model.curves import Constant
-from clickharvest.model.propensities import Propensities
-from clickharvest.simulate import Simulation
-from places import SHARED_DATA, SRC
+from experiments.families.semi_synthetic import FAMILY, errors, predicted, simulate_run
+from experiments.runner.measuring import measure_run
+from experiments.runner.runs import Result
+from places import SHARED_DATA
 
 SMALL = {"training_queries": 600, "eta": 0.5, "zeta": 1.0, "queries": 150, "test_queries": 40}
 
@@ -134,33 +131,6 @@ class TestErrors:
         assert measure_run(Run(FAMILY, "mq2008", 0, run.log, fit_settings(CTR)), path)["queries"] == len(
             simulation.train
         )
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(SRC)}
-
-
-def test_measuring_needs_no_engine(tmp_path: Path) -> None:
-    code = f"""
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {{"ibis", "duckdb", "pyarrow", "sklearn", "altair", "typer", "rich", "pandas"}}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocked())
-from clickharvest.experiments import Run, experiment_ids, load_experiment
-from clickharvest.experiments.runner.measuring import measure_missing
-from clickharvest.experiments.runner.store import Store
-for name in experiment_ids():
-    experiment = load_experiment(name)
-    experiment.runs(experiment.plan(quick=True, corpus="synthetic"))
-from clickharvest.experiments.families.models import fit_settings
-runs = [Run({FAMILY!r}, "synthetic", 0, {SMALL!r}, fit_settings(model)) for model in ("CTR", "EM", "PBM")]
-from pathlib import Path
-print(measure_missing(runs, Store(Path({str(tmp_path)!r})), jobs=1))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 class TestCorpora:

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
-from clickharvest.experiments import Result, Run
-from clickharvest.experiments.runner.measuring import measure_missing, measure_run
-from clickharvest.experiments.runner.registry import FAMILIES, family, find_family
-from clickharvest.experiments.runner.store import Store
-from places import SRC
+from experiments import Result, Run
+from experiments.runner.measuring import measure_missing, measure_run
+from experiments.runner.registry import FAMILIES, family, find_family
+from experiments.runner.store import Store
+from places import ROOT, SRC
 
 Fake = Callable[[Callable[[Run], dict[str, Any]]], None]
 
@@ -41,7 +41,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 class TestRegistry:
     def test_a_function_joins_where_it_is_defined(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("clickharvest.experiments.runner.registry.FAMILIES", own := dict(FAMILIES))
+        monkeypatch.setattr("experiments.runner.registry.FAMILIES", own := dict(FAMILIES))
 
         @family("mine")
         def measure(run: Run, source: Path | None) -> dict[str, Any]:
@@ -105,8 +105,8 @@ class TestStore:
 
     def test_several_processes_add_lines_at_once(self, tmp_path: Path) -> None:
         code = (
-            "import sys; from pathlib import Path; from clickharvest.experiments import Result, Run\n"
-            "from clickharvest.experiments.runner.store import Store\n"
+            "import sys; from pathlib import Path; from experiments import Result, Run\n"
+            "from experiments.runner.store import Store\n"
             "store, first = Store(Path(sys.argv[1])), int(sys.argv[2])\n"
             "for seed in range(first, first + 200):\n"
             "    store.save(Result(Run('f', 'w', seed, {}), {'noise': [0.1] * 500}))\n"
@@ -164,10 +164,10 @@ from types import ModuleType
 
 import numpy as np
 
-import clickharvest.experiments as experiments
-from clickharvest.commands.reproduce import ReproduceOptions, run_reproduce
-from clickharvest.experiments import Check, Experiment, Headline, Run
-from clickharvest.experiments.runner.registry import family
+import experiments
+from experiments.__main__ import main
+from experiments import Check, Experiment, Headline, Run
+from experiments.runner.registry import family
 
 
 @family("tiny")
@@ -178,7 +178,7 @@ def measure(run, source):
     return {"rel_error": float(np.random.default_rng(run.seed).random())}
 
 
-module = ModuleType("clickharvest.experiments.tiny")
+module = ModuleType("experiments.tiny")
 module.EXPERIMENT = Experiment(
     id="tiny", title="Tiny", claim="None.",
     runs=lambda plan: [Run("tiny", plan.world, seed, {}) for seed in range(24)],
@@ -189,12 +189,12 @@ module.EXPERIMENT = Experiment(
 sys.modules[module.__name__] = module
 experiments.EXPERIMENTS = {"tiny": "tiny"}
 if __name__ == "__main__":
-    run_reproduce(["tiny"], ReproduceOptions(results=Path(sys.argv[1]), jobs=int(sys.argv[2]), seeds=24))
+    main(["tiny", "--results", sys.argv[1], "--jobs", sys.argv[2], "--seeds", "24"])
 """
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(SRC)}
+    return os.environ | {"PYTHONPATH": f"{SRC}:{ROOT}"}
 
 
 def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from places import SRC
+from places import EXPERIMENTS, SRC
 
 PACKAGE = SRC / "clickharvest"
-EXPERIMENTS = PACKAGE / "experiments"
 SHARED = {"clickharvest.errors", "clickharvest.files", "clickharvest.progress", "clickharvest.words"}
 """Modules beside the rooms whose names are all for everybody."""
 
@@ -32,7 +31,7 @@ def private_imports(text: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.startswith("clickharvest."))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "clickharvest":
             module = str(node.module)
-            if module in SHARED or f"{module}.".startswith("clickharvest.experiments."):
+            if module in SHARED:
                 continue
             yield from (f"{module}.{alias.name}" for alias in node.names if alias.name not in offered(module))
 

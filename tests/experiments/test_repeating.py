@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from clickharvest.experiments import Result, Run
-from clickharvest.experiments.__main__ import main
-from clickharvest.experiments.runner.registry import FAMILIES
-from clickharvest.experiments.runner.repeating import choose_sample, differences, repeat
-from clickharvest.experiments.runner.store import Store
+from experiments import Result, Run
+from experiments.__main__ import main
+from experiments.runner.registry import FAMILIES
+from experiments.runner.repeating import choose_sample, differences, repeat
+from experiments.runner.store import Store
 
 
 def results() -> list[Result]:
@@ -57,6 +57,7 @@ def test_words_for_people_may_change_but_not_come_or_go() -> None:
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measure = ["table-size", "--quick", "--jobs", "1", "--results", str(tmp_path)]
     assert main(measure) == 0
+    capsys.readouterr()
     assert main([*measure, "--repeat"]) == 0
     assert capsys.readouterr().out == "table_size: 1 of 1 runs came out as they are kept.\n"
     store = Store(tmp_path / "quick")

@@ -99,7 +99,7 @@ class _Command(TyperCommand):
 
 COMMANDS = (
     "check", "plan", "tally", "harvest", "fit", "validate", "propensities", "weigh", "judgments", "labels", "rank",
-    "rerank", "export", "report", "show", "compare", "simulate", "reproduce", "demo",
+    "rerank", "export", "report", "show", "compare", "simulate", "demo",
 )  # fmt: skip
 """The commands in the order of the help; each is the function of its name in the module of its name."""
 
