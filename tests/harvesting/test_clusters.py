@@ -18,7 +18,7 @@ from clickharvest.harvesting.interventions import COLUMNS, Interventions
 from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
-from clickharvest.model.fingerprint import data_fingerprint
+from clickharvest.model.provenance import data_fingerprint
 from command_line import run
 
 

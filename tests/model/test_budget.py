@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clickharvest.model.budget import STATES, Budget, lenders, most_noise, place_lenders
+from clickharvest.model.budget import STATES, Budget, most_noise
+from clickharvest.model.prediction import nearest_trusted, nearest_trusted_places
 from clickharvest.positions.places import Places
 from samples import fixed_curve
 
@@ -57,10 +58,10 @@ def test_places_that_nobody_can_tell_have_the_weight_of_a_middling_one_like_them
     trusted = np.array([[True, True, False, True, True, False]])
 
     def lender(place: int, trusted: np.ndarray = trusted) -> int:
-        return int(place_lenders(trusted, 0, log_p, range(1, 7), places, places, np.array([place]))[0]) + 1
+        return int(nearest_trusted_places(trusted, 0, log_p, range(1, 7), places, places, np.array([place]))[0]) + 1
 
     assert [lender(k) for k in (1, 2, 4, 5)] == [1, 2, 4, 5]
     # Row 1 has (1, 1) and (1, 2) to lend, row 2 has (2, 1) and (2, 2): the higher of two.
     assert (lender(3), lender(6)) == (1, 4)
     assert lender(6, np.zeros_like(trusted)) == 1
-    assert lenders(np.zeros((1, 4), dtype=bool), anchor=2).tolist() == [[2, 2, 2, 2]]
+    assert nearest_trusted(np.zeros((1, 4), dtype=bool), anchor=2).tolist() == [[2, 2, 2, 2]]

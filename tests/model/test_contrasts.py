@@ -96,7 +96,7 @@ def test_who_reads_further_down_does_not_depend_on_the_anchor(
 
 def test_many_contexts_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found_in(level_model(0.1), *LEVELS)
-    monkeypatch.setattr("clickharvest.model.contrasts.AT_ONCE", 1_000)
+    monkeypatch.setattr("clickharvest.model.differences.AT_ONCE", 1_000)
     assert found_in(level_model(0.1), *LEVELS).z == whole.z
 
 

@@ -21,12 +21,11 @@ from clickharvest.commands.propensities import propensities as score_contexts
 from clickharvest.commands.show import show
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.model import propensities as module
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import CURVES, flatten_params, make_curve
-from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import data_fingerprint
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.positions.places import Places
 
@@ -108,7 +107,7 @@ def test_chunks_and_repeated_contexts_change_nothing(name: str, monkeypatch: pyt
     for simultaneous in (False, True):
         whole = model.predict(rows, simultaneous=simultaneous)
         with monkeypatch.context() as patch:
-            patch.setattr(module, "CELLS", 1)
+            patch.setattr("clickharvest.model.intervals.NUMBERS_AT_ONCE", 1)
             parts = model.predict(rows, simultaneous=simultaneous)
         one_by_one = [model.predict({k: v[i : i + 1] for k, v in rows.items()}) for i in range(9)]
         for field in ("propensity", "lower", "upper"):

@@ -22,7 +22,6 @@ from clickharvest.checks.finding import NORMAL
 from clickharvest.checks.strata import Estimate, expected_clicks, fit_strata, inverse
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.numbering import distinct
-from clickharvest.model.contrasts import errors_of
 from clickharvest.positions.places import name_place
 
 if TYPE_CHECKING:
@@ -120,7 +119,8 @@ class StratifiedDisplays:
         cell = evidence.context * len(evidence.positions) + evidence.place
         errors = None
         if model.draws is not None:
-            errors = errors_of(model, evidence.x).reshape(len(model.draws), -1)  # contexts and positions side by side
+            # Contexts and positions side by side.
+            errors = model.drawn_curves().deviations(evidence.x).reshape(len(model.draws), -1)
 
         def answer(columns: Array, rows: Integers) -> tuple[Array, Array]:
             x = columns[self.evidence.place[rows]]

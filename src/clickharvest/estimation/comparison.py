@@ -24,8 +24,8 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.cells import cells_of
 from clickharvest.estimation.sample import Sample, make_sample
 from clickharvest.harvesting.interventions import QUERY, Interventions
-from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import fitted_fingerprints
 from clickharvest.model.support import supported_by
 from clickharvest.words import cluster_nouns, count, name_columns, spell_positions
 

@@ -28,10 +28,9 @@ from clickharvest.estimation.uncertainty import bootstrap, normal_draws, sandwic
 from clickharvest.harvesting.interventions import Interventions, require_interventions, warn_of_clicked_pages
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Curve, Power, flatten_params, unflatten_params
-from clickharvest.model.fingerprint import data_fingerprint
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import DrawsKind, Propensities
-from clickharvest.model.provenance import record_provenance
+from clickharvest.model.provenance import data_fingerprint, record_provenance
 from clickharvest.parameters import Parameterised, require_number, require_whole
 from clickharvest.positions.places import Anchor
 from clickharvest.progress import Progress

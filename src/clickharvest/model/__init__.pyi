@@ -1,9 +1,6 @@
 from .cautions import tell_cautions as tell_cautions
 from .contexts import ContextColumn as ContextColumn
 from .contexts import ContextEncoder as ContextEncoder
-from .contrasts import Contrast as Contrast
-from .contrasts import Contrasts as Contrasts
-from .contrasts import find_contrasts as find_contrasts
 from .curves import CURVES as CURVES
 from .curves import MLP as MLP
 from .curves import Constant as Constant
@@ -17,9 +14,11 @@ from .curves import SingleIndex as SingleIndex
 from .curves import flatten_params as flatten_params
 from .curves import make_curve as make_curve
 from .curves import unflatten_params as unflatten_params
+from .differences import Contrast as Contrast
+from .differences import Contrasts as Contrasts
 from .differences import Differences as Differences
+from .differences import find_contrasts as find_contrasts
 from .differences import find_differences as find_differences
-from .fingerprint import data_fingerprint as data_fingerprint
 from .loading import curve_of_numbers as curve_of_numbers
 from .loading import load_curve as load_curve
 from .loading import load_propensities as load_propensities
@@ -27,6 +26,7 @@ from .onnx import export_onnx as export_onnx
 from .prediction import Prediction as Prediction
 from .propensities import Propensities as Propensities
 from .provenance import Provenance as Provenance
+from .provenance import data_fingerprint as data_fingerprint
 from .provenance import record_provenance as record_provenance
 from .support import ColumnSupport as ColumnSupport
 from .support import Doubt as Doubt

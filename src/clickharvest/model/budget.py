@@ -19,15 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.parameters import TOLERANCE
-from clickharvest.positions.places import Places
 from clickharvest.words import spell_positions, spell_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 State = Literal["usable", "with care", "cannot tell"]
 """What is known of a number: that it is within the tolerance, within a factor of two, or neither."""
 STATES: tuple[State, ...] = get_args(State)
@@ -257,53 +254,3 @@ def most_noise(budget: Budget | None, positions: Sequence[int], anchor: int) -> 
 def why_untold(budget: Budget | None) -> str:
     """Return why the state of a supported number is `cannot tell`."""
     return budget.reason if budget is not None and budget.reason else "may be off by more than a factor of two"
-
-
-def lenders(trusted: Mask, anchor: int) -> Integers:
-    """Return which of K positions each has its weight from, by index: itself, or the last trusted one above.
-
-    Where none is above, the first one below; the anchor is always trusted.
-
-    Args:
-        trusted: where one can tell, [n, K].
-        anchor: index of the anchor.
-
-    Example:
-        >>> lenders(np.array([[True, True, False, False], [False, False, True, False]]), anchor=0).tolist()
-        [[0, 1, 1, 1], [0, 0, 2, 2]]
-    """
-    own = trusted.copy()
-    own[:, anchor] = True
-    above = np.maximum.accumulate(np.where(own, np.arange(own.shape[1]), -1), axis=1)
-    return np.where(above >= 0, above, own.argmax(axis=1)[:, None])
-
-
-def place_lenders(
-    trusted: Mask, anchor: int, log_p: Array, positions: Sequence[int], places: Places, wanted: Places, place: Integers
-) -> Integers:
-    """Return which of K places each of n results has its weight from, by index.
-
-    Itself, or a middling one (the median of log p) of the trusted ones that share most columns with it.
-
-    Args:
-        trusted: where one can tell, [n, K].
-        anchor: index of the anchor, which is always trusted.
-        log_p: of the K places, [n, K].
-        positions: their numbers.
-        places: what these numbers mean.
-        wanted: the places of results.
-        place: the number of each result's place in it, [n].
-    """
-    own = trusted.copy()
-    own[:, anchor] = True
-    kind = np.unique(np.column_stack([place, np.packbits(own, axis=1)]), axis=0, return_inverse=True)[1].ravel()
-    found = np.empty(len(place), dtype=np.int64)
-    numbers = places.numbers_of(wanted)
-    for rows in np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1]):
-        at = int(place[rows[0]])
-        known = np.array(positions)[own[rows[0]]].tolist()
-        some = (numbers[at - 1],) if numbers[at - 1] in known else places.nearest(wanted.labels[at - 1], known)
-        among = np.searchsorted(positions, some)
-        ranked = np.argsort(log_p[rows][:, among], axis=1, kind="stable")
-        found[rows] = among[ranked[:, len(among) // 2]]
-    return found

@@ -1,40 +1,22 @@
-"""What to keep in mind when reading a model's numbers, in sentences: what they do not speak of, or hardly."""
+"""Cautions: sentences on what to keep in mind when reading a model's numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from clickharvest.errors import InputError
-from clickharvest.model.contexts import ContextColumn, ContextEncoder
-from clickharvest.model.curves import Curve
+from clickharvest.model.contexts import ContextColumn
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.support import FEW, Support, rests_on_few, value_names
-from clickharvest.positions.places import Places, name_place, name_places
-from clickharvest.words import clean_text, cluster_nouns, count
+from clickharvest.model.support import FEW, rests_on_few, value_names
+from clickharvest.model.typical import Model
+from clickharvest.positions.places import name_place, name_places
+from clickharvest.words import clean_text, count
 
 MOST_VALUES = 6
 """Values of contexts that a sentence names."""
 
 
-class _Model(Protocol):
-    """What these sentences need of `Propensities`."""
-
-    @property
-    def curve(self) -> Curve: ...
-    @property
-    def encoder(self) -> ContextEncoder | None: ...
-    @property
-    def unsupported(self) -> tuple[int, ...]: ...
-    @property
-    def support(self) -> Support | None: ...
-    @property
-    def places(self) -> Places | None: ...
-    @property
-    def info(self) -> Mapping[str, Any]: ...
-
-
-def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
+def tell_cautions(model: Model, prediction: Prediction) -> list[str]:
     """Return the sentences on a model and what it predicts, most serious first; none where there is nothing to say.
 
     Example:
@@ -43,6 +25,7 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
         >>> import numpy as np
         >>> from clickharvest.model.curves import make_curve
         >>> from clickharvest.model.propensities import Propensities
+        >>> from clickharvest.model.support import Support
         >>> model = Propensities(
         ...     make_curve("constant", (1, 2, 3), anchor=1, n_features=0), {"b": np.log([0.5, 0.3])}, None,
         ...     shown=(1, 2, 3, 4), draws=np.array([[-0.8, -9], [-0.6, 9]]), draws_kind="clustered",
@@ -53,26 +36,26 @@ def tell_cautions(model: _Model, prediction: Prediction) -> list[str]:
         Cannot tell at position 3: may be off by more than a factor of two.
         Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
     """
-    told = (
+    sentences = (
         after_click(model),
         gaps(model),
-        undecided(prediction),
+        _undecided(prediction),
         few_queries(model),
-        few_clusters(model),
-        unlinked_values(model),
-        off_the_curve(model),
+        _few_clusters(model),
+        _unlinked_values(model),
+        _off_the_curve(model),
     )
-    return [sentence for sentence in told if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
-def outcome_of(model: _Model) -> str | None:
-    """Return what a model is of where it tells what comes of a click (`fit --outcome`); None for examination."""
-    found = model.info.get("outcome")
-    return clean_text(found) if isinstance(found, str) else None
+def outcome_of(model: Model) -> str | None:
+    """Return the outcome that a model was fitted on (`fit --outcome`); None for a model of examination."""
+    outcome = model.fit_info.outcome
+    return None if outcome is None else clean_text(outcome)
 
 
-def after_click(model: _Model) -> str:
-    """Return a sentence on a model of what comes of a click; nothing for one of examination."""
+def after_click(model: Model) -> str:
+    """Return a sentence on a model of what comes of a click; empty for a model of examination."""
     outcome = outcome_of(model)
     if outcome is None:
         return ""
@@ -82,12 +65,8 @@ def after_click(model: _Model) -> str:
     )
 
 
-def require_examination(model: _Model) -> None:
-    """Refuse a model of what comes of a click where one of examination is needed.
-
-    Raises:
-        InputError: it is one.
-    """
+def require_examination(model: Model) -> None:
+    """Raise an InputError where a model of examination is needed and this is one of what comes of a click."""
     if (outcome := outcome_of(model)) is not None:
         raise InputError(
             f"the model tells how often a click leads to {outcome}, not what is examined: give one that was fitted "
@@ -95,8 +74,8 @@ def require_examination(model: _Model) -> None:
         )
 
 
-def gaps(model: _Model) -> str:
-    """Return a sentence on the positions without an estimate; nothing where all have one."""
+def gaps(model: Model) -> str:
+    """Return a sentence on the positions without an estimate; empty where all have one."""
     if not model.unsupported:
         return ""
     it = "them" if len(model.unsupported) > 1 else "it"
@@ -104,8 +83,8 @@ def gaps(model: _Model) -> str:
     return f"No estimate at {where}: nothing links {it} to {anchor}."
 
 
-def undecided(prediction: Prediction) -> str:
-    """Return a sentence on the supported positions whose state is `cannot tell`, and why; nothing without such."""
+def _undecided(prediction: Prediction) -> str:
+    """Return a sentence on the supported positions whose state is `cannot tell`, and why."""
     wide = prediction.cannot_tell & prediction.supported
     where = [k for k, column in zip(prediction.positions, wide.T, strict=True) if column.any()]
     if not where:
@@ -114,78 +93,60 @@ def undecided(prediction: Prediction) -> str:
     return f"Cannot tell{contexts} at {name_places(where, prediction.places)}: {prediction.untold.removesuffix('.')}."
 
 
-def few_queries(model: _Model) -> str:
-    """Return a sentence on the positions that rest on one to four effective queries; nothing without such."""
-    told = () if model.support is None else model.support.queries
-    return _few(model, told, ("query", "queries"))
+def few_queries(model: Model) -> str:
+    """Return a sentence on the positions that rest on one to four effective queries; empty where none does."""
+    return _few(model, () if model.support is None else model.support.queries, ("query", "queries"))
 
 
-def clustered_by(info: Mapping[str, Any]) -> str | None:
-    """Return what clusters the clicks that a model was fitted on, where it is not queries."""
-    by = info.get("clustered_by", "query")
-    return by if isinstance(by, str) and by != "query" else None
-
-
-def effective_clusters(model: _Model) -> dict[int, float | None] | None:
-    """Return the effective users, or what else clusters instead of queries, by position; None where queries do."""
-    clustered = model.info.get("clustered")
-    told = clustered.get("effective_queries") if isinstance(clustered, Mapping) else None
-    if clustered_by(model.info) is None or not isinstance(told, list):
-        return None
-    return {k: n for k, n in zip(model.curve.positions, told, strict=False) if k != model.curve.anchor}
-
-
-def few_clusters(model: _Model) -> str:
-    """Return the same of users, or what else clusters instead of queries."""
-    by, clusters = clustered_by(model.info), effective_clusters(model)
-    if by is None or clusters is None:
+def _few_clusters(model: Model) -> str:
+    """Return the same of users, or of what else clusters the clicks instead of queries."""
+    info = model.fit_info
+    clusters = (info.clustered or {}).get("effective_queries")
+    if info.cluster_column is None or not isinstance(clusters, list):
         return ""
-    return _few(model, [clusters.get(k) for k in model.curve.positions], cluster_nouns(by))
+    known = dict(zip(model.curve.positions, clusters, strict=False)) | {model.curve.anchor: None}
+    return _few(model, [known.get(k) for k in model.curve.positions], info.cluster_nouns)
 
 
-def _few(model: _Model, effective: Sequence[float | None], nouns: tuple[str, str]) -> str:
-    told = zip(model.curve.positions, effective, strict=False)
-    few = {k: own for k, own in told if own is not None and rests_on_few(own)}
+def _few(model: Model, effective: Sequence[float | None], nouns: tuple[str, str]) -> str:
+    sizes = zip(model.curve.positions, effective, strict=False)
+    few = {k: size for k, size in sizes if size is not None and rests_on_few(size)}
     if not few:
         return ""
     least, most = (f"{max(end(few.values()), 1):.0f}" for end in (min, max))
-    spelt = f"{least} to {most} {nouns[1]}" if least != most else count(int(least), *nouns)
-    verb = "rest" if len(few) > 1 else "rests"
-    which = name_places(few, model.places)
+    sizes_named = f"{least} to {most} {nouns[1]}" if least != most else count(int(least), *nouns)
+    where = _capitalised(name_places(few, model.places))
     return (
-        f"{which[0].upper()}{which[1:]} {verb} on {spelt}: with fewer than {FEW}, what these have in common looks like "
-        f"the {'position' if model.places is None else 'place'}."
+        f"{where} {'rest' if len(few) > 1 else 'rests'} on {sizes_named}: with fewer than {FEW}, what these have in "
+        f"common looks like the {'position' if model.places is None else 'place'}."
     )
 
 
-def odd_positions(model: _Model) -> list[int]:
+def odd_positions(model: Model) -> list[int]:
     """Return the positions that do not follow the curve of the others."""
-    found = model.info.get("odd")
-    return [k for k in model.curve.positions if k in found] if isinstance(found, list) else []
+    odd = model.fit_info.odd or ()
+    return [k for k in model.curve.positions if k in odd]
 
 
-def odd_in_contexts(model: _Model) -> dict[int, list[int]]:
+def odd_in_contexts(model: Model) -> dict[int, list[int]]:
     """Return the positions at which a feature does not do what it does at the others, by the number of the feature."""
-    found = model.info.get("odd_in")
-    if model.encoder is None or not isinstance(found, Mapping):
-        return {}
-    named = {i: found[name] for i, name in enumerate(model.encoder.feature_names) if isinstance(found.get(name), list)}
-    return {i: at for i, some in named.items() if (at := [k for k in model.curve.positions if k in some])}
+    odd_in, names = model.fit_info.odd_in or {}, () if model.encoder is None else model.encoder.feature_names
+    by_feature = {i: [k for k in model.curve.positions if k in odd_in.get(name, ())] for i, name in enumerate(names)}
+    return {i: positions for i, positions in by_feature.items() if positions}
 
 
-def off_the_curve(model: _Model) -> str:
-    """Return a sentence on the positions that do not follow the curve of the others; nothing without such."""
-    where = [("", odd_positions(model))] if odd_positions(model) else []
-    if model.encoder is not None:
-        when = [_when(part, feature) for part in model.encoder.parts for feature in part.features]
-        where += [(when[i], at) for i, at in odd_in_contexts(model).items()]
+def _off_the_curve(model: Model) -> str:
+    """Return a sentence on the positions that do not follow the curve of the others."""
+    where = [("", odd)] if (odd := odd_positions(model)) else []
+    parts = () if model.encoder is None else model.encoder.parts
+    contexts = [_when(part, feature) for part in parts for feature in part.features]
+    where += [(contexts[i], positions) for i, positions in odd_in_contexts(model).items()]
     if not where:
         return ""
-    told = "; ".join(name_places(at, model.places) + context for context, at in where[:MOST_VALUES])
-    more = f"; and {len(where) - MOST_VALUES} more" if len(where) > MOST_VALUES else ""
+    named = [name_places(positions, model.places) + context for context, positions in where]
     several = len(where) > 1 or len(where[0][1]) > 1
     return (
-        f"{told[0].upper()}{told[1:]}{more} {'do' if several else 'does'} not follow the curve of the others: is "
+        f"{_capitalised(_first(named))} {'do' if several else 'does'} not follow the curve of the others: is "
         "something else shown there, such as an advertisement?"
     )
 
@@ -200,22 +161,31 @@ def _when(part: ContextColumn, feature: str) -> str:
     return f" where {name} = yes" if part.kind == "boolean" else f" as {name} changes"
 
 
-def unlinked_values(model: _Model) -> str:
-    """Return a sentence on the values of contexts that are unsupported at some positions; nothing without such."""
+def _unlinked_values(model: Model) -> str:
+    """Return a sentence on the values of contexts that are unsupported at some positions."""
     if model.support is None or model.encoder is None:
         return ""
     positions = set(model.curve.positions)
-    found = [
+    unlinked = [
         f"{clean_text(part.name, 16)} = {clean_text(value, 16)} at {name_places(missing, model.places)}"
         for part, column in zip(model.encoder.parts, model.support.columns, strict=True)
         for value, linked in zip(value_names(part), column.linked, strict=True)
         if (missing := positions.difference(linked))
     ]
-    if not found:
+    if not unlinked:
         return ""
-    more = f"; and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
     what = "positions" if model.places is None else "places"
     return (
-        f"Not supported: {'; '.join(found[:MOST_VALUES])}{more}. Too few queries with that value link these {what} to "
+        f"Not supported: {_first(unlinked)}. Too few queries with that value link these {what} to "
         f"{name_place(model.curve.anchor, model.places)}; the numbers there are what the curve makes of other contexts."
     )
+
+
+def _first(parts: list[str]) -> str:
+    """Return the first parts of a list, and how many more there are."""
+    rest = len(parts) - MOST_VALUES
+    return "; ".join(parts[:MOST_VALUES]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

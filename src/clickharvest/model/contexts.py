@@ -152,7 +152,7 @@ class ContextEncoder:
         are one. The `max_levels` most frequent levels with `min_count` rows or more, ties going by name, have
         a feature of their own.
         """
-        chosen = tuple(_names(columns) if names is None else names)
+        chosen = tuple(column_names(columns) if names is None else names)
         kinds = dict(kinds or {})
         if wrong := {name: kind for name, kind in kinds.items() if name not in chosen or kind not in KINDS}:
             raise InputError(f"kinds has {wrong}; expected columns of {list(chosen)} and kinds of {KINDS}")
@@ -281,14 +281,14 @@ def _mean(shares: NDArray[np.float64], times: NDArray[np.int64]) -> float:
     return total / (int(times.sum()) << 78)
 
 
-def _names(table: Any) -> list[str]:
+def column_names(table: Any) -> list[str]:
     """The column names of an Arrow table, a DataFrame or a mapping."""
     return list(getattr(table, "column_names", getattr(table, "columns", table)))
 
 
 def _read(table: Any, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """The columns `names` as arrays [n]."""
-    found = _names(table)
+    found = column_names(table)
     read = {}
     for name in names:
         if (times := found.count(name)) != 1:

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
-from clickharvest.model.propensities import Propensities
+from clickharvest.model.fit_info import FitInfo
+from clickharvest.model.propensities import LARGEST, Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import check_info, check_numbers
 from clickharvest.model.storage import read_file
 from clickharvest.model.support import Support
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import Places
 from clickharvest.words import clean_text, first_line
+
+LARGEST_LOG = 700.0
+"""Largest log propensity relative to the anchor, in absolute value: exp(710) is infinite, exp(-745) is 0."""
 
 
 def load_propensities(path: str | Path) -> Propensities:
@@ -83,42 +86,39 @@ def curve_of_numbers(propensity: Mapping[int, float]) -> Propensities:
 
 
 def from_file(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
-    """Return the propensities of a file's header and tensors, checked; whatever it raises, the file is not sound."""
-    loaded = _from_header(header, tensors)
-    check_info(loaded.info)
-    with np.errstate(all="ignore"):
-        log_p = loaded.curve.relative(loaded.params, typical_context(loaded))
-    check_numbers(log_p, loaded.draws)
-    return loaded
+    """Return the propensities of a file's header and tensors, as `Propensities.to_file` makes them.
 
-
-def _from_header(header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Propensities:
+    A digest shows damage, but whoever writes a file can compute it: everything is checked before it is used. Whatever
+    this function raises, the file is not sound.
+    """
     shape = dict(header["curve"])
     name = shape.pop("name")
     if not isinstance(name, str):
         raise InputError(f"its curve is {str(header['curve'])[:80]}; fit again")
-    _check_types(tensors)
-    encoder = None if header["encoder"] is None else ContextEncoder.from_dict(header["encoder"])
-    origin = header["provenance"]
-    support = header.get("support")
-    return Propensities(
+    for tensor, array in tensors.items():
+        if tensor != "draws" and not tensor.startswith("params/"):
+            raise InputError(f"it has a tensor {clean_text(tensor)!r}; expected params/… and draws")
+        expected = np.dtype(np.float32 if tensor == "draws" else np.float64)
+        if array.dtype != expected:
+            raise InputError(f"its tensor {clean_text(tensor)!r} holds {array.dtype}; expected {expected}")
+    encoder, provenance, support = header["encoder"], header["provenance"], header.get("support")
+    model = Propensities(
         make_curve(name, tuple(header["positions"]), header["anchor"], header["n_features"], **shape),
-        {name.removeprefix("params/"): value for name, value in tensors.items() if name != "draws"},
-        encoder,
+        {key.removeprefix("params/"): value for key, value in tensors.items() if key != "draws"},
+        None if encoder is None else ContextEncoder.from_dict(encoder),
         tuple(header["shown"]),
         tensors.get("draws"),
         header["draws_kind"],
         header["info"],
-        None if origin is None else Provenance.from_dict(origin),
+        None if provenance is None else Provenance.from_dict(provenance),
         None if support is None else Support.from_dict(support),
         Places.from_dict(header["places"]) if "places" in header else None,
     )
-
-
-def _check_types(tensors: Mapping[str, NDArray[Any]]) -> None:
-    for name, array in tensors.items():
-        if name != "draws" and not name.startswith("params/"):
-            raise InputError(f"it has a tensor {clean_text(name)!r}; expected params/… and draws")
-        expected = np.dtype(np.float32 if name == "draws" else np.float64)
-        if array.dtype != expected:
-            raise InputError(f"its tensor {clean_text(name)!r} holds {array.dtype}; expected {expected}")
+    FitInfo.check(model.info)
+    with np.errstate(all="ignore"):
+        log_p = model.curve.relative(model.params, typical_context(model))
+    if not (np.abs(log_p) <= LARGEST_LOG).all():
+        raise InputError("its propensities are infinite, 0 or no numbers in a typical context; fit again")
+    if model.draws is not None and (largest := np.abs(model.draws).max()) > LARGEST:
+        raise InputError(f"its draws reach {largest:.2g}; expected {LARGEST:g} at most; fit again")
+    return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.model.budget import CANNOT_TELL, STATES, USABLE, lenders, place_lenders, why_untold
-from clickharvest.model.contexts import Table
+from clickharvest.model.budget import CANNOT_TELL, STATES, USABLE, why_untold
+from clickharvest.model.contexts import Table, column_names
 from clickharvest.model.support import Doubt, Mask, rests_on_few, spell_queries
 from clickharvest.positions.places import RESULTS, Places
 from clickharvest.words import first_line
@@ -87,10 +88,10 @@ class Prediction:
         n, k = self.propensity.shape
         anchor, trusted = self.positions.index(self.anchor), ~self.cannot_tell
         if self.places is None:
-            return np.take_along_axis(self.propensity, lenders(trusted, anchor), axis=1)
+            return np.take_along_axis(self.propensity, nearest_trusted(trusted, anchor), axis=1)
         rows = np.repeat(np.arange(n), k)
         number = np.tile(self.positions, n)
-        at = place_lenders(
+        at = nearest_trusted_places(
             trusted[rows], anchor, self.propensity[rows], self.positions, self.places, self.places, number
         )
         found: NDArray[np.float64] = self.propensity[rows, at].reshape(n, k)
@@ -171,14 +172,66 @@ def _column(values: list[Any]) -> NDArray[Any]:
     return np.array(values, dtype=np.int64 if whole else np.float64)
 
 
-def column_names(table: Any) -> list[str]:
-    """Return the column names of an Arrow table, a DataFrame or a mapping."""
-    return list(getattr(table, "column_names", getattr(table, "columns", table)))
-
-
 def _arrow(column: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray | pa.Array):
         return column
     return column.to_arrow() if hasattr(column, "to_arrow") else pa.array(column, from_pandas=True)
+
+
+def nearest_trusted(trusted: Mask, anchor: int) -> NDArray[np.int64]:
+    """Return for each of K positions, by index, itself if trusted, else the last trusted one above: [n, K].
+
+    Where none is above, it is the first one below; the anchor is always trusted.
+
+    Args:
+        trusted: where the state is not `cannot tell`, [n, K].
+        anchor: index of the anchor.
+
+    Example:
+        >>> nearest_trusted(np.array([[True, True, False, False], [False, False, True, False]]), anchor=0).tolist()
+        [[0, 1, 1, 1], [0, 0, 2, 2]]
+    """
+    known = trusted.copy()
+    known[:, anchor] = True
+    above = np.maximum.accumulate(np.where(known, np.arange(known.shape[1]), -1), axis=1)
+    return np.where(above >= 0, above, known.argmax(axis=1)[:, None])
+
+
+def nearest_trusted_places(
+    trusted: Mask,
+    anchor: int,
+    log_p: NDArray[np.float64],
+    positions: Sequence[int],
+    places: Places,
+    wanted: Places,
+    place: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return for each of n results the index of its place among K if trusted, else of a middling one like it: [n].
+
+    That is the median, by log p, of the trusted places that share most columns with it.
+
+    Args:
+        trusted: where the state is not `cannot tell`, [n, K].
+        anchor: index of the anchor, which is always trusted.
+        log_p: of the K places, [n, K].
+        positions: their numbers.
+        places: what these numbers mean.
+        wanted: the places of results.
+        place: the number of each result's place in it, [n].
+    """
+    known = trusted.copy()
+    known[:, anchor] = True
+    kind = np.unique(np.column_stack([place, np.packbits(known, axis=1)]), axis=0, return_inverse=True)[1].ravel()
+    chosen = np.empty(len(place), dtype=np.int64)
+    numbers = places.numbers_of(wanted)
+    for rows in np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1]):
+        at = int(place[rows[0]])
+        candidates = np.array(positions)[known[rows[0]]].tolist()
+        own = numbers[at - 1]
+        alike = (own,) if own in candidates else places.nearest(wanted.labels[at - 1], candidates)
+        among = np.searchsorted(positions, alike)
+        ranked = np.argsort(log_p[rows][:, among], axis=1, kind="stable")
+        chosen[rows] = among[ranked[:, len(among) // 2]]
+    return chosen

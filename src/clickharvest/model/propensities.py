@@ -2,17 +2,16 @@
 
 `Propensities` holds a curve, its parameters and draws of them that tell how uncertain they are. `predict` gives
 p_k(x) / p_anchor(x) with intervals for any contexts; `save` and `load_propensities` keep it in one safetensors file,
-which can hold numbers and JSON but no code. This module needs NumPy and safetensors alone, so a model scores where
-no engine is installed. What a file holds and how damage shows is the business of `storage`.
+which can hold numbers and JSON but no code. This module needs NumPy and safetensors alone, so that a model scores where
+no engine is installed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -20,37 +19,35 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.budget import budget_of, most_noise, why_untold
-from clickharvest.model.cautions import clustered_by
-from clickharvest.model.contexts import ContextEncoder, Table
-from clickharvest.model.curves import CURVES, Curve, Params, flatten_params, unflatten_params
-from clickharvest.model.prediction import Prediction, column_names
+from clickharvest.model.contexts import ContextEncoder, Table, column_names
+from clickharvest.model.curves import CURVES, Curve, Params, flatten_params
+from clickharvest.model.fit_info import FitInfo
+from clickharvest.model.intervals import DrawnCurves, normal_z
+from clickharvest.model.prediction import Prediction
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import LONGEST, MOST_DRAWS
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import describe_model, summarise
 from clickharvest.model.support import Doubt, Mask, Support, supported_by
 from clickharvest.positions.places import Places, name_place
-from clickharvest.words import clean_text, cluster_nouns, json_value
+from clickharvest.words import clean_text, json_value
 
+Array = NDArray[np.float64]
 DrawsKind = Literal["bootstrap", "sandwich", "clustered"]
 
-CELLS = 20_000_000
-"""Numbers held at once for intervals (draws × contexts × positions); more contexts are taken in parts."""
-NORMALS = 4_000
-"""Normal draws whose largest deviations give the width of simultaneous bands around exact points."""
-NORMAL = NormalDist().inv_cdf(0.975)
+NORMAL = normal_z(0.95)
 """Standard deviations to either side in a 95 % interval."""
-NEAR = 1e-4
-"""How much of the way to the points of a clustered covariance is gone: little enough for a curve to be straight."""
 MANY = 50
-"""Effective queries of a position from which bootstrap and sandwich hold: they see neither what a single query tells,
-nor what a penalty shrinks, nor that folds have chosen it."""
+"""Effective queries of a position from which bootstrap and sandwich intervals hold: they count neither what a single
+query tells, nor what a penalty shrinks, nor that folds have chosen it."""
 SHRUNK = 0.1
-"""What shrinkage leaves unknown, by the variance that they count, up to which they hold: without it intervals are 5 %
-narrower."""
+"""What shrinkage leaves unknown, as a share of the variance that these intervals count, up to which they hold."""
+LONGEST = 8192
+"""Most positions, features or hidden units, so that a forged file cannot ask for all of the memory."""
+MOST_DRAWS = 10_000
+"""Most draws, as many as `fit --bootstrap` takes: each costs a tenth of a millisecond with every use."""
 LARGEST = 1e6
-"""Largest parameter in absolute value. Features have the size of 1 and exp(710) overflows, so that no fit comes near:
-more is damage, or a forgery."""
+"""Largest parameter, or draw of one, in absolute value. Features have the size of 1 and exp(710) overflows, so that no
+fit comes near: more is damage, or a forgery."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +117,11 @@ class Propensities:
     """The click model it is of."""
 
     @property
+    def fit_info(self) -> FitInfo:
+        """The known entries of `info`, typed."""
+        return FitInfo.of(self.info)
+
+    @property
     def context(self) -> tuple[str, ...]:
         """The context columns that the model depends on."""
         return () if self.encoder is None else self.encoder.columns
@@ -136,10 +138,9 @@ class Propensities:
     def predict(self, contexts: Table | None = None, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
         """Return propensities with intervals for every row of a table of contexts.
 
-        The interval is exp(log p_k(x) ± z · sd_k(x)), sd_k(x) being the standard deviation of the draws' log p_k(x), or
-        what a clustered covariance of the parameters makes of it where log p is taken as linear in them (`spread`):
-        positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a penalty shrinks
-        every replicate once more, so that they spread around a point beside the estimate.
+        The interval is exp(log p_k(x) ± z · sd_k(x)), where sd_k(x) is the standard deviation of the draws' log p_k(x)
+        (`DrawnCurves`): positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a
+        penalty shrinks every replicate once more, so that they spread around a point beside the estimate.
 
         `supported` tells, for every context and position, whether the data speak of it (`support`). A position that
         nothing links to the anchor has no number at all; where only the context is unsupported, the number stays and
@@ -173,45 +174,47 @@ class Propensities:
         """
         return self._predict(x, None, level, simultaneous)
 
-    def doubts(self, x: NDArray[np.float64], lacking: Mask | None = None) -> tuple[Doubt, ...]:
-        """Return what speaks against relying on numbers, at the positions shown: on positions, then on contexts.
+    def doubts(self, x: Array, lacking: Mask | None = None) -> tuple[Doubt, ...]:
+        """Return the reasons not to rely on numbers, at the positions shown: first on positions, then on contexts.
 
         Args:
             x: encoded contexts, [n, d].
             lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
         """
-        unlinked = ~np.isin(self.shown, self.curve.positions)
-        found: tuple[Doubt, ...] = ()
-        if unlinked.any():
+        doubts: tuple[Doubt, ...] = ()
+        if self.unsupported:
             what = "position" if self.places is None else "place"
-            anchor = name_place(self.curve.anchor, self.places)
-            found = (Doubt(f"nothing links this {what} to {anchor}", unlinked[None]),)
+            unlinked = ~np.isin(self.shown, self.curve.positions)
+            doubts += (
+                Doubt(f"nothing links this {what} to {name_place(self.curve.anchor, self.places)}", unlinked[None]),
+            )
         if self.support is None:
-            return found
-        if self.draws_kind != "clustered":
-            found += tuple(self._blind_spots(self.draws_kind or "bootstrap"))
-        return found + self.support.doubts(self.encoder, x, self.shown, lacking, self.clusters)
+            return doubts
+        return (
+            *doubts,
+            *self._doubtful_intervals(),
+            *self.support.doubts(self.encoder, x, self.shown, lacking, self.fit_info.cluster_nouns[1]),
+        )
 
-    @property
-    def clusters(self) -> str:
-        """What clusters the clicks that the model was fitted on, in the plural."""
-        return cluster_nouns(clustered_by(self.info) or "query")[1]
-
-    def _blind_spots(self, kind: str) -> Iterator[Doubt]:
-        """Yield where intervals of a kind that counts on many queries, no choice and no shrinkage do not hold."""
-        if self.info.get("by_folds") is True:
-            others = np.array(self.shown) != self.curve.anchor
-            yield Doubt(f"folds chose curve or penalty, which {kind} intervals do not count", others[None])
+    def _doubtful_intervals(self) -> list[Doubt]:
+        """Return where intervals that are not clustered leave something out that matters."""
+        doubts: list[Doubt] = []
+        kind, info, shown = self.draws_kind or "bootstrap", self.fit_info, np.array(self.shown)
+        if kind == "clustered":
+            return doubts
+        if info.by_folds:
+            where = shown != self.curve.anchor
+            doubts.append(Doubt(f"folds chose curve or penalty, which {kind} intervals do not count", where[None]))
         if self.draws is None:
-            return
+            return doubts
         few = np.array([queries is not None and queries < MANY for queries in self._queries()])
         if few.any():
-            yield Doubt(f"rests on fewer than {MANY} queries, too few for {kind} intervals", few[None])
-        told = self.info.get("shrunk")
-        shrunk = dict(zip(self.curve.positions, told if isinstance(told, list) else (), strict=False))
-        much = np.array([isinstance(by := shrunk.get(k), int | float) and by > SHRUNK for k in self.shown])
+            doubts.append(Doubt(f"rests on fewer than {MANY} queries, too few for {kind} intervals", few[None]))
+        shrunk = dict(zip(self.curve.positions, info.shrunk or (), strict=False))
+        much = np.array([(shrunk.get(k) or 0.0) > SHRUNK for k in self.shown])
         if much.any():
-            yield Doubt(f"the penalty shrinks more than {kind} intervals count", much[None])
+            doubts.append(Doubt(f"the penalty shrinks more than {kind} intervals count", much[None]))
+        return doubts
 
     def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:
         if not 0 < level < 1:
@@ -222,8 +225,9 @@ class Propensities:
         log_p = self.curve.relative(self.params, x)
         margin, noise = np.full_like(log_p, np.nan), np.zeros_like(log_p)
         if self.draws is not None:
-            first, row = _distinct_rows(x)
-            z, sd = self._spread(x[first], level, simultaneous)
+            drawn, (first, row) = self.drawn_curves(), _distinct_rows(x)
+            sd = drawn.sd(x[first])
+            z = drawn.simultaneous_z(x[first], level) if simultaneous else normal_z(level)
             margin, noise = (z * sd)[row], (NORMAL * sd)[row]
         with np.errstate(over="ignore"):
             estimates = np.exp([log_p, log_p - margin, log_p + margin])
@@ -237,7 +241,7 @@ class Propensities:
             codes=self._codes(noise, supported), anchor=self.curve.anchor, untold=why_untold(budget_of(self)),
         )  # fmt: skip
 
-    def _codes(self, noise: NDArray[np.float64], supported: Mask) -> NDArray[np.int8]:
+    def _codes(self, noise: Array, supported: Mask) -> NDArray[np.int8]:
         """Return the index of the state of each number in `budget.STATES`, [n, positions shown].
 
         Args:
@@ -245,65 +249,31 @@ class Propensities:
             supported: [n, positions shown].
         """
         usable, with_care = most_noise(budget_of(self), self.curve.positions, self.curve.anchor)
-        found = np.full(supported.shape, 2, dtype=np.int8)
-        found[:, np.isin(self.shown, self.curve.positions)] = (noise > usable).astype(np.int8) + (noise > with_care)
-        found[~supported & np.not_equal(self.shown, self.curve.anchor)] = 2
-        return found
+        codes = np.full(supported.shape, 2, dtype=np.int8)
+        codes[:, np.isin(self.shown, self.curve.positions)] = (noise > usable).astype(np.int8) + (noise > with_care)
+        codes[~supported & np.not_equal(self.shown, self.curve.anchor)] = 2
+        return codes
 
-    def state_codes(
-        self, x: NDArray[np.float64], lacking: Mask | None = None
-    ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    def state_codes(self, x: Array, lacking: Mask | None = None) -> tuple[NDArray[np.int8], Array]:
         """Return `Prediction.codes`, [n, positions shown], and `log_sd`, 0 without draws; see `doubts`."""
         sd = np.zeros((len(x), len(self.curve.positions))) if self.draws is None else self.log_sd(x)
         return self._codes(NORMAL * sd, supported_by(self.doubts(x, lacking), (len(x), len(self.shown)))), sd
 
     def _queries(self) -> tuple[float | None, ...]:
-        """Return the effective queries of every position shown, None where nothing tells."""
-        told = {} if self.support is None else dict(zip(self.curve.positions, self.support.queries, strict=True))
-        return tuple(told.get(k) for k in self.shown)
+        """Return the effective queries of every position shown, None where they are not known."""
+        queries = () if self.support is None else self.support.queries
+        return tuple(dict(zip(self.curve.positions, queries, strict=False)).get(k) for k in self.shown)
 
-    def spread(self) -> tuple[Curve, NDArray[np.float64], float]:
-        """Return a curve, its parameters [B, n] and a factor: sd_k(x) is the factor times the sd of their log p_k(x).
-
-        Clustered points tell a covariance. They stand far from the estimate, where a curve that is not linear in its
-        parameters bends, so that points on the way to them are taken: sd is that of the curve's tangent.
-        """
+    def drawn_curves(self) -> DrawnCurves:
+        """Return the curves that the draws give, whose log p vary as the estimate may."""
         if self.draws is None:
             raise InputError("the model has no draws: fit with intervals")
-        draws = self.draws.astype(np.float64)
-        if self.draws_kind != "clustered":
-            return self.curve, draws, 1.0
-        middle = flatten_params(self.params)
-        return self.curve.for_intervals(), middle + NEAR * (draws - middle), 1 / NEAR
+        return DrawnCurves.of(self.curve, self.params, self.draws, self.draws_kind)
 
-    def log_sd(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_sd(self, x: Array) -> Array:
         """Return the standard deviations of log p_k(x) / p_anchor(x) of encoded contexts: x [n, d] → [n, K]."""
         first, row = _distinct_rows(x)
-        return self._spread(x[first], 0.95, simultaneous=False)[1][row]
-
-    def _spread(self, x: Any, level: float, simultaneous: bool) -> tuple[Any, NDArray[np.float64]]:
-        """Return z, a number or [n, 1], and the sd of log p, part by part: x [n, d] → [n, K]."""
-        curve, draws, scale = self.spread()
-        k = len(self.curve.positions)
-        size = max(1, CELLS // (max(len(draws), NORMALS if simultaneous else 0) * k))
-        z: Any = -NormalDist().inv_cdf((1 - level) / 2)
-        if simultaneous:
-            z = np.empty((len(x), 1))
-        spread = np.empty((len(x), k))
-        for begin in range(0, len(x), size):
-            part = x[begin : begin + size]
-            log_p = np.empty((len(draws), len(part), k))
-            for i, draw in enumerate(draws):
-                log_p[i] = scale * curve.relative(unflatten_params(draw, self.params), part)
-            sd = spread[begin : begin + size] = log_p.std(axis=0, ddof=1)
-            if simultaneous:
-                log_p -= log_p.mean(axis=0)
-                if self.draws_kind == "clustered":
-                    log_p = _normal_like(log_p)
-                np.abs(log_p, out=log_p)
-                np.divide(log_p, sd, out=log_p, where=sd > 0)  # the anchor has neither spread nor distance
-                z[begin : begin + size, 0] = np.quantile(log_p.max(axis=2), level, axis=0)
-        return z, spread
+        return self.drawn_curves().sd(x[first])[row]
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file, whole or not at all; the same model gives the same bytes, see `storage`."""
@@ -343,16 +313,6 @@ def _distinct_rows(x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np
     rows = np.ascontiguousarray(x).view(np.dtype((np.void, x.dtype.itemsize * x.shape[1])))[:, 0]
     _, first, row = np.unique(rows, return_index=True, return_inverse=True)
     return first, row
-
-
-def _normal_like(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return normal draws with the covariances of deviations of points: [B, n, K] → [NORMALS, n, K]."""
-    covariance = np.einsum("bnk,bnj->nkj", deviations, deviations, optimize=True) / (len(deviations) - 1)
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    noise = np.random.default_rng(0).normal(size=(NORMALS, covariance.shape[1]))
-    draws: NDArray[np.float64] = np.einsum("bj,nkj->bnk", noise, root, optimize=True)
-    return draws
 
 
 def _n_rows(table: Table) -> int:

@@ -1,29 +1,57 @@
-"""The typical context, and those that differ from it in one column: what is told of a model where there is no log."""
+# ruff: noqa: D102
+"""The typical context, and those that differ from it in one column: where a model is shown without a log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clickharvest.model.contexts import ContextColumn, ContextEncoder
+from clickharvest.model.contexts import ContextColumn, ContextEncoder, Table
+from clickharvest.model.curves import Curve, Params
+from clickharvest.model.fit_info import FitInfo
+from clickharvest.model.prediction import Prediction
+from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import Support, certain_values, value_names
 from clickharvest.parameters import alike
+from clickharvest.positions.places import Places
 from clickharvest.words import clean_text
 
 MOST_LEVELS = 6
 """Levels of a category that are shown."""
 
 
-class _Model(Protocol):
-    """What tells the typical context of `Propensities`."""
+class Model(Protocol):
+    """What summaries and comparisons need of `Propensities`, which shows its summary itself."""
 
+    @property
+    def curve(self) -> Curve: ...
+    @property
+    def params(self) -> Params: ...
     @property
     def encoder(self) -> ContextEncoder | None: ...
     @property
+    def shown(self) -> tuple[int, ...]: ...
+    @property
+    def unsupported(self) -> tuple[int, ...]: ...
+    @property
+    def draws(self) -> NDArray[np.float32] | None: ...
+    @property
+    def draws_kind(self) -> str | None: ...
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+    @property
+    def fit_info(self) -> FitInfo: ...
+    @property
+    def provenance(self) -> Provenance | None: ...
+    @property
     def support(self) -> Support | None: ...
+    @property
+    def places(self) -> Places | None: ...
+    def predict(self, contexts: Table | None = None, *, level: float = 0.95) -> Prediction: ...
+    def predict_encoded(self, x: ArrayLike, *, level: float = 0.95) -> Prediction: ...
 
 
 class Varied(NamedTuple):
@@ -35,80 +63,81 @@ class Varied(NamedTuple):
     x: NDArray[np.float64]
 
 
-def typical_context(model: _Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
+def typical_context(model: Model, given: tuple[int, ArrayLike] | None = None) -> NDArray[np.float64]:
     """Return x [1, d]: numbers at their mean, yes/no at its share of yes, categories at the most frequent level.
 
-    Where no value is more frequent, the value is missing. Of a category, that is the most frequent level, or a missing
-    value, among those that training had together with each column before it, or of all where there is none such.
+    Where missing is more frequent than any value, the value is missing. A category takes its most frequent level (or a
+    missing value) among those that training had together with each column before it, or among all where there is none.
 
     Args:
         model: the model.
-        given: where the features of a column begin, and those that it has instead: then categories go together with it.
+        given: where the features of a column begin, and the values that they have instead.
     """
     parts = () if model.encoder is None else model.encoder.parts
     begins = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
     x = np.zeros((1, begins[-1]))
     apart = set() if model.support is None else set(model.support.apart)
-    fixed, had = None if given is None else begins.index(given[0]), list[tuple[int, int]]()
-    if given is not None and fixed is not None:
-        own = x[:, begins[fixed] : begins[fixed + 1]]
-        own[0] = given[1]
-        had = [(fixed, value) for value in np.flatnonzero(certain_values(parts[fixed], own)[0]).tolist()]
+    fixed, chosen = None, list[tuple[int, int]]()
+    if given is not None:
+        fixed = begins.index(given[0])
+        block = x[:, begins[fixed] : begins[fixed + 1]]
+        block[0] = given[1]
+        chosen = [(fixed, value) for value in np.flatnonzero(certain_values(parts[fixed], block)[0]).tolist()]
     for i, part in enumerate(parts):
-        if i != fixed:
-            ranked = list(_ranked_values(part))
-            fitting = (own for own in ranked if not any(_apart(apart, i, own[0], one) for one in had))
-            value, features = next(fitting, ranked[0])
-            x[0, begins[i] : begins[i + 1]] = features
-            if value is not None and (part.kind == "categorical" or part.missing_rank is not None):
-                had.append((i, value))
+        if i == fixed:
+            continue
+        ranked = _ranked_values(part)
+        together = (own for own in ranked if not any(_apart(apart, i, own[0], other) for other in chosen))
+        value, features = next(together, ranked[0])
+        x[0, begins[i] : begins[i + 1]] = features
+        if value is not None and (part.kind == "categorical" or part.missing_rank is not None):
+            chosen.append((i, value))
     return x
 
 
 def _apart(apart: set[tuple[int, int, int, int]], column: int, value: int | None, other: tuple[int, int]) -> bool:
-    """Return whether a value of a column, if it is one, and another were never together."""
+    """Return whether training never had a value of a column, if it is one, together with another."""
     if value is None:
         return False
     first, second = sorted(((column, value), other))
     return (*first, *second) in apart
 
 
-def _ranked_values(part: ContextColumn) -> Iterator[tuple[int | None, NDArray[np.float64]]]:
-    """Yield what may be typical of a column, the most frequent first: which of its values, and its features.
+def _ranked_values(part: ContextColumn) -> list[tuple[int | None, NDArray[np.float64]]]:
+    """Return what may be typical of a column, the most frequent first: which of its values, and its features.
 
-    An average of no and yes is none of its values, and neither are the levels without a feature of their own.
+    The average of no and yes is none of a column's values, and neither are levels without a feature of their own.
     """
     unit, average = np.eye(len(part.features)), np.zeros(len(part.features))
-    found: list[tuple[int | None, NDArray[np.float64]]]
+    ranked: list[tuple[int | None, NDArray[np.float64]]]
     if part.kind == "categorical":
-        found = [(a, unit[a]) for a in range(len(part.levels))] or [(None, unit[0])]
+        ranked = [(a, unit[a]) for a in range(len(part.levels))] or [(None, unit[0])]
     else:
         average[0] = part.mean if part.kind == "boolean" else 0.0
-        found = [(0 if part.kind == "numeric" else None, average)]
+        ranked = [(0 if part.kind == "numeric" else None, average)]
     if part.missing_rank is not None:
-        found.insert(part.missing_rank, (len(value_names(part)) - 1, unit[-1]))
-    yield from found
+        ranked.insert(part.missing_rank, (len(value_names(part)) - 1, unit[-1]))
+    return ranked
 
 
-def typical_names(model: _Model) -> Iterator[str]:
+def typical_names(model: Model) -> Iterator[str]:
     """Yield the typical value of every column."""
     x, begin = typical_context(model)[0], 0
     for part in () if model.encoder is None else model.encoder.parts:
-        name = clean_text(part.name, 16)
-        if part.missing and x[begin + len(part.features) - 1]:
+        name, features = clean_text(part.name, 16), x[begin : begin + len(part.features)]
+        begin += len(features)
+        if part.missing and features[-1]:
             yield f"{name} is missing"
         elif part.kind == "categorical":
-            level = int(np.argmax(x[begin : begin + len(part.features)]))
-            yield f"{name} = {clean_text(part.levels[level], 16) if part.levels else 'other'}"
+            yield f"{name} = {clean_text(part.levels[features.argmax()], 16) if part.levels else 'other'}"
         else:
             yield f"{name} = {part.mean:.4g}" if part.kind == "numeric" else f"{name} = yes in {part.mean:.0%}"
-        begin += len(part.features)
 
 
-def varied_contexts(model: _Model, most: int | None = MOST_LEVELS) -> list[Varied]:
-    """Return contexts with another value of one column than the typical one has, or the same, of categories of `most`.
+def varied_contexts(model: Model, most: int | None = MOST_LEVELS) -> list[Varied]:
+    """Return contexts that take the values of `telling_values` in one column each, and are typical in the others.
 
-    Numbers and yes/no that are one and the same in all of training, but for rounding, have no others.
+    Numbers and yes/no that are one and the same in all of training, but for rounding, are not varied.
     """
     varied: list[Varied] = []
     begin = 0
@@ -124,12 +153,13 @@ def varied_contexts(model: _Model, most: int | None = MOST_LEVELS) -> list[Varie
 
 
 def _is_one_value(part: ContextColumn, support: Support | None, column: int) -> bool:
-    """Return whether a column has one number, or answer, alone, or none, as far as the model tells."""
+    """Return whether a column of numbers or yes/no has at most one value, as far as the model tells."""
     if part.kind != "numeric":
         return part.kind == "boolean" and part.mean in (0.0, 1.0)
-    reach = None if support is None else support.columns[column].reach
-    if support is not None and (reach is None or reach[0] == reach[1]):
-        return True
+    if support is not None:
+        reach = support.columns[column].reach
+        if reach is None or reach[0] == reach[1]:
+            return True
     return alike(part.mean - part.sd, part.mean + part.sd)
 
 
@@ -145,19 +175,14 @@ def telling_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[
         ['device = desk', 'device is missing', 'pays = no', 'pays = yes', 'day = 20001', 'day = 20003']
     """
     name = clean_text(part.name, 16)
+    values: list[tuple[str, Any]]
     if part.kind == "numeric":
-        ends = part.mean - part.sd, part.mean + part.sd
-        known: list[tuple[str, Any]] = [
-            (f"{name} = {words}", value) for words, value in zip(_told_apart(*ends), ends, strict=True)
-        ]
+        low, high = part.mean - part.sd, part.mean + part.sd
+        digits = next((n for n in range(4, 17) if f"{low:.{n}g}" != f"{high:.{n}g}"), 4)
+        values = [(f"{end:.{digits}g}", end) for end in (low, high)]
     elif part.kind == "boolean":
-        known = [(f"{name} = {word}", value) for word, value in (("no", False), ("yes", True))]
+        values = [("no", False), ("yes", True)]
     else:
-        known = [(f"{name} = {clean_text(level, 12)}", level) for level in part.levels[:most]]
-    return [*known, (f"{name} is missing", None)] if part.missing else known
-
-
-def _told_apart(one: float, other: float) -> tuple[str, str]:
-    """Return two numbers with as many digits, four or more, as tell them apart."""
-    digits = next((n for n in range(4, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 4)
-    return f"{one:.{digits}g}", f"{other:.{digits}g}"
+        values = [(clean_text(level, 12), level) for level in part.levels[:most]]
+    named = [(f"{name} = {words}", value) for words, value in values]
+    return [*named, (f"{name} is missing", None)] if part.missing else named

@@ -22,7 +22,8 @@ import numpy as np
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.files import atomic_path
-from clickharvest.model.prediction import Prediction, column_names
+from clickharvest.model.contexts import column_names
+from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import name_place, name_places

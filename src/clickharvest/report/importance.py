@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.contrasts import Contrasts, find_contrasts
+from clickharvest.model.differences import Contrasts, find_contrasts
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.report.values import Choice, ColumnValues, column_values, encode_contexts

@@ -18,8 +18,8 @@ from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog, days_of
 from clickharvest.model.cautions import outcome_of
-from clickharvest.model.fingerprint import fitted_fingerprints
 from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import fitted_fingerprints
 from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.needs import plan_traffic
 from clickharvest.planning.scaling import Plan

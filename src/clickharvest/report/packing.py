@@ -48,19 +48,19 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         begin += int(np.size(model.params[name]))
     budget = budget_of(model)
     limits = most_noise(budget, model.curve.positions, model.curve.anchor)[1]
-    curve, draws, factor = (model.curve, None, 1.0) if model.draws is None else model.spread()
+    drawn = None if model.draws is None else model.drawn_curves()
     return {
         "program": trace_curve(model.curve).to_list(),
-        "program_of_draws": None if curve == model.curve else trace_curve(curve).to_list(),
+        "program_of_draws": None if drawn is None or drawn.curve == model.curve else trace_curve(drawn.curve).to_list(),
         "positions": list(map(int, model.curve.positions)),
         "shown": list(model.shown),
         "anchor": int(model.curve.anchor),
         "features": model.curve.n_features,
         "layout": layout,
         "params": _text(flatten_params(model.params), "<f8"),
-        "draws": None if draws is None else _pack_draws(draws, model.draws_kind),
+        "draws": None if drawn is None else _pack_draws(drawn.draws, model.draws_kind),
         "level": level,
-        "z": -factor * NormalDist().inv_cdf((1 - level) / 2),
+        "z": -(1.0 if drawn is None else drawn.factor) * NormalDist().inv_cdf((1 - level) / 2),
         "limits": np.minimum(limits * NormalDist().inv_cdf((1 + level) / 2) / NORMAL, UNLIMITED).tolist(),
         "untold": f"{CANNOT_TELL}: {why_untold(budget)}",
         "doubts": _doubts(model),

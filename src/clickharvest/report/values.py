@@ -137,7 +137,7 @@ def value_doubts(propensities: Propensities, index: int, features: Array) -> lis
     shown = np.array(propensities.shown)
     encoder = ContextEncoder((propensities.encoder.parts[index],))
     found: list[list[dict[str, Any]]] = [[] for _ in features]
-    for doubt in alone.doubts(encoder, features, propensities.shown, clusters=propensities.clusters):
+    for doubt in alone.doubts(encoder, features, propensities.shown, clusters=propensities.fit_info.cluster_nouns[1]):
         for i, where in enumerate(np.broadcast_to(doubt.where, (len(features), len(shown)))):
             if where.any():
                 found[i].append({"why": doubt.why, "at": shown[where].tolist()})

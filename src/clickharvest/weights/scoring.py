@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array, as_column
 from clickharvest.logs.ibis_inside import table_in_memory
-from clickharvest.model.budget import CANNOT_TELL, STATES, lenders, place_lenders
+from clickharvest.model.budget import CANNOT_TELL, STATES
+from clickharvest.model.prediction import nearest_trusted, nearest_trusted_places
 from clickharvest.model.propensities import Propensities
 from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
 from clickharvest.words import count
@@ -263,11 +264,11 @@ def score_cells(cells: Cells, propensities: Propensities, *, trust: Trust = "che
         trusted = np.ones_like(states, dtype=bool) if trust == "all" else states < STATES.index(CANNOT_TELL)
         rows = np.arange(len(x))
         if numbers is None:
-            column[part] = lenders(trusted, anchor)[rows, above[part]]
+            column[part] = nearest_trusted(trusted, anchor)[rows, above[part]]
         else:
             assert propensities.places is not None
             assert log.places is not None
-            column[part] = place_lenders(
+            column[part] = nearest_trusted_places(
                 trusted, anchor, log_p, propensities.curve.positions, propensities.places, log.places, place[part]
             )
         codes[part] = np.where(own[part], states[rows, above[part]], codes[part])

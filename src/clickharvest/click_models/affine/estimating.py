@@ -39,8 +39,7 @@ from clickharvest.estimation.sample import supported_positions
 from clickharvest.estimation.threads import on_one_thread
 from clickharvest.harvesting.interventions import QUERY, Interventions, warn_of_clicked_pages
 from clickharvest.harvesting.numbering import numbered
-from clickharvest.model.fingerprint import data_fingerprint
-from clickharvest.model.provenance import record_provenance
+from clickharvest.model.provenance import data_fingerprint, record_provenance
 from clickharvest.progress import Progress, Update, silent
 from clickharvest.words import count
 

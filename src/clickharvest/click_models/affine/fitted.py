@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.budget import CANNOT_TELL
-from clickharvest.model.propensities import Propensities
+from clickharvest.model.fit_info import FitInfo
+from clickharvest.model.propensities import LONGEST, Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import LONGEST, check_info
 from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
 from clickharvest.model.support import cannot_tell, rests_on_few
@@ -435,7 +435,7 @@ class AffineModel(FittedAffine):
             )
         if not isinstance(header["info"], Mapping):
             raise InputError("its info is no mapping; fit again")
-        check_info(header["info"])
+        FitInfo.check(header["info"])
         origin = header["provenance"]
         return cls(
             header["anchor"], tuple(header["positions"]), tensors["slope"], tensors["offset"],

@@ -19,11 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.click_models.affine.fitted import AffineModel, Array, FittedAffine, Lines
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.model.fingerprint import data_fingerprint
+from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.loading import from_file
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.provenance import Provenance
-from clickharvest.model.soundness import check_info
+from clickharvest.model.provenance import Provenance, data_fingerprint
 from clickharvest.model.storage import write_file
 from clickharvest.words import clean_text
 
@@ -221,7 +220,7 @@ class AffineLevels(FittedAffine):
     @classmethod
     def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> AffineLevels:
         """Return the model of a file's header and tensors, checked; whatever it raises, the file is not sound."""
-        check_info(header["info"])
+        FitInfo.check(header["info"])
         if len(header["levels"]) > MOST_LEVELS:
             raise InputError(f"it has {len(header['levels']):,} levels; expected at most {MOST_LEVELS}")
 

@@ -57,8 +57,7 @@ from clickharvest.estimation.uncertainty import sigma_points
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
-from clickharvest.model.fingerprint import data_fingerprint
-from clickharvest.model.provenance import record_provenance
+from clickharvest.model.provenance import data_fingerprint, record_provenance
 from clickharvest.progress import Progress, silent
 from clickharvest.words import cluster_nouns, count
 
