@@ -39,7 +39,6 @@ from clickharvest.errors import ClickharvestWarning
 from clickharvest.simulate import simulate_ab_log
 from places import ROOT
 
-DOCUMENTS = "documents.parquet"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- needs (\w+) -->\n\Z")
@@ -120,11 +119,7 @@ def run_blocks(
 def prepare(page: Path) -> dict[str, Any]:
     """Return the names that a page takes for granted, and write the files it does: those of its reader."""
     if page.name == "README.md":
-        log = simulate_ab_log(pages=4_000, seed=0)[0]
-        pq.write_table(log, "clicks.parquet")
-        documents = log.group_by(["query", "doc"]).aggregate([])
-        features = np.random.default_rng(0).random((2, documents.num_rows))
-        pq.write_table(documents.append_column("price", [features[0]]).append_column("age", [features[1]]), DOCUMENTS)
+        pq.write_table(simulate_ab_log(pages=4_000, seed=0)[0], "clicks.parquet")
     if page.name != "boosting.md":
         return {}
     random = np.random.default_rng(0)
@@ -346,7 +341,7 @@ def test_files_the_readme_points_at_exist() -> None:
 
 def test_the_readme_counts_the_table_of_coverage() -> None:
     """How many kinds of logs are covered as they should be, and which are not."""
-    text = (ROOT / "benchmarks" / "README.md").read_text().partition("coverage:begin")[2].partition("coverage:end")[0]
+    text = (ROOT / "benchmarks" / "tables" / "coverage.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in text.splitlines() if line.startswith("| ")][1:]
     covered = {name: float(share.partition("%")[0]) for name, share in rows if "%" in share}
     close, honest = ({name for name, share in covered.items() if a <= share <= b} for a, b in ((93, 98), (90, 99)))
@@ -358,7 +353,7 @@ def test_the_readme_counts_the_table_of_coverage() -> None:
 
 
 def test_the_gate_and_the_table_of_coverage_have_the_same_cells() -> None:
-    text = (ROOT / "benchmarks" / "README.md").read_text().partition("coverage:begin")[2].partition("coverage:end")[0]
+    text = (ROOT / "benchmarks" / "tables" / "coverage.md").read_text()
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][1:]
     kept = json.loads((ROOT / "benchmarks" / "gate.json").read_text())
     assert rows == [name for name in kept if name in rows]

@@ -93,7 +93,11 @@ def rankings_of(path: Path) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("kind", "unit", "cluster"),
-    [("realised", "context", "page"), ("rankings", "context", "length"), ("swap", "query", None)],
+    [
+        ("rankings", "context", "length"),
+        pytest.param("realised", "context", "page", marks=pytest.mark.nightly),
+        pytest.param("swap", "query", None, marks=pytest.mark.nightly),
+    ],
 )
 def test_interventions_are_the_same_row_for_row(
     ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, unit: Any, kind: str, cluster: str | None
@@ -142,6 +146,7 @@ def test_the_real_log_is_the_same_on_both(
     assert (on_spark.clicked().n_units, on_spark.clicked().clicks.sum()) == (404, 39_677)
 
 
+@pytest.mark.nightly
 def test_what_is_thinned_is_the_same(
     ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +160,7 @@ def test_what_is_thinned_is_the_same(
     assert kept[0].num_rows < harvest(read_log(ab_log, context=["device"]), clicked_only=True).to_arrow().num_rows
 
 
+@pytest.mark.nightly
 def test_outcomes_at_places_are_the_same(
     ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, tmp_path: Path
 ) -> None:
@@ -192,7 +198,9 @@ def test_the_diagnosis_is_the_same(ab_log: Path, duckdb_engine: DuckDBEngine, sp
         assert replace(ours, value=None, p=None).to_dict() == replace(theirs, value=None, p=None).to_dict()
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "jsonl"])
+@pytest.mark.parametrize(
+    "ending", ["csv", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tsv.gz", "jsonl"))]
+)
 def test_text_files_read_alike(
     ending: str, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
 ) -> None:
@@ -213,7 +221,7 @@ def test_text_files_read_alike(
     assert on_spark.n_units == 2
 
 
-@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("backwards", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_files_that_differ_in_type_read_alike(
     backwards: bool, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
 ) -> None:
@@ -232,7 +240,9 @@ def test_files_that_differ_in_type_read_alike(
             open_source(tmp_path, engine)
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "ending", ["jsonl", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("csv", "parquet"))]
+)
 def test_folders_and_globs_read_alike(
     ending: str, tmp_path: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine
 ) -> None:
@@ -370,6 +380,7 @@ def test_a_tally_written_by_two_processes_is_a_folder(
     assert kept[1].equals(kept[0])
 
 
+@pytest.mark.nightly
 @CLUSTER
 def test_the_command_line_on_a_cluster(
     ab_log: Path,
