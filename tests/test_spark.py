@@ -150,7 +150,7 @@ def test_the_real_log_is_the_same_on_both(
 def test_what_is_thinned_is_the_same(
     ab_log: Path, duckdb_engine: DuckDBEngine, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clickharvest.harvesting.thinning.LEAST_QUERIES", 1)
+    monkeypatch.setattr("clickharvest.harvesting.large_logs.LEAST_QUERIES", 1)
     kept: list[pa.Table] = []
     for engine in (duckdb_engine, spark_engine):
         log = read_log(ab_log, context=["device"], engine=engine)

@@ -54,7 +54,6 @@ def import_all() -> None:
     import clickharvest.estimation.estimators
     import clickharvest.estimation.threads
     import clickharvest.harvesting.collecting
-    import clickharvest.harvesting.sql
     import clickharvest.judging
     import clickharvest.logs.matching
     import clickharvest.logs.outcomes

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import Sample, make_sample, supported_positions
-from clickharvest.harvesting.interventions import Interventions
-from clickharvest.harvesting.linked import linked_positions
+from clickharvest.harvesting.interventions import Interventions, linked_positions
 from clickharvest.model.contexts import ContextEncoder
 
 Unit = dict[int, int]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
+from clickharvest.harvesting.interventions import linked_positions, longest_linked_prefix
 from clickharvest.words import spell_positions
 
 pairs = st.dictionaries(

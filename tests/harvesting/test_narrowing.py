@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from clickharvest.checks.diagnosing import diagnose
-from clickharvest.harvesting import narrowing
+from clickharvest.harvesting import large_logs
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.click_log import ClickLog
@@ -45,8 +45,8 @@ def read(rows: pa.Table) -> ClickLog:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> list[ClickLog]:
     """Let the log be a large one, and return the narrowed logs as they are made."""
-    monkeypatch.setattr(narrowing, "LARGE", ROWS)
-    monkeypatch.setattr(narrowing, "SAMPLE", 1_000)
+    monkeypatch.setattr(large_logs, "LARGE", ROWS)
+    monkeypatch.setattr(large_logs, "SAMPLE", 1_000)
     made: list[ClickLog] = []
     materialise = DuckDBEngine.materialise
 
@@ -89,7 +89,7 @@ def test_units_that_share_a_digest_are_told_apart(
 ) -> None:
     expected = harvest(read(rows))
     digest = DuckDBEngine.digest
-    monkeypatch.setattr(narrowing, "SPARSE", 0.0)
+    monkeypatch.setattr(large_logs, "SPARSE", 0.0)
 
     def poor(self: DuckDBEngine, columns: Sequence[Any]) -> Any:
         return digest(self, columns) % 7
@@ -119,9 +119,9 @@ def harvested(rows: pa.Table, folder: Path) -> Path:
 def test_logs_that_gain_nothing_are_left_as_they_are(rows: pa.Table, large: list[ClickLog]) -> None:
     keys = ["query", "device", "doc"]
     log = read(rows)
-    assert narrowing.narrowed(log, keys).likely is not None
+    assert large_logs.narrowed(log, keys).likely is not None
     dense = read(pa.concat_tables([rows.slice(0, 100)] * 30))
     foreign = replace(log, engine=Engine(log.engine.backend))
     unchecked = read_log(rows, context=["device"], validate=False)
     for other in (dense, foreign, unchecked, replace(log, is_text=True)):
-        assert narrowing.narrowed(other, keys) is other
+        assert large_logs.narrowed(other, keys) is other

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from clickharvest.commands.app import assemble
 from clickharvest.errors import InputError
-from clickharvest.harvesting.sql import DIALECTS, to_sql, unbound_table
+from clickharvest.harvesting.collecting import DIALECTS, to_sql, unbound_table
 from clickharvest.simulate import simulate_ab_log
 
 OPTIONS = {

@@ -14,8 +14,8 @@ from clickharvest.errors import HarvestWarning
 from clickharvest.estimation import PBM
 from clickharvest.harvesting.collecting import harvest, harvest_to_parquet
 from clickharvest.harvesting.interventions import Interventions, UnitKind
+from clickharvest.harvesting.large_logs import share_to_keep, thin
 from clickharvest.harvesting.reading import read_interventions
-from clickharvest.harvesting.thinning import share_to_keep, thin
 from clickharvest.logs.reading import read_log
 from command_line import Command
 

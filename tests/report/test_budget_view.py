@@ -11,7 +11,7 @@ import pytest
 from clickharvest.checks import CHECKS, Budget, Checked, Finding
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.report.budget_view import MOST_ADVICE, budget_data, budget_view, checks_view, problems
+from clickharvest.report.sections import MOST_ADVICE, budget_data, budget_view, checks_view, problems
 
 BUDGET = Budget((2, 3), (0.18, 0.1), (0.1, 0.15), {"relevance": (0.12, 0.1), "noise": (0.05, 0.004)}, (0.2, 0.2), {})
 PASSED = tuple(Finding(kind, "ok", "Fine.") for kind in CHECKS)

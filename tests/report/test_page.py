@@ -32,7 +32,7 @@ from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report
-from clickharvest.report.traffic import traffic_data
+from clickharvest.report.sections import traffic_data
 from clickharvest.simulate import simulate_ab_log
 from clickharvest.words import FORMULA
 from command_line import run

@@ -17,7 +17,7 @@ from clickharvest.planning.needs import MOST_COLUMNS, MOST_SEGMENTS, plan_traffi
 from clickharvest.planning.scaling import plan_from_log
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import summarise_log
-from clickharvest.report.traffic import traffic_data
+from clickharvest.report.sections import traffic_data
 from clickharvest.simulate import simulate_ab_log
 
 

@@ -12,7 +12,7 @@ from clickharvest.checks.displays import Displays
 from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import NORMAL, Finding
 from clickharvest.harvesting.numbering import distinct
-from clickharvest.logs.incomplete_logs import PagesOfSize, selected_pages
+from clickharvest.logs.log_facts import PagesOfSize, selected_pages
 
 Array = NDArray[np.float64]
 ROUGH, FARTHEST = 2.0, 3.0

@@ -30,9 +30,8 @@ from clickharvest.checks.unmoved import unmoved_queries
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design
-from clickharvest.harvesting.interventions import Interventions, UnitKind
-from clickharvest.harvesting.linked import linked_positions, longest_linked_prefix
-from clickharvest.harvesting.narrowing import narrowed
+from clickharvest.harvesting.interventions import Interventions, UnitKind, linked_positions, longest_linked_prefix
+from clickharvest.harvesting.large_logs import narrowed
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.logs.click_log import ClickLog, require_log
 from clickharvest.logs.engines import DuckDBEngine, Engine

@@ -19,7 +19,7 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.harvesting.linked import linked_positions
+from clickharvest.harvesting.interventions import linked_positions
 from clickharvest.parameters import alike
 
 if TYPE_CHECKING:

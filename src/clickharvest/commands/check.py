@@ -98,7 +98,7 @@ def _fitted(
     """Return what was compared, the curve that `fit` fits, and what checking it finds, the log's own tests first."""
     from clickharvest.click_models.examination import Examination
     from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.harvesting.thinning import thin
+    from clickharvest.harvesting.large_logs import thin
 
     model = Examination(anchor=diagnosis.anchor, progress=show_progress)
     with warnings.catch_warnings():

@@ -236,8 +236,8 @@ def fit(
     keep_to_one_thread()
     from clickharvest.checks.checking import FINDINGS
     from clickharvest.commands.one_screen import words_of_log
+    from clickharvest.harvesting.large_logs import thin
     from clickharvest.harvesting.reading import is_interventions
-    from clickharvest.harvesting.thinning import thin
 
     # Yesterday's model may be replaced by today's.
     output = place_to_write(output, "the model", "model.safetensors", [*log.sources, units.rankings])

@@ -80,8 +80,7 @@ def harvest(
 
 
 def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> str:
-    from clickharvest.harvesting.collecting import harvest_table
-    from clickharvest.harvesting.sql import to_sql, unbound_table
+    from clickharvest.harvesting.collecting import harvest_table, to_sql, unbound_table
     from clickharvest.logs.click_log import OPTIONAL
     from clickharvest.logs.reading import read_log
 

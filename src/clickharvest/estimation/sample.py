@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind
-from clickharvest.harvesting.linked import linked_positions
+from clickharvest.harvesting.interventions import QUERY, Interventions, UnitKind, linked_positions
 from clickharvest.harvesting.numbering import distinct, numbered, run_starts, whole_numbers
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.positions.places import Places, name_place, name_places

@@ -14,6 +14,7 @@ unit's clicks are divided among the users they come from; what makes a unit stay
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,17 +34,19 @@ from clickharvest.harvesting.interventions import (
     UnitKind,
     describe,
 )
-from clickharvest.harvesting.narrowing import narrowed
+from clickharvest.harvesting.large_logs import narrowed, share_to_keep, warn_of_thinning
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.reading import interventions_from_arrow
-from clickharvest.harvesting.thinning import share_to_keep, warn_of_thinning
 from clickharvest.logs.click_log import ROLES, ClickLog, require_log, same
 from clickharvest.logs.engines import Engine
+from clickharvest.logs.ibis_inside import COMPILERS, compile_for
 from clickharvest.logs.incomplete_logs import refuse_clicks_alone, warn_of_doubts
-from clickharvest.logs.sources import spell_columns
+from clickharvest.logs.sources import file_format, open_source, spell_columns
 
-OWN = "_cluster"
+CLUSTER = "_cluster"
 """Column of the cluster's name while a harvest runs."""
+DIALECTS = tuple(COMPILERS)
+"""Dialects that the harvest can be written in."""
 
 
 def harvest(
@@ -70,7 +73,7 @@ def harvest(
         clicked_only: leave units without a click in the engine: they say nothing to ClickShare, but AllPairs needs
             them.
         max_clicks: a harvest with more clicks is thinned to about so many by whole queries, see
-            `clickharvest.harvesting.thinning`; None keeps all.
+            `clickharvest.harvesting.large_logs`; None keeps all.
 
     Raises:
         InputError: the options contradict each other or the log, or the log holds clicks alone.
@@ -142,7 +145,6 @@ def harvest_table(
     every engine gives the same rows. Clusters other than queries are the last column, `clustered_by_…`, numbered in the
     order of their names as text: nobody's name leaves the log.
     """
-    divided = cluster != QUERY
     log = log.pooled(design)
     cells, units, keys = _intervened(log, unit, max_position, design, cluster)
     if clicked_only:
@@ -154,10 +156,10 @@ def harvest_table(
     columns |= {"query": joined.query, "exposure": exposure.cast("float64")}
     kept = {name: columns[name] for name in COLUMNS} | {c: joined[c] for c in log.context}
     order = ["unit", "position", *(log.context if unit == "query" else ())]
-    if not divided:
+    if cluster == QUERY:
         return joined.select(**kept).order_by(*order)
     named = CLUSTERED_BY + cluster
-    numbered = _numbered(joined.select(**kept, **{OWN: joined[OWN]}), named, log.engine)
+    numbered = _numbered(joined.select(**kept, **{CLUSTER: joined[CLUSTER]}), named, log.engine)
     return numbered.order_by(*order, named)
 
 
@@ -171,14 +173,14 @@ def _intervened(
         raise InputError(f"max_position is {max_position}: two positions or more are needed to compare")
     of_ranks = design is not None and not isinstance(design, LoggedPlacements)
     if log.places is not None and (max_position is not None or of_ranks):
-        asked = "a largest position (--max-position)" if max_position is not None else "a design of ranks"
+        reason = "a largest position (--max-position)" if max_position is not None else "a design of ranks"
         raise InputError(
-            f"places ({', '.join(log.places.columns)}) have no ranks: {asked} goes with --position alone; leave it out"
+            f"places ({', '.join(log.places.columns)}) have no ranks: {reason} goes with --position alone; leave it out"
         )
     divided = cluster != QUERY
     shown = _with_clusters(log, cluster) if divided else log.table
     rows = shown if max_position is None else shown.filter(shown.position <= max_position)
-    cells = realised_cells(rows, log.context, raw="click" in log.roles, by=(OWN,) if divided else ())
+    cells = realised_cells(rows, log.context, raw="click" in log.roles, by=(CLUSTER,) if divided else ())
     if log.likely is not None:  # few are left of a large log: kept, they are summed once and without the rest
         cells = log.engine.materialise(cells, task="Harvesting")
     if design is not None:
@@ -194,7 +196,7 @@ def _intervened(
 def _ready(
     log: ClickLog, options: dict[str, Any], max_clicks: int | None, *, clicked_only: bool = False
 ) -> tuple[ClickLog, int]:
-    """Return the log that is to be harvested, and the clicks of the whole harvest where that is thinned, else 0."""
+    """Return the log to harvest, thinned if needed, and the clicks of the whole harvest, 0 unless it is thinned."""
     _, _, keys = _intervened(log, **options)
     refuse_clicks_alone(log)
     warn_of_doubts(log, stacklevel=4)
@@ -206,9 +208,9 @@ def _ready(
         return log, 0
     _, units, _ = _intervened(log, **options)
     counts = units.agg(clicks=units._clicks.sum().cast("int64"), queries=units.query.nunique())
-    found = log.engine.fetch(counts, task="Counting clicks").to_pylist()[0]
-    share = share_to_keep(found["clicks"] or 0, found["queries"], max_clicks)
-    return (log.thinned(share), found["clicks"]) if share < 1 else (log, 0)
+    totals = log.engine.fetch(counts, task="Counting clicks").to_pylist()[0]
+    share = share_to_keep(totals["clicks"] or 0, totals["queries"], max_clicks)
+    return (log.thinned(share), totals["clicks"]) if share < 1 else (log, 0)
 
 
 def count_interventions(path: str | Path) -> dict[str, int]:
@@ -231,7 +233,7 @@ def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool, by: t
 
 
 def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
-    """Return the log's rows with the cluster of those that were clicked, as text: of others it does not matter."""
+    """Return the log's rows with a column of clusters as text; rows without a click have no cluster."""
     if cluster in log.columns:
         column = log.columns[cluster]
     elif cluster in log.source.columns:
@@ -243,17 +245,17 @@ def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
         raise InputError(f"--cluster {cluster}: the column is of type {column.type()}; expected one value per row")
     if CLUSTERED_BY + cluster in log.context:
         raise InputError(f"--cluster {cluster}: a context column is called {CLUSTERED_BY + cluster}; rename it")
-    rows = replace(log, columns=log.columns | {OWN: column.cast("string")}).table
+    rows = replace(log, columns=log.columns | {CLUSTER: column.cast("string")}).table
     rest = "page " + rows.page.cast("string") if log.has("page") else "query " + rows.query.cast("string")
-    rows = rows.mutate(**{OWN: (rows.clicks > 0).ifelse(rows[OWN].coalesce(rest), ibis.null("string"))})
+    rows = rows.mutate(**{CLUSTER: (rows.clicks > 0).ifelse(rows[CLUSTER].coalesce(rest), ibis.null("string"))})
     if "click" in log.roles:
         return rows
-    # Displays without a click are nobody's, be they counted with others that were clicked.
+    # A counted row has displays with and without a click: the latter belong to no cluster.
     clicked = rows.filter(rows.clicks > 0)
     left = rows.filter(rows.impressions > rows.clicks)
     without = left.mutate(
         clicks=ibis.literal(0, rows.clicks.type()), impressions=left.impressions - left.clicks,
-        **{OWN: ibis.null("string")},
+        **{CLUSTER: ibis.null("string")},
     )  # fmt: skip
     return ibis.union(clicked.mutate(impressions=clicked.clicks), without.cast(dict(rows.schema().items())))
 
@@ -268,11 +270,11 @@ def _with_whole_exposure(cells: ir.Table, context: tuple[str, ...]) -> ir.Table:
 
 def _numbered(rows: ir.Table, named: str, engine: Engine) -> ir.Table:
     """Return the rows with clusters as numbers from 0, in the order of their text, and `NOBODY` where there is none."""
-    own = rows.filter(rows[OWN].notnull()).select(_name=rows[OWN]).distinct()
-    own = engine.numbered(own, ["_name"], "_number", like=own._name)
-    joined = rows.left_join(own, rows[OWN] == own._name)
+    clusters = rows.filter(rows[CLUSTER].notnull()).select(_name=rows[CLUSTER]).distinct()
+    clusters = engine.numbered(clusters, ["_name"], "_number", like=clusters._name)
+    joined = rows.left_join(clusters, rows[CLUSTER] == clusters._name)
     number = joined._number.fill_null(NOBODY).cast("int64")
-    return joined.select(*(name for name in rows.columns if name != OWN), **{named: number})
+    return joined.select(*(name for name in rows.columns if name != CLUSTER), **{named: number})
 
 
 def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position: int | None) -> ir.Table:
@@ -282,7 +284,7 @@ def _designed_cells(cells: ir.Table, design: Design, log: ClickLog, max_position
     keys = ["query", *log.context, "doc", "position"]
     joined = exposures.left_join(cells, same(exposures, cells, keys), rname="seen_{name}")
     counts = {name: joined[name].fill_null(0) for name in ("clicks", "impressions")}
-    more = {OWN: joined[OWN]} if OWN in cells.columns else {}
+    more = {CLUSTER: joined[CLUSTER]} if CLUSTER in cells.columns else {}
     return joined.select(*keys, **counts, **more, exposure=exposures.exposure)
 
 
@@ -298,3 +300,37 @@ def _require_rows(rows: int) -> None:
             "nothing to harvest: no unit (query, context and document) was exposed at two positions; "
             "run clickharvest check on the log to see what would help"
         )
+
+
+def to_sql(table: ir.Table, dialect: str) -> str:
+    """Return an expression over unbound tables as SQL.
+
+    Args:
+        table: such as the result of `harvest_table` for a log over an `unbound_table`.
+        dialect: one of `DIALECTS`.
+
+    Example:
+        >>> print(to_sql(unbound_table("shop.clicks", {"doc": "string"}), "trino"))
+        SELECT
+          *
+        FROM "shop"."clicks"
+    """
+    if dialect not in DIALECTS:
+        raise InputError(f"no SQL dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
+    return compile_for(table, dialect)
+
+
+def unbound_table(source: str, columns: Mapping[str, str], *, table: str | None = None) -> ir.Table:
+    """Return a table to write SQL against: a file's, with its column types, or one that is only named.
+
+    Args:
+        source: a file, or a table's name such as `project.dataset.clicks`.
+        columns: column types by name, where there is no file to tell.
+        table: the table of a DuckDB file that holds more than one.
+    """
+    if Path(source).exists() or file_format(source) is not None:
+        opened, _ = open_source(source, table=table)
+        return ibis.table(opened.schema(), name=table or Path(source).name.split(".")[0])
+    *path, name = source.split(".")
+    catalog, database = (".".join(path[:-1]) or None, path[-1]) if path else (None, None)
+    return ibis.table(dict(columns), name=name, catalog=catalog, database=database)

@@ -25,7 +25,7 @@ from clickharvest.logs.click_log import ClickLog, identifier, number, same
 from clickharvest.logs.sources import open_source
 
 CERTAIN = 1 - 1e-6
-"""Share of the traffic from which on all of it, but for rounding, has a result at one rank."""
+"""Share of the traffic from which a result counts as certain to stand at a rank; the rest is rounding."""
 
 
 class Design(Protocol):
@@ -83,17 +83,8 @@ class Rankings:
 
     def read(self, log: ClickLog) -> ir.Table:
         """Return the rankings as `query`, the log's contexts that they depend on, `doc`, `ranker`, `position`."""
-        opened, _ = open_source(self.source, log.engine, text=("query", "ranker", "doc", "position"))
-        missing = [name for name in ("query", "ranker", "doc", "position") if name not in opened.columns]
-        if missing:
-            raise InputError(
-                f"the rankings table lacks {', '.join(missing)}: found {', '.join(opened.columns)}; "
-                "expected query, ranker, doc, position"
-            )
-        columns = {name: identifier(opened[name], log.columns[name].type()) for name in ("query", "doc")}
-        columns |= {name: opened[name].cast(log.columns[name].type()) for name in log.context if name in opened.columns}
-        position = number(opened.position) + (1 - self.position_base)
-        return opened.select(**columns, ranker=opened.ranker.cast("string"), position=position.cast("int64"))
+        table = read_design_table(self.source, log, "the rankings table", {"ranker": "ranker"}, self.position_base)
+        return table.cast({"ranker": "string"})
 
     def _given_shares(self) -> dict[str, float]:
         assert self.traffic is not None
@@ -204,6 +195,33 @@ class Agreement:
     elsewhere: int
 
 
+def read_design_table(
+    source: Any, log: ClickLog, title: str, further: Mapping[str, str], position_base: int
+) -> ir.Table:
+    """Return a table as `query`, the log's contexts that it has, `doc`, `position` from 1, and further columns.
+
+    Args:
+        source: the table, anything `open_source` takes.
+        log: the log whose types its columns take.
+        title: what to call it in messages.
+        further: the names of the table's further columns, by the names to give them.
+        position_base: what the table counts positions from.
+
+    Raises:
+        InputError: a column is missing.
+    """
+    needed = ("query", "doc", "position", *further.values())
+    opened, _ = open_source(source, log.engine, text=needed)
+    if missing := [name for name in needed if name not in opened.columns]:
+        raise InputError(
+            f"{title} lacks {', '.join(missing)}: found {', '.join(opened.columns)}; expected {', '.join(needed)}"
+        )
+    columns = {name: identifier(opened[name], log.columns[name].type()) for name in ("query", "doc")}
+    columns |= {name: opened[name].cast(log.columns[name].type()) for name in log.context if name in opened.columns}
+    position = (number(opened.position) + (1 - position_base)).cast("int64")
+    return opened.select(**columns, position=position, **{name: opened[column] for name, column in further.items()})
+
+
 def agreement(log: ClickLog, design: Design, max_position: int | None = None) -> Agreement:
     """Count the impressions that stand where, by the design, they could not have been.
 
@@ -228,13 +246,13 @@ def agreement(log: ClickLog, design: Design, max_position: int | None = None) ->
         known.agg(known=known.impressions.sum().fill_null(0).cast("int64")),
         elsewhere.agg(elsewhere=elsewhere.impressions.sum().fill_null(0).cast("int64")),
     )
-    found = Agreement(**log.engine.fetch(counts, task="Checking the design").to_pylist()[0])
-    if found.known == found.elsewhere:
+    counted = Agreement(**log.engine.fetch(counts, task="Checking the design").to_pylist()[0])
+    if counted.known == counted.elsewhere:
         raise InputError(
             "no impression of the log is where the design says it could be: check that the rankings use the "
             "log's queries, documents and position base, and that --traffic names their rankers"
         )
-    return found
+    return counted
 
 
 def check_design(log: ClickLog, design: Design, max_position: int | None) -> None:
@@ -243,10 +261,10 @@ def check_design(log: ClickLog, design: Design, max_position: int | None) -> Non
     Raises:
         InputError: no impression is where the design says.
     """
-    found = agreement(log, design, max_position)
-    if outside := found.shown - found.known + found.elsewhere:
+    counted = agreement(log, design, max_position)
+    if outside := counted.shown - counted.known + counted.elsewhere:
         warnings.warn(
-            f"{outside:,} of {found.shown:,} impressions stood where, by the design, they could "
+            f"{outside:,} of {counted.shown:,} impressions stood where, by the design, they could "
             "not; they are left out. Is a ranker or a swap missing?",
             HarvestWarning,
             stacklevel=3,

@@ -16,20 +16,20 @@ One row per unit and position it was exposed at (and per context, where contexts
 With clusters other than queries a unit's clicks at a position are divided among the clusters that they come from, one
 row each; its impressions without a click have a row of their own. Every such row has the unit's whole exposure there.
 
-This module needs NumPy alone; Arrow is imported where a file is written. `reading` reads one.
+This module needs NumPy alone; Arrow is imported where a file is written. The module `reading` reads a file.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import atomic_path
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("unit", "query", "position", "exposure", "clicks", "impressions")
 CLUSTERED_BY = "clustered_by_"
-"""What the column of clusters begins with, where a file has one; it ends in what clusters."""
+"""Prefix of the column of clusters, before the name of what clusters."""
 QUERY = "query"
-"""What clusters unless something else is named."""
+"""The default of what clusters."""
 NOBODY = -1
 """Cluster of rows without clicks."""
 
@@ -97,8 +97,8 @@ class Interventions:
 
     def __post_init__(self) -> None:
         if (self.cluster is None) != (self.cluster_kind == QUERY):
-            found = "there are no clusters" if self.cluster is None else "there are clusters"
-            raise InputError(f"cluster_kind is {self.cluster_kind!r}, but {found}: give both, or neither")
+            state = "there are no clusters" if self.cluster is None else "there are clusters"
+            raise InputError(f"cluster_kind is {self.cluster_kind!r}, but {state}: give both, or neither")
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -131,7 +131,7 @@ class Interventions:
         return self.take(np.bincount(unit, weights=self.clicks)[unit] > 0)
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Interventions:
-        """Return some of the rows, by a mask, by indices or by a slice, whose columns are views."""
+        """Return some rows, by a mask, by indices or by a slice; columns of a slice are views."""
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in COLUMNS},
@@ -182,7 +182,7 @@ class Interventions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a file of interventions says about itself, in addition to its columns."""
+        """The metadata of a file of interventions."""
         return describe(
             self.exposure_kind,
             self.unit_kind,
@@ -220,11 +220,11 @@ def require_interventions(value: Any) -> None:
     Example:
         >>> require_interventions([1, 2])
         Traceback (most recent call last):
-        clickharvest.errors.InputError: expected interventions, found a list: make them with harvest(read_log(…)) first
+        clickharvest.errors.InputError: expected interventions, kind a list: make them with harvest(read_log(…)) first
     """
     if not isinstance(value, Interventions):
-        found = type(value).__name__
-        raise InputError(f"expected interventions, found a {found}: make them with harvest(read_log(…)) first")
+        kind = type(value).__name__
+        raise InputError(f"expected interventions, kind a {kind}: make them with harvest(read_log(…)) first")
 
 
 class MayLackPages(Protocol):
@@ -251,3 +251,62 @@ def warn_of_clicked_pages(source: MayLackPages, estimator: str, *, stacklevel: i
             HarvestWarning,
             stacklevel=stacklevel,
         )
+
+
+def linked_positions(
+    anchor: int, position: ArrayLike, other: ArrayLike, clicks: ArrayLike, other_clicks: ArrayLike
+) -> tuple[int, ...]:
+    """Return the positions whose examination relative to the anchor the clicks identify.
+
+    Write k → k' where a unit exposed at both positions was clicked at k. The relative examination of k and k' has a
+    finite estimate if and only if each can be reached from the other along such arrows: this is Ford's condition for
+    paired comparisons, with positions as players and clicks as wins.
+
+    Args:
+        anchor: the position everything is relative to.
+        position: first position k of each pair with common units, [m].
+        other: second position k' of each pair, [m].
+        clicks: clicks at k of the units exposed at both, [m].
+        other_clicks: clicks at k' of the same units, [m].
+
+    Returns:
+        The anchor and the positions linked to it, sorted.
+
+    Example:
+        Positions 1 and 2 got clicks on common documents; those common to 2 and 3 were clicked at 2 alone.
+
+        >>> linked_positions(1, [1, 2], [2, 3], [5, 3], [2, 0])
+        (1, 2)
+    """
+    k, other_k = np.asarray(position, dtype=np.int64), np.asarray(other, dtype=np.int64)
+    won, lost = np.asarray(clicks) > 0, np.asarray(other_clicks) > 0
+    nodes, codes = np.unique(np.concatenate([[anchor], k, other_k]), return_inverse=True)
+    start, end = codes[1 : len(k) + 1], codes[len(k) + 1 :]
+    tail = np.concatenate([start[won], end[lost]])
+    head = np.concatenate([end[won], start[lost]])
+    here = np.arange(len(nodes)) == codes[0]
+    return tuple(int(node) for node in nodes[_reached(here, tail, head) & _reached(here, head, tail)])
+
+
+def _reached(here: NDArray[np.bool_], tail: NDArray[np.intp], head: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return what can be reached along arrows from tail to head, [nodes]."""
+    reached = here.copy()
+    while not reached[head[reached[tail]]].all():
+        reached[head[reached[tail]]] = True
+    return reached
+
+
+def longest_linked_prefix(positions: Sequence[int], linked: Iterable[int]) -> int:
+    """Return how far down, from the top, every position is linked.
+
+    Example:
+        >>> longest_linked_prefix([1, 2, 3, 4], [1, 2, 4])
+        2
+    """
+    linked = set(linked)
+    prefix = 0
+    for position in sorted(positions):
+        if position not in linked:
+            break
+        prefix = position
+    return prefix

@@ -1,7 +1,7 @@
-"""Numbers for values: queries, units, contexts as codes from 0, in the order of the values.
+"""Codes for values: queries, units and contexts as numbers from 0, in the order of the values.
 
-A harvest numbers units by query and context, so that equal values stand together and mostly ascend. One look at the
-neighbours tells, and then nothing is sorted; otherwise only the first of every run of equal values is.
+A harvest numbers units by query and context, so equal values stand together and mostly ascend. Then nothing is sorted;
+otherwise only the first value of every run of equal values is.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TABLE = 4
 
 
 def as_array(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column of Arrow's as an array.
+    """Return an Arrow column as an array, without importing pandas for numbers without gaps.
 
-    Arrow's own way imports pandas, which takes as long as a small fit; numbers without gaps need nothing of it.
+    Arrow's `to_numpy` imports pandas, which takes as long as a small fit.
 
     Example:
         >>> import pyarrow as pa
@@ -38,7 +38,7 @@ def as_array(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def as_column(values: NDArray[Any]) -> pa.Array:
-    """Return an array of numbers or booleans as a column of Arrow's, likewise without pandas.
+    """Return an array of numbers or booleans as an Arrow column, without importing pandas.
 
     Example:
         >>> as_column(np.array([True, False, True])).to_pylist()
@@ -104,9 +104,9 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     for column in columns[1:]:
         if count == len(code):
             break
-        size, own = numbered(column)
+        size, code_here = numbered(column)
         # Numbered again after every column, so that numbers never outgrow the square of the rows.
-        count, code = numbered(code * size + own)
+        count, code = numbered(code * size + code_here)
     first = np.empty(count, dtype=np.intp)
     first[code[::-1]] = np.arange(len(code))[::-1]  # of rows with one code, the last that is written stays
     return first, code
@@ -163,5 +163,5 @@ def _looked_up(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
 
 
 def _sorted(values: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:
-    found, code = np.unique(values, return_inverse=True)
-    return len(found), code
+    distinct_values, code = np.unique(values, return_inverse=True)
+    return len(distinct_values), code

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.harvesting.designs import Rankings
-from clickharvest.logs.click_log import ClickLog, identifier, number, same
-from clickharvest.logs.sources import open_source
+from clickharvest.harvesting.designs import Rankings, read_design_table
+from clickharvest.logs.click_log import ClickLog, number, same
 
 LOGGED = "propensity_of_placement"
 """The log's column of logged probabilities, unless another is named."""
@@ -57,25 +56,15 @@ class Placements:
 
     def exposures(self, log: ClickLog) -> ir.Table:
         """Return the probabilities of every unit whose query (and context) the log has."""
-        needed = ("query", "doc", "position", "probability")
-        opened, _ = open_source(self.source, log.engine, text=needed)
-        if missing := [name for name in needed if name not in opened.columns]:
+        further = {"exposure": "probability"}
+        placed = read_design_table(self.source, log, "the table of placements", further, self.position_base)
+        placed = placed.mutate(exposure=number(placed.exposure).cast("float64"))
+        if wrong := _count_wrong(log, placed, placed.exposure.between(0, 1)):
             raise InputError(
-                f"the table of placements lacks {', '.join(missing)}: found {', '.join(opened.columns)}; expected "
-                f"{', '.join(needed)}"
+                f"the table of placements, column 'probability': {wrong:,} rows are no numbers from 0 to 1; give "
+                "probabilities"
             )
-        columns = {name: identifier(opened[name], log.columns[name].type()) for name in ("query", "doc")}
-        shared = [name for name in log.context if name in opened.columns]
-        columns |= {name: opened[name].cast(log.columns[name].type()) for name in shared}
-        position = (number(opened.position) + (1 - self.position_base)).cast("int64")
-        placed = opened.select(**columns, position=position, exposure=number(opened.probability).cast("float64"))
-        wrong = ~placed.exposure.between(0, 1) | placed.exposure.isnan() | placed.exposure.isnull()
-        found = log.engine.fetch(placed.agg(wrong=wrong.sum().fill_null(0)), task="Reading placements")
-        if found["wrong"][0].as_py():
-            raise InputError(
-                f"the table of placements, column 'probability': {found['wrong'][0].as_py():,} rows are no numbers "
-                "from 0 to 1; give probabilities"
-            )
+        shared = [name for name in log.context if name in placed.columns]
         seen = log.table.select("query", *log.context).distinct()
         joined = seen.inner_join(placed, same(seen, placed, ["query", *shared]), rname="placed_{name}")
         keys = ["query", *log.context, "doc", "position"]
@@ -114,18 +103,16 @@ class LoggedPlacements:
             )
         names = ("query", *log.context, "doc", "position", "impressions")
         rows = log.source.select(
-            **{name: log.columns[name] for name in names}, _q=number(log.source[self.column]).cast("float64")
+            **{name: log.columns[name] for name in names}, exposure=number(log.source[self.column]).cast("float64")
         )
         rows = rows.filter(rows.impressions > 0)
-        wrong = ~((rows._q > 0) & (rows._q <= 1)) | rows._q.isnan() | rows._q.isnull()
-        found = log.engine.fetch(rows.agg(wrong=wrong.sum().fill_null(0)), task="Reading placements")
-        if found["wrong"][0].as_py():
+        if wrong := _count_wrong(log, rows, (rows.exposure > 0) & (rows.exposure <= 1)):
             raise InputError(
-                f"column {self.column!r}: {found['wrong'][0].as_py():,} rows are no probabilities, above 0 and at most "
-                "1: what was shown must have been possible"
+                f"column {self.column!r}: {wrong:,} rows are no probabilities, above 0 and at most 1: what was shown "
+                "must have been possible"
             )
         keys = ["query", *log.context, "doc", "position"]
-        shown = rows.group_by(*keys).agg(n=rows.impressions.sum(), inverse=(rows.impressions / rows._q).sum())
+        shown = rows.group_by(*keys).agg(n=rows.impressions.sum(), inverse=(rows.impressions / rows.exposure).sum())
         return shown.select(*keys, exposure=shown.n / shown.inverse)
 
 
@@ -173,22 +160,29 @@ class TeamDraft:
             )
         keys = rows.select(["query", *shared, "doc"])
         pages = keys.select(["query", *shared])
-        page, unit = _numbered(pages), _numbered(keys)
+        page, unit = _run_numbers(pages), _run_numbers(keys)
         first = np.unique(unit, return_index=True)[1]
         rank = np.full((len(first), 2), NOWHERE)
         rank[unit, arm] = rows["position"].to_numpy()
         probability = _interleaved(page[first], rank, self.depth)
         at, place = np.nonzero(probability)
-        found = keys.take(pa.array(first[at]))
-        columns = {name: found[name] for name in found.column_names}
+        units = keys.take(pa.array(first[at]))
+        columns = {name: units[name] for name in units.column_names}
         drawn = ibis.memtable(pa.table(columns | {"position": place + 1, "exposure": probability[at, place]}))
-        units = log.table.select("query", *log.context).distinct()
-        joined = units.inner_join(drawn, same(units, drawn, ["query", *shared]), rname="drawn_{name}")
+        logged = log.table.select("query", *log.context).distinct()
+        joined = logged.inner_join(drawn, same(logged, drawn, ["query", *shared]), rname="drawn_{name}")
         return joined.select("query", *log.context, "doc", joined.position.cast("int64"), "exposure")
 
 
-def _numbered(table: Any) -> NDArray[np.int64]:
-    """Return the number of each row of a sorted table, equal rows having equal numbers."""
+def _count_wrong(log: ClickLog, rows: ir.Table, right: ir.BooleanValue) -> int:
+    """Return how many rows have another probability, or none."""
+    wrong = ~right | rows.exposure.isnan() | rows.exposure.isnull()
+    counted = log.engine.fetch(rows.agg(wrong=wrong.sum().fill_null(0)), task="Reading placements")
+    return int(counted["wrong"][0].as_py())
+
+
+def _run_numbers(table: Any) -> NDArray[np.int64]:
+    """Return the number of each row of a sorted table; equal rows have equal numbers."""
     rows = table.to_pylist()
     changed = [0, *(one != two for one, two in zip(rows[1:], rows[:-1], strict=True))]
     return np.cumsum(changed).astype(np.int64)
@@ -202,7 +196,7 @@ def _interleaved(page: NDArray[np.int64], rank: NDArray[np.int64], depth: int) -
         rank: where both rankers put it, [units, 2].
         depth: results of a page.
     """
-    found = np.zeros((len(page), depth))
+    placed = np.zeros((len(page), depth))
     pages = int(page.max(initial=-1)) + 1
     rounds = (depth + 1) // 2
     for coins in product((0, 1), repeat=rounds):
@@ -213,7 +207,7 @@ def _interleaved(page: NDArray[np.int64], rank: NDArray[np.int64], depth: int) -
             best = np.full(pages, NOWHERE)
             np.minimum.at(best, page, left)
             picked = (left == best[page]) & (left < NOWHERE)
-            found[picked, position] += 1
+            placed[picked, position] += 1
             free &= ~picked
-    found /= 2**rounds
-    return found
+    placed /= 2**rounds
+    return placed

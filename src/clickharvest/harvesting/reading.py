@@ -1,4 +1,4 @@
-"""Reading interventions: from a file, ours or anyone's, or from an engine's rows, all of it checked."""
+"""Read interventions from a file or from the rows of an engine, and check them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROUNDING = 1e-6
-"""Sums of probabilities may exceed 1 by this much."""
+"""Excess over 1 that a sum of probabilities may have."""
 
 
 def is_interventions(path: str | Path) -> bool:
@@ -172,8 +172,8 @@ def _as_in_a_log(table: pa.Table, column: str, name: str) -> NDArray[Any]:
             is_decimal = is_context and pa.types.is_decimal(kind)
             values = values.cast(pa.float64() if is_decimal else pa.string())
         except pa.ArrowException as error:
-            told = f"{name}, column {column!r} is of type {kind}: expected one plain value per row, a number or text"
-            raise InputError(told) from error
+            message = f"{name}, column {column!r} is of type {kind}: expected one plain value per row, a number or text"
+            raise InputError(message) from error
         if pa.types.is_temporal(kind):
             values = pc.replace_substring_regex(values, r"\.0+(Z?)$", r"\1")
     return _values(values)
@@ -188,8 +188,8 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
     coded = column.combine_chunks()
     texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
     codes = coded.indices.fill_null(len(texts) - 1) if coded.null_count else coded.indices
-    found: NDArray[Any] = texts[as_array(pa.chunked_array([codes]))]
-    return found
+    decoded: NDArray[Any] = texts[as_array(pa.chunked_array([codes]))]
+    return decoded
 
 
 def _checked(interventions: Interventions, name: str) -> Interventions:

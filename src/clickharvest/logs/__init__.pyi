@@ -1,11 +1,11 @@
 from .click_log import ClickLog as ClickLog
-from .click_log import LogFacts as LogFacts
 from .engines import DuckDBEngine as DuckDBEngine
 from .engines import Engine as Engine
 from .exports import read_export as read_export
 from .formats.ubi import read_ubi as read_ubi
 from .incomplete_logs import Doubt as Doubt
 from .incomplete_logs import doubts as doubts
+from .log_facts import LogFacts as LogFacts
 from .matching import read_two_files as read_two_files
 from .outcomes import AfterClick as AfterClick
 from .outcomes import after_click as after_click

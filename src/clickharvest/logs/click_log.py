@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,6 +28,7 @@ import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine, is_drawn
+from clickharvest.logs.log_facts import LogFacts, lack_unclicked
 from clickharvest.positions.places import Places
 from clickharvest.words import count
 
@@ -37,51 +37,16 @@ COUNTS = ("click", "clicks", "impressions")
 OPTIONAL = ("ranker", "page", "user", "time", "original")
 ROLES = REQUIRED + COUNTS + OPTIONAL
 RESERVED = {"unit", "exposure", *ROLES} - {"user"}
-"""Names that are reserved in a harvested table: no context column may have one."""
+"""Column names of a harvested table, which no context column may have."""
 OURS = "_clickharvest_"
 """Prefix of the names of columns that are added to a log inside the engine."""
 RANDOM = f"{OURS}random"
-"""Column that reading adds: whether a row is of a page in random order."""
+"""Column that reading adds: whether a row belongs to a page in random order."""
 WORDS = {"true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0}
-"""Words for a click and for none."""
-LONG = 5
-"""Rows of a page from which on it is no list of one or two results that a user may well click throughout."""
+"""Words that count as a click or as none."""
 DAY = 86_400
 LONGEST = 1_000_000
-"""Days; what is longer has no number for a time, such as infinity."""
-
-
-@dataclass(frozen=True)
-class LogFacts:
-    """What the checks of a log's rows have counted on their way.
-
-    Attributes:
-        rows: rows of the log.
-        clicks: clicks.
-        impressions: impressions.
-        pages: result pages, 0 where the log has no page column.
-        clicked_pages: pages with a click.
-        likely_pages: about how many would have one if all rows were equally likely to be clicked.
-        shared_pages: pages that show several documents at one position.
-        session_pages: pages with several queries, which are no pages but sessions.
-        through_pages: pages of `LONG` rows or more every one of which is clicked.
-        through_clicks: the clicks on these.
-        gapped_pages: pages that lack a position between their first and their last.
-        shared_example: such a page and position.
-    """
-
-    rows: int
-    clicks: int
-    impressions: int
-    pages: int = 0
-    clicked_pages: int = 0
-    likely_pages: int = 0
-    shared_pages: int = 0
-    session_pages: int = 0
-    through_pages: int = 0
-    through_clicks: int = 0
-    gapped_pages: int = 0
-    shared_example: str = ""
+"""Days that a log may cover; more means broken times."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,12 +61,12 @@ class ClickLog:
         roles: the log's own column name of each role.
         engine: where the log lives.
         position_base: what the log's own positions count from, 1 or 0.
-        facts: what the checks have counted; None where the rows were not checked.
+        facts: counts from the checks; None where the rows were not checked.
         is_text: whether every query parses the rows anew, as from CSV.
         prepared: what was done to the rows first, see `clickharvest.logs.preparing`.
-        tallies: of how many tallies it is made, 0 where it is a log of displays, see `clickharvest.logs.tallies`.
+        tallies: number of tallies that the log is made of, 0 for a log of displays, see `clickharvest.logs.tallies`.
         share: share of the queries that `table` keeps, see `thinned`.
-        likely: the digests of some columns, and their names, that the rows of `table` have; None where it has all rows.
+        likely: digests of some columns, and their names: `table` keeps the rows with these digests; None keeps all.
         places: what positions stand for, where they are numbers of places and not of a list.
     """
 
@@ -120,7 +85,7 @@ class ClickLog:
     places: Places | None = None
 
     def __repr__(self) -> str:
-        """Return what the log has, in one line: its rows may be many, and private."""
+        """Return the counts and columns in one line, and no rows: they may be many, and private."""
         rows = "rows not checked"
         if self.facts is not None:
             rows = f"{count(self.facts.rows, 'row')}, {count(self.facts.clicks, 'click')}"
@@ -144,11 +109,11 @@ class ClickLog:
         return rows.filter(is_drawn(rows.query, self.share))
 
     def thinned(self, share: float) -> ClickLog:
-        """Return the log with so large a share of its queries: all rows of a query whose hash is small enough."""
+        """Return the log with this share of its queries, drawn by hash: all rows of a query or none."""
         return replace(self, share=share)
 
     def pooled(self, design: object = None) -> ClickLog:
-        """Return the log to harvest: of pages in random order all results are one, which stood anywhere by chance."""
+        """Return the log to harvest: all results on pages in random order count as one result."""
         if RANDOM not in self.source.columns:
             return self
         if design is not None:
@@ -157,9 +122,9 @@ class ClickLog:
         return replace(self, columns=self.columns | {"doc": doc})
 
     def parsed(self, also: Sequence[str] = ()) -> ClickLog:
-        """Return the log for several queries: rows that each query would parse anew are kept inside the engine.
+        """Return the log for several queries: text files are parsed once, and their rows kept inside the engine.
 
-        Columns of the source that are in no role are kept where `also` names them.
+        Columns of the source without a role are kept where `also` names them.
         """
         if not self.is_text:
             return self
@@ -179,23 +144,9 @@ class ClickLog:
 
     @property
     def only_clicked_pages(self) -> bool:
-        """Whether nearly every page is clicked, so that those without a click must be missing."""
+        """Whether nearly every page is clicked, so pages without a click must be missing."""
         facts = self.facts
         return facts is not None and lack_unclicked(facts.pages, facts.clicked_pages, facts.clicks)
-
-
-def lack_unclicked(pages: int, clicked: int, clicks: int) -> bool:
-    """Whether pages without a click seem to be missing: far fewer than clicks that fall at random would leave.
-
-    If n pages got m clicks at random, n exp(−m / n) of them would be without; users of unequal zeal leave more. Ten or
-    more must be expected, and less than a twentieth of them be there.
-
-    Example:
-        >>> lack_unclicked(1_000, 1_000, 1_050), lack_unclicked(1_000, 400, 600), lack_unclicked(1_000, 1_000, 6_000)
-        (True, False, False)
-    """
-    expected = pages * math.exp(-clicks / pages) if pages else 0.0
-    return expected >= 10 and pages - clicked < expected / 20
 
 
 def find_column(columns: Sequence[str], name: str) -> str:
@@ -212,9 +163,9 @@ def find_column(columns: Sequence[str], name: str) -> str:
 
 
 def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
-    """Return a column of identifiers as integers where it holds (or must be `like`) integers, else as text.
+    """Return a column of identifiers as integers where it, or the type `like`, holds integers, else as text.
 
-    What must be an integer and is none becomes null, which equals nothing: engines would round 1.5 to 2.
+    A value that must be an integer and is none becomes null: engines would round 1.5 to 2.
     """
     kind = column.type()
     if not (like or kind).is_integer():
@@ -234,7 +185,7 @@ def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.Boolea
 
 
 def number(column: ir.Value, *, words: bool = False) -> ir.Value:
-    """Return a column as a number; text is read as one, true/false count as 1/0, what is neither becomes NaN.
+    """Return a column as a number: text is parsed, true/false count as 1/0, and other text becomes NaN.
 
     Args:
         column: numbers, text or true/false.

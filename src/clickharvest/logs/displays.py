@@ -1,9 +1,9 @@
 """Displays: from the events of an export to a click log.
 
 A format says where in an event the list, its items, and their ids and positions are (`Rows`, in the SQL of the module
-`events`). Everything else is the same for all of them, and here: what lacks an id, a position or a query is left out
-and counted, positions that count from 0 are noticed, what a page shows twice keeps its first place, and each click
-finds what it was on. All that was noticed is told, one warning each.
+`events`). The rest is the same for all formats: items without an id, a position or a query are left out and counted,
+positions that count from 0 are recognised, a document that a page shows twice keeps its first place, and each click is
+matched to the display it was on. Each of these gives one warning.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Rows:
         items: the list of items; None where an event is about one, which is the event itself.
         position: where the item was, SQL on `item`; its place in the list where no event says.
         item_list: what the list is called, SQL on `item`.
-        alias: what the list may be called by its clicks, SQL on `item`.
-        list: what the list is called; it goes before for what `item_list` leaves empty.
-        query: what the list was shown for; the name of the list where it is empty, then `fallback`.
-        fallback: what the list was shown for, if there is nothing better.
+        alias: another name of the list, which clicks may use, SQL on `item`.
+        list: the name of the list where `item_list` is empty.
+        query: what the list was shown for; where it is empty, the name of the list, then `fallback`.
+        fallback: the query of last resort.
         page: the result page; empty where a click does not name it.
         user: who saw it.
         time: when.
         group: events of one group count positions from the same number.
-        paged_by_time: a page is what one user was shown of one list at one time.
-        query_alone: nothing stands in for a query that is empty.
+        paged_by_time: whether user, list and time make a page.
+        query_alone: whether an empty query stays empty.
     """
 
     kinds: Sequence[str]
@@ -67,7 +67,7 @@ class Rows:
     def select(self, events: str, others: dict[str, str]) -> str:
         """Return SQL for one row per item."""
         kinds = ", ".join(map(sql_literal, self.kinds))
-        # What is of the whole event is computed once, not for each of its items.
+        # Values of the whole event are computed once, not for each of its items.
         whole = {"page": self.page, "list": self.list, "query": self.query, "fallback": self.fallback,
                  "user": self.user, "time": self.time, "grp": self.group, **others}  # fmt: skip
         columns = ", ".join(f"{sql} AS {sql_name(name)}" for name, sql in whole.items())
@@ -84,14 +84,14 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user asks of an export.
+class ExportOptions:
+    """The user's options for an export.
 
     Attributes:
         context: fields that examination may depend on, as paths.
         ranker: the field of the ranker or A/B arm.
-        query: the field to take for the query, where the format leaves a choice.
-        position_base: what positions count from; None to find out.
+        query: the field of the query, where the format leaves a choice.
+        position_base: what positions count from, 0 or 1; found out by default.
         within: how long after a list was shown a click may be on it, where the click names no page.
     """
 
@@ -111,24 +111,24 @@ class Export:
     """An export on its way to a click log.
 
     Attributes:
-        title: what to call it in messages.
+        title: its name in messages.
         events: its events.
-        shown: where they hold what was shown.
-        clicks: where they hold clicks.
-        wishes: what the user asks for.
+        shown: where events hold displays.
+        clicks: where events hold clicks.
+        options: the user's options.
         lookup: SQL for the JSON at a path that the user names.
-        no_query: what to do where no list has a query.
-        clicks_show: whether a click on a page that has displays shows its document, at the position the click names.
-        other_ids: why clicks may name documents otherwise than lists do, where that can be guessed.
-        named: whether every event has a name, so that one without it is broken.
-        notes: what was noticed.
+        no_query: advice where no list has a query.
+        clicks_show: whether a click counts as a display of its document, on a page that has other displays.
+        other_ids: why ids of documents may differ between clicks and lists, if known.
+        named: whether every event must have a name.
+        notes: one warning each.
     """
 
     title: str
     events: Events
     shown: Rows
     clicks: Rows
-    wishes: Wishes
+    options: ExportOptions
     lookup: Callable[[str], str] = value
     no_query: str = "name the field of the query with --query"
     clicks_show: bool = False
@@ -137,7 +137,7 @@ class Export:
     notes: list[str] = field(default_factory=list)
 
     def read(self) -> ClickLog:
-        """Return the click log, and tell what was noticed.
+        """Return the click log, and warn of everything that was left out or assumed.
 
         Raises:
             InputError: nothing was shown, or no click is on what was shown.
@@ -148,9 +148,8 @@ class Export:
         self.events.require(self.shown.kinds, f"list among {count(self.events.total, 'event')} of {self.title}")
         self.events.require(self.clicks.kinds, f"click among {count(self.events.total, 'event')} of {self.title}")
         if self.events.bad:
-            is_one = self.events.bad == 1
-            told = "is no JSON object and is left out" if is_one else "are no JSON objects and are left out"
-            self.notes.append(f"{count(self.events.bad, 'line')} of the export {told}")
+            problem = "is no JSON object and is" if self.events.bad == 1 else "are no JSON objects and are"
+            self.notes.append(f"{count(self.events.bad, 'line')} of the export {problem} left out")
         unnamed = self.events.kinds.get("", 0)
         if self.named and unnamed:
             self.notes.append(f"{count(unnamed, 'event')} without a name: left out")
@@ -158,7 +157,7 @@ class Export:
         clicks = self._clicks(displays)
         engine = self.events.engine
         shown = engine.backend.table(displays)
-        match = match_clicks(shown, engine.backend.table(clicks), self.wishes.within, engine)
+        match = match_clicks(shown, engine.backend.table(clicks), self.options.within, engine)
         self._note_clicks(match)
         log = self._log(shown, match.clicked)
         for note in self.notes:
@@ -167,7 +166,7 @@ class Export:
 
     def _clicks(self, displays: str) -> str:
         """Return the table of clicks."""
-        # Where a page itself lists its clicks, it may have none.
+        # A page that lists its own clicks may have none.
         empty = self._without_items(self.clicks) if self.clicks.kinds != self.shown.kinds else 0
         if empty:
             self.notes.append(f"{count(empty, 'click')} without items: left out")
@@ -181,7 +180,7 @@ class Export:
         return table
 
     def _note_places(self, clicks: str, displays: str) -> None:
-        """Tell of clicks that name another position than their page has: one of both is wrong."""
+        """Note clicks that name another position than the list of their page."""
         if self.clicks.position == NULL or self.clicks_show:
             return
         differ = "try_cast(c.written AS DOUBLE) <> d.position"
@@ -203,17 +202,17 @@ class Export:
         return empty
 
     def _others(self) -> dict[str, str]:
-        wanted = {f"c{i}": self.lookup(path) for i, path in enumerate(self.wishes.context)}
-        if self.wishes.ranker:
-            wanted["ranker"] = f"json_extract_string({self.lookup(self.wishes.ranker)}, '$')"
+        wanted = {f"c{i}": self.lookup(path) for i, path in enumerate(self.options.context)}
+        if self.options.ranker:
+            wanted["ranker"] = f"json_extract_string({self.lookup(self.options.ranker)}, '$')"
         return wanted
 
     def _displays(self) -> str:
         """Return the table of what was shown: one row per page and document, positions from 1."""
         others = self._others()
         shown = self.shown
-        if self.wishes.query:
-            chosen = f"json_extract_string({self.lookup(self.wishes.query)}, '$')"
+        if self.options.query:
+            chosen = f"json_extract_string({self.lookup(self.options.query)}, '$')"
             shown = replace(shown, query=chosen, query_alone=True)
         rows = f"SELECT *, false AS by_click FROM ({shown.select(self.events.name, others)})"
         if self.clicks_show:
@@ -221,8 +220,8 @@ class Export:
             rows += f" UNION ALL BY NAME SELECT *, true AS by_click FROM ({clicks.select(self.events.name, others)})"
         table = self.events.keep(rows)
         self._check_fields(table, list(others))
-        if self.wishes.query and not self.events.run(f"SELECT count(query) FROM {table}")[0][0]:
-            raise InputError(f"missing column {self.wishes.query!r}: found {spell_fields(self.events)}")
+        if self.options.query and not self.events.run(f"SELECT count(query) FROM {table}")[0][0]:
+            raise InputError(f"missing column {self.options.query!r}: found {spell_fields(self.events)}")
         place = self._place(table)
         fine = (
             f"doc IS NOT NULL AND page IS NOT NULL AND query IS NOT NULL AND {place} BETWEEN 1 AND {LARGEST_POSITION}"
@@ -235,7 +234,7 @@ class Export:
         grouped = f"SELECT page, doc, {kept}, coalesce({seen}, min({place}))::BIGINT AS position, "
         grouped += f"count(DISTINCT {place}) FILTER (NOT by_click) > 1 AS twice, bool_and(by_click) AS by_click "
         grouped += f"FROM {table} WHERE {fine} GROUP BY page, doc"
-        # A page without any display is known from its clicks alone: they tell nothing of what was passed over.
+        # A page without displays is known from its clicks alone, which do not tell what was skipped.
         pages = f"SELECT *, bool_and(by_click) OVER (PARTITION BY page) AS clicks_alone FROM ({grouped})"
         displays = self.events.keep(f"SELECT * EXCLUDE (clicks_alone) FROM ({pages}) WHERE NOT clicks_alone")
         self._note_displays(table, fine, displays)
@@ -247,14 +246,14 @@ class Export:
             return
         there = self.events.run(f"SELECT {', '.join(f'count({name})' for name in others)} FROM {table}")[0]
         nested = [f"bool_or(json_type({name}) IN ('OBJECT', 'ARRAY'))" for name in others if name != "ranker"]
-        named = dict(zip([*(f"c{i}" for i in range(len(self.wishes.context))), "ranker"],
-                         [*self.wishes.context, self.wishes.ranker], strict=True))  # fmt: skip
+        named = dict(zip([*(f"c{i}" for i in range(len(self.options.context))), "ranker"],
+                         [*self.options.context, self.options.ranker], strict=True))  # fmt: skip
         for name, rows in zip(others, there, strict=True):
             if not rows:
                 role = "missing column" if name == "ranker" else "missing context column"
                 raise InputError(f"{role} {named[name]!r}: found {spell_fields(self.events)}")
         answers = self.events.run(f"SELECT {', '.join(nested)} FROM {table}")[0] if nested else ()
-        for name, is_nested in zip(self.wishes.context, answers, strict=True):
+        for name, is_nested in zip(self.options.context, answers, strict=True):
             if is_nested:
                 inner = [path for path in self.events.fields() if path.startswith(f"{name}.")]
                 such = f", such as {inner[0]}" if inner else ""
@@ -268,7 +267,7 @@ class Export:
             if self.shown.position != NULL:
                 self.notes.append("no list tells positions: the order of its items counts")
             return "place"
-        base = self.wishes.position_base
+        base = self.options.position_base
         if base is not None:
             return f"({number} + {1 - base})"
         tops = f"SELECT grp, page, min({number}) AS top FROM {table} WHERE NOT by_click GROUP BY grp, page"
@@ -299,13 +298,13 @@ class Export:
         ((left, twice, by_click),) = self.events.run(
             f"SELECT count(*), count(*) FILTER (twice), count(*) FILTER (by_click) FROM {displays}"
         )
-        told = [f"{rows:,} {what}" for what, rows in zip(lacking, broken, strict=True) if rows]
+        problems = [f"{rows:,} {what}" for what, rows in zip(lacking, broken, strict=True) if rows]
         if not left:
-            why = f"of {count(total, 'item')} of lists, {', '.join(told)}" if told else "all lists are empty"
+            why = f"of {count(total, 'item')} of lists, {', '.join(problems)}" if problems else "all lists are empty"
             advice = f"; {self.no_query}" if broken[2] else ""
             raise InputError(f"{self.title}: nothing was shown: {why}{advice}")
-        if told:
-            self.notes.append(f"{sum(broken):,} of {count(total, 'item')} of lists are left out: {', '.join(told)}")
+        if problems:
+            self.notes.append(f"{sum(broken):,} of {count(total, 'item')} of lists are left out: {', '.join(problems)}")
         empty = self._without_items(self.shown)
         if empty:
             self.notes.append(f"{count(empty, 'list')} without items")
@@ -328,7 +327,7 @@ class Export:
         self.notes += [note for note in (spell_match(match), spell_torn(match)) if note]
 
     def _log(self, shown: ir.Table, clicked: ir.Table) -> ClickLog:
-        context = {name: f"c{i}" for i, name in enumerate(self.wishes.context)}
+        context = {name: f"c{i}" for i, name in enumerate(self.options.context)}
         kinds = self._kinds(shown.get_name(), list(context.values()))
         marked = clicked.select(its_page=clicked.page, its_doc=clicked.doc)
         joined = shown.left_join(marked, [shown.page == marked.its_page, shown.doc == marked.its_doc])
@@ -344,7 +343,7 @@ class Export:
         own = {"user": bool(there["user"]), "time": not there["no_time"]}
         columns |= {name: joined[name] for name, has in own.items() if has and name not in context}
         columns |= {name: _typed(joined[column], kinds[column]) for name, column in context.items()}
-        ranker = self.wishes.ranker
+        ranker = self.options.ranker
         if ranker and ranker not in columns:
             columns[ranker] = joined.ranker
         kept = self.events.engine.materialise(joined.select(**columns), task="Reading events")
@@ -353,12 +352,12 @@ class Export:
     def _kinds(self, table: str, columns: Sequence[str]) -> dict[str, str]:
         """Return what the JSON of each context column holds: numbers, truths or texts."""
         tests = {"number": "'UBIGINT', 'BIGINT', 'HUGEINT', 'DOUBLE'", "truth": "'BOOLEAN'"}
-        found = {}
+        kinds_of = {}
         for column in columns:
-            asked = ", ".join(f"bool_and(json_type({column}) IN ({kinds}))" for kinds in tests.values())
-            answer = self.events.run(f"SELECT {asked} FROM {table} WHERE {column} IS NOT NULL")[0]
-            found[column] = next((kind for kind, holds in zip(tests, answer, strict=True) if holds), "text")
-        return found
+            columns_sql = ", ".join(f"bool_and(json_type({column}) IN ({kinds}))" for kinds in tests.values())
+            answer = self.events.run(f"SELECT {columns_sql} FROM {table} WHERE {column} IS NOT NULL")[0]
+            kinds_of[column] = next((kind for kind, holds in zip(tests, answer, strict=True) if holds), "text")
+        return kinds_of
 
 
 def _typed(column: ir.Value, kind: str) -> ir.Value:

@@ -1,7 +1,7 @@
 """Engines: where the queries run. DuckDB inside this process by default, `spark`, or the engine of an Ibis table.
 
-An `Engine` wraps one Ibis connection and does the few things Ibis leaves to its
-caller: run an expression with progress and one-line errors, and write its result as one Parquet file, atomically.
+An `Engine` wraps one Ibis connection. It runs an expression with progress and one-line errors, and writes its result as
+one Parquet file, whole or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import ibis
 
 from clickharvest.errors import ClickharvestError, EngineError, InputError
 from clickharvest.files import FOOTER_KEY, atomic_path, remove_folder, temporary_folder
-from clickharvest.logs.ibis_inside import compile_on, connect_duckdb, hash_of_two, sql_types
+from clickharvest.logs.ibis_inside import compile_on, hash_of_two, sql_types
 from clickharvest.progress import Progress, silent
 from clickharvest.words import first_line
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH = 500_000
-"""Rows that travel at a time."""
+"""Rows of a batch between engine and Arrow."""
 UNWRITTEN = re.compile(r'not write file \\?"(?P<file>.+?)\\?": (?P<why>[^"\n]+)')
-"""What DuckDB says of a full disk, in JSON or not."""
+"""DuckDB's message about a full disk, in JSON or not."""
 DICTIONARY = 8_000
-"""Distinct values of a part of a Parquet column up to which DuckDB writes each of them once."""
+"""Distinct values of a Parquet column chunk up to which DuckDB writes a dictionary; larger ones cost time, not size."""
 BITS = 28
 """Bits kept of a sum: nine digits. Sums of two engines differ in the last few of 53."""
 DIGITS = 12
@@ -47,7 +47,7 @@ class Engine:
 
     Args:
         backend: an Ibis connection.
-        progress: what shows progress on long work; silent by default.
+        progress: a function that shows progress on long work; silent by default.
     """
 
     name = "ibis"
@@ -68,20 +68,17 @@ class Engine:
             table: rows that differ in their keys.
             keys: what to sort by.
             name: what to call the number.
-            like: a column whose values are spread like those of the first key, and are cheap to look at.
+            like: a column with the distribution of the first key that is cheaper to sample.
         """
         return table.mutate(**{name: ibis.row_number().over(order_by=[table[key] for key in keys])})
 
     def digest(self, columns: Sequence[ir.Value]) -> ir.Value | None:
-        """Return a short number for the values of some columns, equal where they are; None where there is none.
-
-        Of forty million different rows, two have the same number with a chance of four in a hundred thousand.
-        """
+        """Return a 64-bit hash of the values of some columns; None where the engine has none."""
         return None
 
     @contextmanager
     def output(self, path: Path) -> Iterator[Path]:
-        """Yield where to write what is to be called `path`; it gets that name only if the block succeeds."""
+        """Yield a temporary path to write to; it gets the name `path` only if the block succeeds."""
         with atomic_path(path) as partial:
             yield partial
 
@@ -108,7 +105,7 @@ class Engine:
             return self._keep(table, f"clickharvest_{uuid.uuid4().hex}")
 
     def fraction(self) -> float | None:
-        """How much of the running query is done, in [0, 1]; None where the engine cannot tell."""
+        """Return how much of the running query is done, in [0, 1]; None where the engine does not know."""
         return None
 
     @contextmanager
@@ -170,7 +167,7 @@ class DuckDBEngine(Engine):
         temp_directory: str | Path | None = None,
         progress: Progress = silent,
     ) -> None:
-        super().__init__(connect_duckdb(), progress=progress)
+        super().__init__(ibis.duckdb.connect(), progress=progress)
         if temp_directory is None:
             temp_directory = temporary_folder()
             weakref.finalize(self, remove_folder, temp_directory)
@@ -194,7 +191,7 @@ class DuckDBEngine(Engine):
         self.backend.con.execute("SET enable_progress_bar_print = false")
 
     def digest(self, columns: Sequence[ir.Value]) -> ir.Value:
-        """Return a number of 8 bytes for the values of some columns: DuckDB's own hash, by which it groups, too."""
+        """Return DuckDB's own 64-bit hash of the values of some columns."""
         return reduce(hash_of_two, columns[1:], hash_of_two(columns[0], ibis.literal(0)))
 
     def setting(self, name: str) -> Any:
@@ -202,12 +199,12 @@ class DuckDBEngine(Engine):
         return self.backend.con.execute(f"SELECT current_setting({sql_literal(name)})").fetchall()[0][0]
 
     def fraction(self) -> float | None:
-        """How much of the running query is done, in [0, 1]; None where DuckDB cannot tell."""
+        """Return how much of the running query is done, in [0, 1]; None where DuckDB does not know."""
         percent = self.backend.con.query_progress()
         return percent / 100 if percent >= 0 else None
 
     def explain(self, error: Exception, task: str) -> Exception:
-        """Return the error to raise: the data's fault, a limit's, DuckDB's own, or the disk's, which `output` tells."""
+        """Return the error to raise: of the data, of a limit, of DuckDB, or an `OSError` of the disk for `output`."""
         unwritten = UNWRITTEN.search(str(error))
         if unwritten and unwritten["file"].endswith(".partial"):
             return OSError(unwritten["why"])
@@ -227,22 +224,21 @@ class DuckDBEngine(Engine):
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
         query = compile_as_promised(self.backend, table)
-        told = f"KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
-        # Higher levels take a quarter longer for files that are a fiftieth smaller, and larger dictionaries a seventh
-        # for files that are no smaller. The file is temporary already.
-        small = f"COMPRESSION zstd, COMPRESSION_LEVEL 1, DICTIONARY_SIZE_LIMIT {DICTIONARY}"
-        options = f"FORMAT parquet, {small}, USE_TMP_FILE false, {told}"
+        # Higher levels take a quarter longer for files that are a fiftieth smaller.
+        size = f"COMPRESSION zstd, COMPRESSION_LEVEL 1, DICTIONARY_SIZE_LIMIT {DICTIONARY}"
+        footer = f"KV_METADATA {{clickharvest: {sql_literal(metadata)}}}"
+        options = f"FORMAT parquet, {size}, USE_TMP_FILE false, {footer}"
         copy = f"COPY ({query}) TO {sql_literal(str(path))} ({options})"
         return int(self.backend.con.execute(copy).fetchone()[0])
 
 
 def duckdb_batches(backend: Any, table: ir.Table, rows: int) -> pa.RecordBatchReader:
-    """Return rows without the pandas that Ibis would import, or a method of DuckDB's that is gone since DuckDB 2."""
+    """Return rows in batches, without pandas, which Ibis would import, and without methods that DuckDB 2 removed."""
     return backend.con.sql(compile_as_promised(backend, table)).to_arrow_reader(rows)
 
 
 def compile_as_promised(backend: Any, table: ir.Table) -> str:
-    """Return SQL with the column types Ibis promises: DuckDB itself sums integers into HUGEINT."""
+    """Return SQL with the column types of the Ibis schema: DuckDB itself sums integers into HUGEINT."""
     if broken := [name for name in table.columns if "\0" in name]:
         raise InputError(f"the column {broken[0]!r} has the character NUL in its name, where engines end it; rename it")
     types = sql_types(backend, table.schema())
@@ -251,7 +247,7 @@ def compile_as_promised(backend: Any, table: ir.Table) -> str:
 
 
 def gather(batches: pa.RecordBatchReader, *, coded: bool = False) -> pa.Table:
-    """Return all rows as one table; of texts, if `coded`, each once in a dictionary and its code in every row."""
+    """Return all rows as one table; texts as dictionaries if `coded`."""
     import pyarrow as pa
 
     if not coded or not any(pa.types.is_string(kind) for kind in batches.schema.types):
@@ -287,9 +283,9 @@ def sql_name(text: str) -> str:
 
 
 def steady(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """Return a table with columns of sums rounded, so that every run has the same.
+    """Return a table with columns of sums rounded to `BITS`, so that every run has the same.
 
-    What is learned from sums by steps, or hashed, would otherwise change from run to run by more than their last bit.
+    Hashes of sums, and iterative fits, would otherwise change from run to run.
 
     Example:
         >>> import pyarrow as pa

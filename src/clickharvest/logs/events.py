@@ -1,12 +1,12 @@
 """Events: exports of one JSON object per event, whatever the file, read by paths such as `device.category`.
 
 An export is opened as a table inside DuckDB with two columns: the kind of each event, and the event itself as JSON
-where the kind is one of those wanted. JSONL is taken as it is, so that no event of another shape stands in the way;
-rows of Parquet, CSV, DuckDB files and data frames become objects first. Bulk files (a line of action before each
-document) and index dumps (each document in `_source`) are unwrapped. What is no JSON object is counted.
+where the kind is wanted. JSONL is read unparsed, so events of other shapes do no harm; rows of Parquet, CSV, DuckDB
+files and data frames become objects first. Bulk files (a line of action before each document) and index dumps (each
+document in `_source`) are unwrapped. Lines that are no JSON object are counted.
 
-The functions on paths return SQL: they are what the formats are written in. A path follows nested objects, or names a
-column with dots.
+The functions on paths return SQL, in which the formats are written. A path follows nested objects, or names a column
+with dots.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from clickharvest.logs.sources import open_source, spell_columns
 from clickharvest.words import clean_text, count
 
 NOTHING = ("", "(not set)", "(not provided)", "null", "undefined", "none")
-"""What trackers write where there is nothing, in lower case."""
+"""What trackers write for a missing value, in lower case."""
 ACTIONS = ("index", "create", "update", "delete")
-"""What a line of a bulk file does with the document on the next line."""
+"""Actions in a bulk file, each on the line before its document."""
 SAMPLE = 1_000
-"""Events that are looked at to name their fields."""
+"""Events that are read to list their fields."""
 
 DEEPEST = 20
-"""Names of a path of a field."""
+"""Names in the longest path of a field."""
 
 
 def pointer(path: str) -> str:
@@ -49,7 +49,7 @@ def pointer(path: str) -> str:
 
 
 def value(*paths: str, of: str = "event") -> str:
-    """Return SQL for what is at the first of the paths that holds anything, as JSON; a name with dots is tried, too."""
+    """Return SQL for the JSON at the first path with a value; each path is also tried as one name with dots."""
     ways = []
     for path in paths:
         ways.append(f"json_extract({of}, {pointer(path)})")
@@ -61,24 +61,24 @@ def value(*paths: str, of: str = "event") -> str:
 
 
 def text(*paths: str, of: str = "event") -> str:
-    """Return SQL for the text at the first of the paths that holds any; `(not set)` and its like are nothing."""
+    """Return SQL for the text at the first path with one; `(not set)` and the like count as missing."""
     ways = [something(f"json_extract_string({value(path, of=of)}, '$')") for path in paths]
     return ways[0] if len(ways) == 1 else f"coalesce({', '.join(ways)})"
 
 
 def let(sql: str, body: str) -> str:
-    """Return SQL for `body`, in which `it` is the value of `sql`: computed once, however often it is named."""
+    """Return SQL for `body`, in which `it` is the value of `sql`, computed once."""
     return f"list_transform([{sql}], lambda it: {body})[1]"
 
 
 def something(sql: str) -> str:
-    """Return SQL for a text, which is null where the text says that there is nothing."""
+    """Return SQL for a text, null where it says that the value is missing."""
     nothing = ", ".join(map(sql_literal, NOTHING))
     return let(f"trim({sql})", f"CASE WHEN lower(it) NOT IN ({nothing}) THEN it END")
 
 
 def items(*paths: str, of: str = "event") -> str:
-    """Return SQL for the list at a path, as a list of JSON; a list that is written as text is read."""
+    """Return SQL for the list at a path, as a list of JSON; a list written as text is parsed."""
     read = "CASE WHEN json_type(it) = 'VARCHAR' THEN try_cast(json_extract_string(it, '$') AS JSON) ELSE it END"
     return f"json_extract({let(value(*paths, of=of), read)}, '$[*]')"
 
@@ -90,7 +90,7 @@ def entry(path: str, key: str, *, name: str = "key", of: str = "event") -> str:
 
 
 def moment(*paths: str, of: str = "event") -> str:
-    """Return SQL for a time: numbers are seconds, milli-, micro- or nanoseconds since 1970, by how large they are."""
+    """Return SQL for a time: numbers are seconds, milli-, micro- or nanoseconds since 1970, by their size."""
     unit = "CASE WHEN it >= 1e17 THEN 1e-3 WHEN it >= 1e14 THEN 1 WHEN it >= 1e11 THEN 1e3 ELSE 1e6 END"
     number = let("try_cast(it AS DOUBLE)", f"CASE WHEN abs(it) < 8e18 THEN (it * {unit})::BIGINT END")
     zoned = "regexp_matches(it, '[0-9]([zZ]|[+-][0-9][0-9](:?[0-9][0-9])?)$')"
@@ -144,8 +144,8 @@ class Events:
         named = [
             f"{clean_text(kind, 40) or 'without a name'} ({rows:,})" for kind, rows in list(self.kinds.items())[:5]
         ]
-        told = ", ".join(named) if named else "no event"
-        return told + (f" and {count(self.bad, 'line')} without a JSON object" if self.bad else "")
+        text = ", ".join(named) if named else "no event"
+        return text + (f" and {count(self.bad, 'line')} without a JSON object" if self.bad else "")
 
     def fields(self) -> list[str]:
         """Return the paths of what the first events hold, lists not looked into."""
@@ -154,12 +154,12 @@ class Events:
         return list(dict.fromkeys(path for event in self.sample() for path in paths_of(event)))
 
     def sample(self) -> list[dict[str, Any]]:
-        """Return the first events, without those that are too deep for Python or have numbers too long for it."""
-        found = []
+        """Return the first events, without those that Python cannot parse."""
+        events = []
         for (text,) in self.run(f"SELECT event::VARCHAR FROM {self.name} WHERE event IS NOT NULL LIMIT {SAMPLE}"):
             with suppress(ValueError, RecursionError):
-                found.append(json.loads(text))
-        return [event for event in found if isinstance(event, dict)]
+                events.append(json.loads(text))
+        return [event for event in events if isinstance(event, dict)]
 
 
 def paths_of(event: object, prefix: str = "") -> list[str]:
@@ -225,7 +225,7 @@ def _records(source: Any, engine: Engine | None, nested: Sequence[str], as_text:
         raise InputError(f"known exports are read by DuckDB, not by {engine.name}: leave --engine out, or pass files")
     query = compile_on(engine.backend, opened)
     if opened.columns == (RECORD,):
-        return _plain(f"SELECT {RECORD} AS record FROM ({query})", engine, nested), engine
+        return _as_tracked(f"SELECT {RECORD} AS record FROM ({query})", engine, nested), engine
     parsed = {find_column(opened.columns, name) for name in nested}
     types = opened.schema()
     fields = []
@@ -233,17 +233,14 @@ def _records(source: Any, engine: Engine | None, nested: Sequence[str], as_text:
         cell = sql_name(column)
         if column in parsed and types[column].is_string():
             cell = f"coalesce(try_cast({cell} AS JSON), to_json({cell}))"
-        # Warehouses may write all names in capitals.
+        # Some warehouses write all names in capitals.
         name = column.lower() if column.isupper() else column
         fields.append(f"{sql_literal(name)}: {cell}")
     return f"SELECT to_json({{{', '.join(fields)}}}) AS record FROM ({query})", engine
 
 
-def _plain(records: str, engine: Engine, nested: Sequence[str]) -> str:
-    """Return SQL for records as trackers write them, where a warehouse has unloaded them in another way.
-
-    All names in capitals become small, and objects or lists that are written as text are read.
-    """
+def _as_tracked(records: str, engine: Engine, nested: Sequence[str]) -> str:
+    """Return SQL for records of a warehouse as the tracker wrote them: names in lower case, nested text parsed."""
     events = Events("", engine, {}, 0)
     first = f"SELECT CASE WHEN json_type(record) = 'OBJECT' THEN record END AS record FROM ({records}) LIMIT {SAMPLE}"
     names = [name for (name,) in events.run(f"SELECT DISTINCT unnest(json_keys(record)) FROM ({first})")]

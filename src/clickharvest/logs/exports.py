@@ -1,4 +1,4 @@
-"""Exports: a log of a known format, read by the format's own function; and which format a log looks like."""
+"""Exports: read a log of a known format, and recognise the format of a log."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     reader = FORMATS.find(format)
     _, *parameters = inspect.signature(reader).parameters.values()
     takes = {parameter.name: parameter for parameter in parameters}
-    own = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
+    inputs = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
     for given in (name for name in options if name not in (*takes, "table")):
         if given in (*ROLES, "place", "block", "page_number", "page_size", "repeat", "random"):
             option = given.replace("_", "-")
             raise InputError(f"--{option} does not go with the format {format}: it fixes its columns")
-        raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(own) or 'none'}")
-    for name in own:
+        raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(inputs) or 'none'}")
+    for name in inputs:
         if takes[name].default is inspect.Parameter.empty and name not in options:
             raise InputError(f"the format {format} needs {name}: name it with --inputs {name}=FILE")
     if "table" in options and "table" not in takes:
@@ -62,16 +62,16 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     try:
         return reader(source, **options)
     except InputError as error:
-        looks = recognise(source)
-        if looks is None and _is_plain(source):
+        likely = recognise(source)
+        if likely is None and _needs_no_format(source):
             raise InputError(f"{error}; it looks like a log of rows: leave --format out") from error
-        if looks in (None, format):
+        if likely in (None, format):
             raise
-        raise InputError(f"{error}; it looks like {looks}: --format {looks}") from error
+        raise InputError(f"{error}; it looks like {likely}: --format {likely}") from error
 
 
-def _is_plain(source: Any) -> bool:
-    """Return whether a source has the columns of a log by their own names, and so needs no format."""
+def _needs_no_format(source: Any) -> bool:
+    """Return whether a source has the columns of a log under their role names."""
     try:
         opened, _ = open_source(source, DuckDBEngine())
     except InputError:
@@ -81,7 +81,7 @@ def _is_plain(source: Any) -> bool:
 
 @contextmanager
 def suggest_format(source: Any) -> Iterator[None]:
-    """Say which known export a source looks like, if what reads it as a table of columns finds that it is none."""
+    """Add the format that a source looks like to the message of an error about its columns."""
     try:
         yield
     except InputError as error:
@@ -92,7 +92,7 @@ def suggest_format(source: Any) -> Iterator[None]:
 
 
 def recognise(source: Any) -> str | None:
-    """Return the format that the first events of a log look like, None where they look like none.
+    """Return the format that most of the first events look like; None if there is none.
 
     Example:
         >>> import pyarrow as pa
@@ -106,7 +106,7 @@ def recognise(source: Any) -> str | None:
         events = open_events([opened.limit(SAMPLE)], engine, kind="'any'", wanted=("any",))
         sample = events.sample()
         votes = {name: sum(looks(event) for event in sample) for name, looks in LOOKS.items()}
-    except Exception:  # a look at what may be anything; why it cannot be read was told before
+    except Exception:  # the source may be anything, and an error about it was raised before
         return None
     best = max(votes, key=lambda name: votes[name], default=None)
     return best if best is not None and votes[best] * 2 > len(sample) else None

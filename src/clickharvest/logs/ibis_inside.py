@@ -5,12 +5,8 @@ Ibis is imported when it is used, so that help can list the dialects without it.
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import InputError
@@ -27,34 +23,6 @@ COMPILERS = {
     "trino": "TrinoCompiler",
 }
 """Ibis's name for the compiler of each dialect."""
-
-
-def connect_duckdb() -> Any:
-    """Return Ibis's connection to a DuckDB of its own.
-
-    Ibis imports its compilers for all twenty dialects to use one, which takes .1 s of a quick check: here each is
-    imported when it is asked for.
-    """
-    import ibis
-    import ibis.backends.sql as parent
-
-    name = f"{parent.__name__}.compilers"
-    if name not in sys.modules:
-        compilers = ModuleType(name)
-        compilers.__path__ = [str(Path(folder, "compilers")) for folder in parent.__path__]
-        compilers.__getattr__ = _find_compiler  # type: ignore[method-assign]
-        sys.modules[name] = parent.compilers = compilers
-    return ibis.duckdb.connect()
-
-
-def _find_compiler(name: str) -> Any:
-    """Return a module of Ibis's compilers, or the class `NameCompiler` of the module `name`."""
-    module = name.removesuffix("Compiler").lower()
-    try:
-        found = importlib.import_module(f"ibis.backends.sql.compilers.{module}")
-    except ModuleNotFoundError as error:
-        raise AttributeError(name) from error
-    return found if name == module else getattr(found, name)
 
 
 def compile_for(table: ir.Table, dialect: str) -> str:

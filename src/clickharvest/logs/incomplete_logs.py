@@ -1,33 +1,30 @@
-"""Doubts: what makes a log whose every row is possible look unlike the log of all that was shown.
+"""Signs that a log lacks displays or clicks, although each of its rows is possible: robots, bad joins, lost rows.
 
-They come from the counts that the checks of the rows have made, so they cost nothing more.
+They come from the counts in `LogFacts`, without another query.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.logs.click_log import LONG, ClickLog, LogFacts, lack_unclicked
-from clickharvest.logs.validation import has_sessions, spell_sessions
+from clickharvest.logs.click_log import ClickLog
+from clickharvest.logs.log_facts import LONG, LogFacts, has_sessions, spell_sessions
 
 NEARLY_ALL = 0.95
-"""Share of clicked rows from which on a log is doubted: no list of results is clicked like that, a log of clicks is."""
+"""Share of clicked rows from which a log looks like one of clicks alone."""
 ENOUGH = 20
-"""Fewer impressions, or pages, than this are no ground for a doubt."""
+"""Impressions, or pages, that a doubt needs at least."""
 MATTERS = 0.05
-"""Share of the clicks that second clicks must be expected to have: where they are fewer, their loss changes little."""
+"""Expected share of second clicks from which their absence matters."""
 BY_ROBOTS = 0.02
-"""Share of the clicks on pages that are clicked throughout from which on they are no whim of single users."""
+"""Share of the clicks, on pages clicked throughout, from which robots are suspected."""
 BEYOND_CHANCE = 10
-"""How many times as many such pages there must be as the click rate of the log makes."""
-SELECTED = 0.1
-"""Share of the clicks up to which pages that are in the log for having a click change little."""
+"""Ratio of such pages to those expected by chance from which robots are suspected."""
 GAPPED = 0.3
-"""Share of pages with gaps from which on rows are missing by design."""
+"""Share of pages with gaps from which rows seem to be missing."""
 
 SHARED_REMEDY = (
     "where positions start again on every page of a list, count through with --page-number COLUMN --page-size N; "
@@ -44,9 +41,9 @@ class Doubt:
     """One reason to doubt a log.
 
     Attributes:
-        name: what is doubted.
+        name: what is wrong.
         sentence: what was found, what it means and what to do.
-        value: the share of rows or pages it rests on.
+        value: the share of rows or pages concerned.
     """
 
     name: Literal[
@@ -75,15 +72,15 @@ def doubts(log: ClickLog) -> list[Doubt]:
     facts = log.facts
     if facts is None:
         return []
-    found = []
+    reasons = []
     if facts.impressions >= ENOUGH and facts.clicks >= NEARLY_ALL * facts.impressions:
         sentence = (
             f"{facts.clicks:,} of {facts.impressions:,} impressions are clicked, which hardly any list of results is: "
             "examination shows in what was seen and left. Log what was shown, not only what was clicked."
         )
-        found.append(Doubt("clicked rows", sentence, facts.clicks / facts.impressions))
+        reasons.append(Doubt("clicked rows", sentence, facts.clicks / facts.impressions))
     if has_sessions(facts):
-        found.append(
+        reasons.append(
             Doubt("shared positions", f"{spell_sessions(facts, log.roles)}.", facts.session_pages / facts.pages)
         )
     elif facts.shared_pages:
@@ -94,17 +91,17 @@ def doubts(log: ClickLog) -> list[Doubt]:
             f"{facts.shared_pages:,} of {facts.pages:,} pages show several documents at one {what} "
             f"({facts.shared_example}), so that one {what} means several places: {remedy}."
         )
-        found.append(Doubt("shared positions", sentence, facts.shared_pages / facts.pages))
+        reasons.append(Doubt("shared positions", sentence, facts.shared_pages / facts.pages))
     if log.only_clicked_pages:
         sentence = (
             f"{facts.clicked_pages:,} of {facts.pages:,} pages have a click: those without one seem to be left out. "
             f"{CLICKED_PAGES}."
         )
-        found.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
-    if ("click" in log.roles or log.tallies) and log.places is None:  # tallies keep what their log's pages told
-        found += _single_clicks(facts, known=not log.only_clicked_pages) + _clicked_through(facts)
-        found += [] if log.prepared else _gaps(facts)  # where rows were left out on purpose, gaps are no news
-    return found
+        reasons.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
+    if ("click" in log.roles or log.tallies) and log.places is None:  # tallies keep the page counts of their logs
+        reasons += _single_clicks(facts, known=not log.only_clicked_pages) + _clicked_through(facts)
+        reasons += [] if log.prepared else _gaps(facts)  # where rows were left out on purpose, gaps are no news
+    return reasons
 
 
 def _single_clicks(facts: LogFacts, *, known: bool) -> list[Doubt]:
@@ -167,7 +164,7 @@ def _gaps(facts: LogFacts) -> list[Doubt]:
 
 
 def refuse_clicks_alone(log: ClickLog) -> None:
-    """Raise `InputError` for a log of clicks alone, which tells nothing of examination; it may still be weighed."""
+    """Raise `InputError` for a log of clicks alone, which cannot be fitted; it may still be weighed."""
     if log.facts is not None and log.facts.clicks == log.facts.impressions > 1:
         raise InputError(
             f"all of {log.facts.impressions:,} impressions are clicked: a log of clicks alone tells nothing of "
@@ -176,32 +173,7 @@ def refuse_clicks_alone(log: ClickLog) -> None:
 
 
 def warn_of_doubts(log: ClickLog, *, stacklevel: int = 3) -> None:
-    """Warn of what makes everything that is computed from a log doubtful; missing pages do not, see `Doubt`."""
+    """Warn of all doubts but missing pages, which do not matter to ClickShare."""
     for doubt in doubts(log):
         if doubt.name not in ("clicked pages", "one click a page"):
             warnings.warn(doubt.sentence, HarvestWarning, stacklevel=stacklevel)
-
-
-class PagesOfSize(NamedTuple):
-    """Pages of 2^size to 2^(size + 1) − 1 results: how many there are, how many have a click, and their clicks."""
-
-    size: int
-    pages: int
-    clicked: int
-    clicks: int
-
-
-def selected_pages(sizes: Sequence[PagesOfSize]) -> str | None:
-    """Return that pages of some sizes seem to be in the log for having a click, in words; None where none are.
-
-    Example:
-        >>> selected_pages([PagesOfSize(0, 900, 40, 40), PagesOfSize(3, 300, 300, 330), PagesOfSize(4, 90, 90, 99)])
-        '390 of 390 pages of 8 to 31 results have a click'
-    """
-    selected = [one for one in sizes if lack_unclicked(one.pages, one.clicked, one.clicks)]
-    if sum(one.clicks for one in selected) <= SELECTED * sum(one.clicks for one in sizes):
-        return None
-    least, most = 2 ** min(one.size for one in selected), 2 ** (max(one.size for one in selected) + 1) - 1
-    clicked, pages = (sum(column) for column in ([o.clicked for o in selected], [o.pages for o in selected]))
-    told = f"{least} to {most} results" if most > 1 else "1 result"
-    return f"{clicked:,} of {pages:,} pages of {told} have a click"

@@ -1,9 +1,8 @@
-"""Matching: which of the results that were shown each click was on.
+"""Matching: find the display that each click was on.
 
-A click that names its page is on that page's row of its document. Any other is on what the same user was shown last:
-among the rows of that user and document, not later than the click and at most a window earlier, those of the click's
-list before others, then the latest. Clicks that fit nothing are counted, with the reason; they are not thrown away
-in silence.
+A click that names its page is on that page's row of its document. Another click is on the latest display of its
+document to its user, at most a window earlier; displays in the click's list go before others. Clicks without a display
+are counted by reason.
 
     shown(page, doc, user, list, time)  +  clicks(page, doc, user, list, time)  ──►  clicked(page, doc)
 
@@ -28,14 +27,14 @@ from clickharvest.logs.sources import open_source, spell_columns
 from clickharvest.words import count
 
 WITHIN = "30min"
-"""How long after a list was shown a click may be on it, where the click does not say which list it was on."""
+"""The longest time from a display to a click on it, where the click names no page."""
 UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400,
          "days": 86400}  # fmt: skip
 NO_PAGE, NOT_THERE = "on a page that is not there", "on a document that its page did not show"
 ZONE = r"[0-9]([zZ]|[+-][0-9][0-9](:?[0-9][0-9])?)$"
-"""How a time ends that says how far its clock is from UTC."""
+"""End of a time with an offset from UTC."""
 COLUMNS = {"page": "string", "doc": "string", "user": "string", "list": "string"}
-"""What both tables are matched by, beside the time; a table may lack some."""
+"""Columns, beside the time, that both tables are matched by; a table may lack some."""
 KEYS = ("page", "doc", "user", "time")
 CLICKED = "_clickharvest_clicked"
 LISTED = "_clickharvest_page"
@@ -62,13 +61,13 @@ def epoch_us(stamp) -> int:  # type: ignore[no-untyped-def, empty-body]
 
 @dataclass(frozen=True)
 class Match:
-    """What clicks were on.
+    """The displays that clicks were on.
 
     Attributes:
-        clicked: the pages and documents that were clicked, as columns `page` and `doc`, each pair once.
-        clicks: clicks, those that were sent twice counted once.
-        reasons: why clicks fit nothing, and how many.
-        torn: clicks that fit several pages equally well; the one that sorts first has got them.
+        clicked: the clicked pages and documents, as columns `page` and `doc`, each pair once.
+        clicks: clicks; one that was sent twice counts once.
+        reasons: number of clicks without a display, by reason.
+        torn: clicks that fit several pages equally well, and went to the page that sorts first.
     """
 
     clicked: ir.Table
@@ -78,20 +77,20 @@ class Match:
 
     @property
     def lost(self) -> int:
-        """Clicks that fit nothing."""
+        """Clicks without a display."""
         return sum(self.reasons.values())
 
     def spell_reasons(self) -> str:
-        """Return why clicks fit nothing, the most frequent reason first."""
+        """Return the reasons for clicks without a display, the most frequent first."""
         ordered = sorted(((rows, why) for why, rows in self.reasons.items() if rows), reverse=True)
         return ", ".join(f"{rows:,} {why}" for rows, why in ordered)
 
 
 def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine) -> Match:
-    """Find out which of the results shown each click was on; see the module.
+    """Find the display that each click was on; see the module.
 
     Args:
-        shown: what was shown, one row per page and document, with what there is of `COLUMNS` and `time`.
+        shown: the displays, one row per page and document, with any of `COLUMNS` and `time`.
         clicks: the clicks, likewise.
         within: the window, such as `"30min"`.
         engine: where both live.
@@ -108,15 +107,15 @@ def match_clicks(shown: ir.Table, clicks: ir.Table, within: str, engine: Engine)
     clicked = engine.materialise(by_page.union(chosen, distinct=True), task="Matching clicks")
     counts = _counts(shown, clicks, named, loose, best)
     tables = [table.mutate(what=ibis.literal(what)) for what, table in counts.items()]
-    found = engine.fetch(ibis.union(*tables), task="Matching clicks").to_pylist()
-    counted = {row["what"]: int(row["n"]) for row in found}
+    rows = engine.fetch(ibis.union(*tables), task="Matching clicks").to_pylist()
+    counted = {row["what"]: int(row["n"]) for row in rows}
     counted[NO_PAGE] -= counted[NOT_THERE]
     total, torn = (counted.pop(what) for what in ("clicks", "torn"))
     return Match(clicked, total, counted, torn)
 
 
 def _complete(table: ir.Table, fine: bool) -> ir.Table:
-    """Return a table with all columns that are matched by, those it lacks empty."""
+    """Return a table with all of `COLUMNS` and the time; missing ones are empty."""
     columns = {
         name: table[name].cast(kind) if name in table.columns else ibis.null(kind) for name, kind in COLUMNS.items()
     }
@@ -127,7 +126,7 @@ def _complete(table: ir.Table, fine: bool) -> ir.Table:
 def micros(column: ir.Value, fine: bool) -> ir.Value:
     """Return times as microseconds since 1970: numbers are seconds, milli-, micro- or nanoseconds; texts are read.
 
-    Not every engine tells fractions of a second: where not `fine`, those of timestamps and texts are left out.
+    Fractions of a second are kept only where `fine`: not every engine has them.
     """
     kind = column.type()
     if kind.is_numeric():
@@ -141,7 +140,7 @@ def micros(column: ir.Value, fine: bool) -> ir.Value:
         return stamp.epoch_seconds().cast("int64") * 1_000_000
     if kind.is_timestamp():
         return epoch_us(column)
-    # DuckDB leaves an offset out where a text becomes a timestamp without a zone.
+    # Casting to a timestamp without a zone, DuckDB ignores the offset.
     text = column.cast("string").strip()
     zoned, plain = (epoch_us(text.try_cast(of)) for of in ("timestamp('UTC')", "timestamp"))
     return text.re_search(ZONE).ifelse(zoned, plain)
@@ -168,7 +167,7 @@ def _latest(shown: ir.Table, clicks: ir.Table, window: float) -> ir.Table:
 
 
 def _counts(shown: ir.Table, clicks: ir.Table, named: ir.Table, loose: ir.Table, best: ir.Table) -> dict[str, ir.Table]:
-    """Return how many clicks there are, are torn between pages, and fit nothing, by what they lack: tables of `n`."""
+    """Return tables with one count `n` each: all clicks, those torn between pages, and the reasons for the others."""
     nowhere = named.anti_join(shown, ["page", "doc"])
     stray = nowhere.semi_join(shown.select("page").distinct(), "page")
     seen = shown.filter(shown.user.notnull()).group_by("user", "doc").agg(first=shown.time.min())
@@ -192,16 +191,16 @@ def _counts(shown: ir.Table, clicks: ir.Table, named: ir.Table, loose: ir.Table,
 
 
 def spell_match(match: Match) -> str | None:
-    """Return a sentence on clicks that fit nothing, None where all fit."""
+    """Return a sentence on clicks without a display, None where there are none."""
     if not match.lost:
         return None
     verb = "matches" if match.clicks == 1 else "match"
-    told = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of what was shown and are left out"
-    return f"{told}: {match.spell_reasons()}"
+    sentence = f"{match.lost:,} of {count(match.clicks, 'click')} {verb} nothing of what was shown and are left out"
+    return f"{sentence}: {match.spell_reasons()}"
 
 
 def spell_torn(match: Match) -> str | None:
-    """Return a sentence on clicks that fit several pages, None where none does."""
+    """Return a sentence on clicks that fit several pages, None where there are none."""
     if not match.torn:
         return None
     return f"{count(match.torn, 'click fits', 'clicks fit')} several pages equally well: one of them has got each"
@@ -277,13 +276,13 @@ def read_two_files(
 
 
 def _columns(table: ir.Table, names: dict[str, str]) -> dict[str, str]:
-    """Return the columns of the roles that a table has."""
-    found = {role: find_column(table.columns, names.get(role, role)) for role in KEYS}
-    return {role: column for role, column in found.items() if column in table.columns}
+    """Return the columns of `KEYS` that a table has, by role."""
+    columns = {role: find_column(table.columns, names.get(role, role)) for role in KEYS}
+    return {role: column for role, column in columns.items() if column in table.columns}
 
 
 def _with_page(opened: ir.Table, roles: dict[str, str]) -> ir.Table:
-    """Return a table with a column that tells pages apart: what a user was shown at one time, where it has none."""
+    """Return a table with a column that identifies pages: by default user and time."""
     if "page" in roles:
         return opened.mutate(**{LISTED: opened[roles["page"]].cast("string")})
     user, time = (opened[roles[role]].cast("string") for role in ("user", "time"))

@@ -1,9 +1,9 @@
-"""Outcomes: what came of a click, such as a purchase, as a log of its own.
+"""Outcomes: what a click led to, such as a purchase, as a log of its own.
 
 Given the click, a clicked display is a display, and what came of it is a click: with s_k(x) how much more often a click
 at position k leads to the outcome than one at the anchor, and r the document's own rate, Pr(outcome | click) = s_k(x) r
 has the form of Pr(click) = p_k(x) r. So the log after the click can be harvested, fitted and tested like any other.
-Its exposures are the clicks that there were: no design tells them.
+Its exposures are the observed clicks: no design gives them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from clickharvest.words import count
 
 @dataclass(frozen=True)
 class AfterClick:
-    """A log of what came of clicks.
+    """A log of the outcomes of clicks.
 
     Attributes:
         log: the clicked displays as displays, those with the outcome as clicked.
         column: the column of the outcome, as the log spells it.
         clicks: clicks of the log.
         outcomes: clicks with the outcome.
-        without_click: outcomes of rows without a click, left out: nothing tells which position they are due to.
-        beyond_clicks: outcomes beyond one a click, left out: a click leads to it or does not.
+        without_click: outcomes of rows without a click, left out: their position is unknown.
+        beyond_clicks: outcomes beyond one per click, left out.
     """
 
     log: ClickLog
@@ -43,7 +43,7 @@ class AfterClick:
 
     @property
     def left_out(self) -> str:
-        """What is left out, in a sentence; empty where nothing is."""
+        """A sentence on what is left out, or an empty text."""
         parts = []
         if self.without_click:
             parts.append(f"{count(self.without_click, 'outcome')} on rows without a click")
@@ -62,7 +62,7 @@ class AfterClick:
 
 
 def after_click(log: ClickLog, outcome: str) -> AfterClick:
-    """Return the log of what came of the clicks of a log.
+    """Return the log of the outcomes of the clicks of a log.
 
     Args:
         log: a click log whose source has the column, before `ClickLog.parsed`.
@@ -129,7 +129,7 @@ def _outcome_column(log: ClickLog, outcome: str) -> str:
 
 
 def _count(log: ClickLog, column: str, value: ir.Value) -> dict[str, float]:
-    """Return clicks and outcomes of the log; refuse what is no count."""
+    """Return the totals of clicks and outcomes; refuse values that are no counts."""
     clicks = log.columns["clicks"]
     bad = (value < 0) | (value > LARGEST_COUNT)
     if not value.type().is_integer():
@@ -158,7 +158,7 @@ def _as_log(log: ClickLog, column: str, outcomes: ir.Value) -> ClickLog:
     shown = log.roles.get("click") or log.roles["clicks"]
     roles = {role: name for role, name in log.roles.items() if role not in ("click", "clicks", "impressions")}
     counts = {"clicks": outcomes, "impressions": log.columns["clicks"].cast("int64")}
-    # Doubts are about displays and their clicks: the log itself has been asked.
+    # Without facts there are no doubts: those of the log itself have been reported.
     return replace(
         log, columns=log.columns | counts, roles=roles | {"clicks": column, "impressions": shown}, facts=None
     )

@@ -1,4 +1,4 @@
-"""Parts of a log: ordinary pages, and those of an experiment in which chance has ordered the results."""
+"""Parts of a log: ordinary pages, and pages of an experiment with results in random order."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import OURS, RANDOM, ClickLog, find_column, lack_unclicked, number
+from clickharvest.logs.click_log import OURS, RANDOM, ClickLog, find_column, number
+from clickharvest.logs.log_facts import lack_unclicked
 from clickharvest.logs.preparing import Preparation
 from clickharvest.logs.sources import spell_columns
 from clickharvest.logs.validation import validate_log
 from clickharvest.words import clean_text, count
 
 ODDS = 3.0
-"""Ratio of the odds of an outcome from which on pages are said to be sampled by it; a larger one overlooks more."""
-LEAST = 0.1
-"""Difference of their shares below which it is not."""
+"""Odds ratio of an outcome from which pages count as sampled by it; a larger one misses more."""
+DIFFERENCE = 0.1
+"""Difference of the shares of an outcome below which pages do not count as sampled by it."""
 FEWEST = 20
-"""Pages with a click that both parts must have to be compared by their outcomes."""
+"""Pages with a click that both parts need at least for a comparison of their outcomes."""
 MOST_OUTCOMES = 20
-"""Columns that are looked at for outcomes."""
+"""Columns that may be taken for outcomes at most."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Parts:
         whole: both; a harvest of it takes pages in random order for a design.
         ordinary: the rows of ordinary pages.
         random: those of pages in random order.
-        sampled: in what the pages were chosen differently for the log, in words; empty where nothing was found.
-        outcome: the column by which they were, if one is known: pages with it can be compared.
+        sampled: how the choice of pages differs between the parts, in words; empty where no difference was found.
+        outcome: the column by which pages were chosen, if it is known: pages with it can be compared.
     """
 
     whole: ClickLog
@@ -57,8 +58,8 @@ def split_log(log: ClickLog, random: Mapping[str, str] | None = None, pages_with
     """
     log = log.parsed(also=log.source.columns)
     if random:
-        asked = Preparation(random=random)
-        log = replace(log, source=asked.apply(log.source, log.roles, log.context, log.position_base, log.engine))
+        preparation = Preparation(random=random)
+        log = replace(log, source=preparation.apply(log.source, log.roles, log.context, log.position_base, log.engine))
     if RANDOM not in log.source.columns:
         raise InputError(
             'nothing tells which pages are in random order: name them, such as random={"ranker": "random"}'
@@ -89,7 +90,7 @@ def keep_pages_with(log: ClickLog, column: str | None) -> ClickLog:
 
 
 def _part(log: ClickLog, rows: ir.BooleanValue, name: str) -> ClickLog:
-    """Return some of the rows as a log of their own."""
+    """Return some of the rows as a log."""
     part = replace(log, source=log.source.filter(rows).drop(RANDOM), facts=None)
     try:
         return replace(part, facts=validate_log(part))
@@ -105,21 +106,25 @@ def _outcomes(log: ClickLog) -> list[str]:
     names = [name for name, kind in kinds.items() if kind.is_integer() or kind.is_boolean()][:MOST_OUTCOMES]
     if not names:
         return []
-    asked: dict[str, Any] = {}
+    questions: dict[str, Any] = {}
     clicked = log.columns["clicks"] > 0
     for i, name in enumerate(names):
         value = number(t[name])
-        asked |= {f"least_{i}": value.min(), f"most_{i}": value.max(), f"clicked_{i}": (clicked | (value == 0)).all()}
-    found = log.engine.fetch(t.agg(**asked), task="Looking at columns").to_pylist()[0]
+        questions |= {
+            f"least_{i}": value.min(),
+            f"most_{i}": value.max(),
+            f"clicked_{i}": (clicked | (value == 0)).all(),
+        }
+    answers = log.engine.fetch(t.agg(**questions), task="Looking at columns").to_pylist()[0]
     return [
         n
         for i, n in enumerate(names)
-        if (found[f"least_{i}"], found[f"most_{i}"], found[f"clicked_{i}"]) == (0, 1, True)
+        if (answers[f"least_{i}"], answers[f"most_{i}"], answers[f"clicked_{i}"]) == (0, 1, True)
     ]
 
 
 def _sampled(log: ClickLog, ordinary: ClickLog, random: ClickLog, outcomes: list[str]) -> tuple[str, str]:
-    """Return in what pages of the two parts were chosen differently, and the outcome by which they were, if any."""
+    """Return how the choice of pages differs between the parts, in words, and the outcome by which, if any."""
     if ordinary.facts is None or random.facts is None or not log.has("page"):
         return "", ""
     rates = [part.facts.clicked_pages / max(part.facts.pages, 1) for part in (ordinary, random) if part.facts]
@@ -128,7 +133,7 @@ def _sampled(log: ClickLog, ordinary: ClickLog, random: ClickLog, outcomes: list
         if min(of_many, of_few) < FEWEST:
             continue
         odds = [(some + 0.5) / (clicked - some + 0.5) for some, clicked in with_outcome]
-        if max(odds) > ODDS * min(odds) and abs(many / of_many - few / of_few) > LEAST:
+        if max(odds) > ODDS * min(odds) and abs(many / of_many - few / of_few) > DIFFERENCE:
             return (
                 f"{100 * many / of_many:.0f} % of ordinary pages with a click have a row with {clean_text(name)} = 1, "
                 f"{100 * few / of_few:.0f} % of those in random order"
@@ -143,7 +148,7 @@ def _sampled(log: ClickLog, ordinary: ClickLog, random: ClickLog, outcomes: list
 
 
 def _outcome_pages(log: ClickLog, outcomes: list[str]) -> dict[str, list[tuple[int, int]]]:
-    """Return of every outcome how many ordinary, and random, pages have it, and how many have a click."""
+    """Return for every outcome the pages with it and the pages with a click, among ordinary and random ones."""
     if not outcomes:
         return {}
     t = log.source
@@ -153,11 +158,11 @@ def _outcome_pages(log: ClickLog, outcomes: list[str]) -> dict[str, list[tuple[i
     clicked = pages.filter(pages.clicks > 0)
     sums = {f"own_{i}": clicked[f"own_{i}"].sum() for i in range(len(outcomes))}
     rows = log.engine.fetch(clicked.group_by("random").agg(pages=clicked.count(), **sums), task="Looking at columns")
-    found = {bool(row["random"]): row for row in rows.to_pylist()}
-    if len(found) < 2:
+    by_part = {bool(row["random"]): row for row in rows.to_pylist()}
+    if len(by_part) < 2:
         return {}
     return {
-        name: [(int(found[part][f"own_{i}"]), int(found[part]["pages"])) for part in (False, True)]
+        name: [(int(by_part[part][f"own_{i}"]), int(by_part[part]["pages"])) for part in (False, True)]
         for i, name in enumerate(outcomes)
     }
 

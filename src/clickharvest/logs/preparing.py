@@ -1,4 +1,4 @@
-"""Preparing: what must be done to a log's rows before they can be one row per document of one list.
+"""Preparing: turn the rows of a log into one row per document of one list.
 
 - `block`: keep the rows of one block of the page, such as the results without the ads.
 - `page_number`, `page_size`: positions that start again on every page of a list become places in the list,
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 Repeat = Literal["first"]
 SPELT = 6
-"""Values of a column that a message lists."""
+"""Most values of a column that a message lists."""
 NUMBER = "_clickharvest_place"
 """The column of the number of a row's place."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What to do to the rows, see the module; nothing by default."""
+    """The changes to the rows, see the module; none by default."""
 
     block: Mapping[str, str] = field(default_factory=dict)
     page_number: str | None = None
@@ -56,22 +56,23 @@ class Preparation:
             raise InputError(f"--repeat {self.repeat}: expected first")
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What is asked for, by name."""
-        words = ("block", "random")
-        return {name: dict(value) if name in words else value for name, value in vars(self).items() if value}
+    def given(self) -> dict[str, Any]:
+        """The options that are given, by name."""
+        return {
+            name: value if isinstance(value, str | int) else dict(value) for name, value in vars(self).items() if value
+        }
 
     def apply(
         self, opened: ir.Table, roles: Mapping[str, str], context: Sequence[str], base: int, engine: Engine | None
     ) -> ir.Table:
-        """Return the rows as they are wanted, in the log's own columns.
+        """Return the prepared rows, in the log's own columns.
 
         Args:
             opened: the log as it came.
             roles: its columns by role.
             context: its context columns.
             base: what its positions count from.
-            engine: where to check blocks and page numbers; None leaves that out.
+            engine: where to check blocks and page numbers; None checks nothing.
 
         Raises:
             InputError: a column is missing, no row is of the block, or page numbers or positions cannot be what they
@@ -129,14 +130,14 @@ def _column(opened: ir.Table, name: str, option: str) -> str:
 
 
 def _has_value(opened: ir.Table, column: str, value: str, option: str) -> ir.BooleanValue:
-    found = opened[column]
-    if found.type().is_numeric():
+    values = opened[column]
+    if values.type().is_numeric():
         try:
-            return found == float(value)
+            return values == float(value)
         except ValueError:
-            told = f"{option} {column}={value}: the column holds {found.type()}, expected a number"
-            raise InputError(told) from None
-    return _as_text(found) == (value.lower() if found.type().is_boolean() else value)
+            message = f"{option} {column}={value}: the column holds {values.type()}, expected a number"
+            raise InputError(message) from None
+    return _as_text(values) == (value.lower() if values.type().is_boolean() else value)
 
 
 def _as_text(column: ir.Value) -> ir.Value:
@@ -145,16 +146,16 @@ def _as_text(column: ir.Value) -> ir.Value:
 
 
 def _check_value(opened: ir.Table, kept: ir.BooleanValue, column: str, value: str, option: str, engine: Engine) -> None:
-    """Raise `InputError` with the values that the column has, the most frequent first, if no row has this one."""
+    """Raise `InputError` with the most frequent values of the column if no row has this value."""
     if engine.fetch(opened.filter(kept).select(column).limit(1), task="Looking for rows").num_rows:
         return
     values = opened.group_by(value=opened[column]).agg(rows=opened.count())
     first = values.order_by(ibis.desc("rows"), "value").limit(SPELT + 1)
-    found = engine.fetch(first.mutate(text=_as_text(first.value)), task="Looking for rows").to_pylist()
-    if found:
-        texts = ["nothing" if one["text"] is None else clean_text(one["text"]) for one in found[:SPELT]]
-        names = [f"{text} ({count(one['rows'], 'row')})" for text, one in zip(texts, found, strict=False)]
-        more = " and others" * (len(found) > SPELT)
+    frequent = engine.fetch(first.mutate(text=_as_text(first.value)), task="Looking for rows").to_pylist()
+    if frequent:
+        texts = ["nothing" if one["text"] is None else clean_text(one["text"]) for one in frequent[:SPELT]]
+        names = [f"{text} ({count(one['rows'], 'row')})" for text, one in zip(texts, frequent, strict=False)]
+        more = " and others" * (len(frequent) > SPELT)
         raise InputError(f"{option} {column}={value}: no row has this value; found {', '.join(names)}{more}")
 
 
@@ -166,7 +167,7 @@ def _first_places(opened: ir.Table, roles: Mapping[str, str], context: Sequence[
         )
     page, doc, click = (opened[roles[role]] for role in ("page", "doc", "click"))
     order = [number(opened[roles["position"]]), *(opened[column] for column in context)]
-    # Names of its own, whatever the log's columns are called.
+    # Reserved names, which no column of the log has.
     place, clicked = "_clickharvest_place", "_clickharvest_click"
     numbered = opened.mutate(
         **{
@@ -178,20 +179,20 @@ def _first_places(opened: ir.Table, roles: Mapping[str, str], context: Sequence[
     return first.mutate(**{roles["click"]: first[clicked]}).drop(place, clicked)
 
 
-def place_columns(columns: Sequence[str], asked: Sequence[str], context: Sequence[str]) -> tuple[str, ...]:
-    """Return the log's columns that make places.
+def place_columns(columns: Sequence[str], names: Sequence[str], context: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the log that make places.
 
     Raises:
         InputError: one is missing, named twice or a context column, too.
     """
-    found = tuple(find_column(columns, name) for name in asked)
-    if missing := [name for name in found if name not in columns]:
-        raise InputError(f"--place {','.join(asked)}: no column {missing[0]!r}, found {spell_columns(columns)}")
-    if len(set(found)) < len(found):
-        raise InputError(f"--place {','.join(asked)}: a column is named twice; name it once")
-    if both := [name for name in found if name in {find_column(columns, own) for own in context}]:
+    placed = tuple(find_column(columns, name) for name in names)
+    if missing := [name for name in placed if name not in columns]:
+        raise InputError(f"--place {','.join(names)}: no column {missing[0]!r}, found {spell_columns(columns)}")
+    if len(set(placed)) < len(placed):
+        raise InputError(f"--place {','.join(names)}: a column is named twice; name it once")
+    if both := [name for name in placed if name in {find_column(columns, column) for column in context}]:
         raise InputError(f"column {both[0]!r} is named by --place and --context: it is one of the two; name it once")
-    return found
+    return placed
 
 
 def number_places(opened: ir.Table, columns: Sequence[str], engine: Engine) -> tuple[ir.Table, Places | None]:
@@ -207,20 +208,22 @@ def number_places(opened: ir.Table, columns: Sequence[str], engine: Engine) -> t
     Raises:
         InputError: rows have no place, or there are too many places.
     """
-    plain = {f"_place_{i}": _plain(opened[column]) for i, column in enumerate(columns)}
+    plain = {f"_place_{i}": _comparable(opened[column]) for i, column in enumerate(columns)}
     rows = opened.select(**plain)
     counted = rows.group_by(*plain).agg(_rows=rows.count()).limit(MOST_PLACES + 1)
-    found = engine.fetch(counted, task="Looking at places")
-    if found.num_rows > MOST_PLACES:
+    counted_places = engine.fetch(counted, task="Looking at places")
+    if counted_places.num_rows > MOST_PLACES:
         raise InputError(
             f"--place {','.join(columns)} makes more than {MOST_PLACES:,} places: expected where results stand, not an "
             "identifier; name fewer or coarser columns"
         )
-    if not found.num_rows:
+    if not counted_places.num_rows:
         raise InputError("the log is empty: expected at least one row (of the block, where --block names one)")
-    labels = list(zip(*(found[name].to_pylist() for name in plain), strict=True))
+    labels = list(zip(*(counted_places[name].to_pylist() for name in plain), strict=True))
     for i, column in enumerate(columns):
-        empty = sum(n for n, label in zip(found["_rows"].to_pylist(), labels, strict=True) if _is_empty(label[i]))
+        empty = sum(
+            n for n, label in zip(counted_places["_rows"].to_pylist(), labels, strict=True) if _is_empty(label[i])
+        )
         if empty:
             raise InputError(
                 f"column {column!r}: {empty:,} rows are empty, and do not tell their place; fill them in or leave "
@@ -229,13 +232,13 @@ def number_places(opened: ir.Table, columns: Sequence[str], engine: Engine) -> t
     places = Places.of(columns, labels)
     if len(columns) == 1 and places.is_numeric(0):
         return opened, None
-    numbers = ibis.memtable(found.select(list(plain)).append_column(NUMBER, [_numbers(labels, places)]))
+    numbers = ibis.memtable(counted_places.select(list(plain)).append_column(NUMBER, [_place_numbers(labels, places)]))
     joined = opened.left_join(numbers, [value == numbers[name] for name, value in plain.items()])
     return joined.select(*(opened[name] for name in opened.columns), numbers[NUMBER]), places
 
 
-def _numbers(labels: list[tuple[Any, ...]], places: Places) -> list[int]:
-    """Return the number of the place of each label found, whose texts may be numbers."""
+def _place_numbers(labels: list[tuple[Any, ...]], places: Places) -> list[int]:
+    """Return the number of the place of each label; texts may be numbers."""
     number = {label: k for k, label in enumerate(places.labels, 1)}
     numeric = [places.is_numeric(i) for i in range(len(places.columns))]
     return [
@@ -248,7 +251,8 @@ def _numbers(labels: list[tuple[Any, ...]], places: Places) -> list[int]:
     ]
 
 
-def _plain(column: ir.Value) -> ir.Value:
+def _comparable(column: ir.Value) -> ir.Value:
+    """Return a column as integers, floats or texts."""
     kind = column.type()
     if kind.is_integer():
         return column.cast("int64")

@@ -1,4 +1,4 @@
-"""Readers: how DuckDB and Spark read each file format, with nothing rounded to a type that they have guessed.
+"""Readers: how DuckDB and Spark read each file format without rounding values to a guessed type.
 
 - Parquet, CSV, TSV and JSONL by either engine; DuckDB files by DuckDB alone.
 - A view in a DuckDB file is a query, and a query may read any file that this process can. So tables are attached and
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 RECORD = f"{OURS}record"
-"""The column of records that are left as they are."""
+"""The column of unparsed records."""
 LONGEST = 2**26
 """Bytes of a record: pages of results can be long."""
 CSV = {"header": True, "skip": 0, "quote": '"', "escape": '"', "comment": ""}
-"""What DuckDB must not guess: its guesses may skip the header line or take a query's # for a comment."""
+"""Settings that DuckDB must not guess: it may skip the header line or take the # of a query for a comment."""
 JSONL = {"sample_size": -1, "map_inference_threshold": -1, "field_appearance_threshold": 0}
-"""Look at every record, so that attributes which few events have still become columns."""
+"""Settings that make DuckDB read every record, so rare attributes become columns, too."""
 LOOKED_AT = 32
-"""Files of JSONL of which DuckDB looks at every record to guess types."""
+"""Files of JSONL up to which DuckDB reads every record to guess types."""
 WHOLE = ("int8", "int16", "int32", "int64")
 NUMBERS = (*WHOLE, "double")
 WIDENINGS = (
@@ -52,11 +52,11 @@ WIDENINGS = (
     ("timestamp[ms]", "timestamp[us]", "timestamp[ns]"),
     ("timestamp[ms] with zone", "timestamp[us] with zone", "timestamp[ns] with zone"),
 )
-"""Types whose values the later ones hold, too; double holds those of int64 up to `EXACT`."""
+"""Chains of types: a later one holds the values of those before it; double holds int64 up to `EXACT`."""
 NOT_ON_SPARK = ("int64", "double"), ("null", "string")
-"""Types of which Spark cannot read the former as the latter."""
+"""Pairs of types of which Spark cannot read the first as the second."""
 EXACT = 2**53
-"""Whole numbers up to this one are the same as doubles."""
+"""Whole numbers up to this one are exact as doubles."""
 
 
 def partition_keys(files: Sequence[Path]) -> set[str]:
@@ -74,7 +74,7 @@ def read_with_duckdb(
         kind: their format: parquet, csv, tsv or jsonl.
         engine: where to read them.
         text: names in lower case of columns that are kept as they are written.
-        options: what tells DuckDB that names of folders are no columns, if they are none.
+        options: settings by which DuckDB does not make columns of the names of folders.
         files: the files themselves.
     """
     if kind == "parquet":
@@ -96,7 +96,7 @@ def _read_csv(
     if columns == ("column0",):
         raise InputError("has no header line: expected column names, then one row a line")
     if len(columns) == 1 and (delimiters := [mark for mark in ",;\t|" if mark in columns[0]]):
-        # Rows of unequal length make DuckDB see one wide column; told the delimiter, it names the first such row.
+        # Rows of unequal length make DuckDB see one wide column; with the delimiter, it names the first such row.
         names = columns[0].split(delimiters[0])
         options |= {"delim": delimiters[0], "columns": dict.fromkeys(names, "VARCHAR")}
         return con.read_csv(location, **options)
@@ -109,11 +109,11 @@ def _read_csv(
 
 @ibis.udf.scalar.builtin(name="error")  # type: ignore[untyped-decorator]
 def fail(message: str) -> int:  # type: ignore[empty-body]
-    """DuckDB's way to fail at a row."""
+    """DuckDB's function `error`, which fails at a row."""
 
 
 def _whole_number(text: ir.Value) -> ir.Value:
-    """Return texts as whole numbers, which the first of them are; DuckDB would round a later 1.5 to 2."""
+    """Return texts as whole numbers, and fail at others: DuckDB would round 1.5 to 2."""
     number = text.try_cast("int64")
     refused = fail(
         ibis.literal(f"column {text.get_name()!r}: '")
@@ -148,7 +148,7 @@ def _read_jsonl(
 
 
 def _is_exact(kind: dt.DataType) -> bool:
-    """Whether JSON's values are as they are written: other numbers, or dates among words, are not."""
+    """Whether values of a type in JSON are read as they are written, unlike other numbers or dates."""
     return bool(kind.is_integer() or kind.is_boolean() or kind.is_nested())
 
 
@@ -204,18 +204,18 @@ def open_duckdb_file(path: str, engine: DuckDBEngine, table: str | None) -> ir.T
         con.execute(f"ATTACH {sql_literal(path)} AS {catalog} (TYPE duckdb, READ_ONLY)")
     except Exception as error:
         raise InputError(f"{path} cannot be opened as a DuckDB file: {first_line(error)}") from error
-    listed = "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?"
-    found = con.execute(f"{listed} ORDER BY ALL", [catalog]).fetchall()
-    wanted = [row for row in found if table is None or table in (row[1], ".".join(row[:2]))]
+    query = "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?"
+    tables = con.execute(f"{query} ORDER BY ALL", [catalog]).fetchall()
+    wanted = [row for row in tables if table is None or table in (row[1], ".".join(row[:2]))]
     if len(wanted) == 1:
         schema, name, kind = wanted[0]
         if kind != "VIEW":
             return engine.backend.table(name, database=(catalog, schema))
         con.execute(f"DETACH {catalog}")
         return _copy_view(path, schema, name, engine)
-    if not found:
+    if not tables:
         raise InputError(f"{path} holds no table: expected one with the log's rows")
-    names = ", ".join(name if schema == "main" else f"{schema}.{name}" for schema, name, _ in found)
+    names = ", ".join(name if schema == "main" else f"{schema}.{name}" for schema, name, _ in tables)
     problem = f"{len(wanted)} tables" if wanted else f"no table {table!r}"
     raise InputError(f"{path} holds {problem}: found {names}; name one with --table")
 
@@ -268,8 +268,8 @@ def find_common_types(files: Sequence[Path], *, spark: bool = False) -> dict[str
         if spark:
             clash = next((pair for pair in NOT_ON_SPARK if set(pair) <= set(files_of)), clash)
         if clash:
-            told = " and ".join(f"{name} in {files_of[name][0]}" for name in clash)
-            raise InputError(f"the column {column!r} is {told}: write it with one type in all files")
+            types = " and ".join(f"{name} in {files_of[name][0]}" for name in clash)
+            raise InputError(f"the column {column!r} is {types}: write it with one type in all files")
         common[column] = max(names, key=_chains(names)[0].index) if names[1:] else names[0]
     return common
 
@@ -279,8 +279,8 @@ def _chains(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _types_of_columns(files: Sequence[Path]) -> dict[str, dict[str, list[Path]]]:
-    """Return the files by type by column; what records and lists hold are columns, too, such as `items.element.id`."""
-    found: dict[str, dict[str, list[Path]]] = {}
+    """Return the files by type by column; fields inside records and lists count as columns: `items.element.id`."""
+    by_column: dict[str, dict[str, list[Path]]] = {}
     for file in files:
         try:
             schema = pq.read_schema(file)
@@ -288,8 +288,8 @@ def _types_of_columns(files: Sequence[Path]) -> dict[str, dict[str, list[Path]]]
             raise InputError(f"the file {file} cannot be read as Parquet: {first_line(error)}") from error
         for field in schema:
             for column, name in _leaves(field.name.lower(), field.type):
-                found.setdefault(column, {}).setdefault(name, []).append(file)
-    return found
+                by_column.setdefault(column, {}).setdefault(name, []).append(file)
+    return by_column
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
@@ -307,7 +307,7 @@ def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
 
 
 def _is_exact_in(file: Path, column: str) -> bool:
-    """Whether a file's statistics tell that all whole numbers of a column are exact as doubles."""
+    """Whether all whole numbers of a column are exact as doubles, by the statistics in the file."""
     metadata = pq.read_metadata(file)
     places = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.lower() == column]
     parts = [metadata.row_group(group).column(i).statistics for group in range(metadata.num_row_groups) for i in places]

@@ -1,4 +1,4 @@
-"""Reading: from a source and the names of its columns to a click log whose rows are what their roles say."""
+"""Reading: from a source and the names of its columns to a checked click log."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from clickharvest.logs.validation import validate_log
 from clickharvest.words import clean_text
 
 NO_QUERY = f"{OURS}query"
-"""The column of the one query that there is where lists are shown for none."""
+"""The column of the single query of a log of lists that are shown for no query."""
 DOCS, CLICKS = ("docs", "documents", "items", "results"), ("clicked", "clicks", "click")
-"""Columns of lists are called like this, unless the user names others."""
+"""Default names of columns of lists."""
 SEPARATORS = ("|", ";", ",", " ")
-"""What parts of a text are separated by, the first that fits."""
+"""Separators of a list that is written as text, in the order in which they are tried."""
 SAMPLE = 200
-"""Rows that tell whether texts are lists."""
+"""Rows from which texts are recognised as lists."""
 
 
 def read_log(
@@ -120,50 +120,53 @@ def read_log(
     }  # fmt: skip
     if position_base not in (0, 1):
         raise InputError(f"the position base is {position_base}: expected 1, or 0 where the top position is 0")
-    asked = (place,) if isinstance(place, str) and place else tuple(place)
+    place_names = (place,) if isinstance(place, str) and place else tuple(place)
     context = (context,) if isinstance(context, str) else tuple(context or ())
     wanted = {"query": query, "doc": doc} | {r: c for r, c in named.items() if c is not None}
-    wanted |= {"position": position or "position"} if not asked else {}
+    wanted |= {"position": position or "position"} if not place_names else {}
     if unnamed := [(role, column) for role, column in wanted.items() if not isinstance(column, str)]:
         raise InputError(f"the column of {unnamed[0][0]} is {unnamed[0][1]!r}: expected a name")
     preparation = Preparation(block or {}, page_number, page_size, repeat, random or {})
     tallies = find_tallies(source)
-    if asked:
-        _check_places(asked, position, wanted, preparation, position_base, bool(tallies))
+    if place_names:
+        _check_places(place_names, position, wanted, preparation, position_base, bool(tallies))
     if tallies:
         based = {} if position_base == 1 else {"position_base": position_base}
-        refuse_on_tallies(tallies, wanted | preparation.asked | based, context)
-    as_text = {*wanted.values(), *ROLES, *DOCS, *CLICKS, *asked} - {wanted.get("time", "time")}
+        refuse_on_tallies(tallies, wanted | preparation.given | based, context)
+    as_text = {*wanted.values(), *ROLES, *DOCS, *CLICKS, *place_names} - {wanted.get("time", "time")}
     opened, engine = open_source(source, engine, table=table, text=as_text - set(context))
-    if not (asked or tallies) and (lists := find_lists(opened, wanted, engine)) is not None:
-        options = preparation.asked | ({} if position_base == 1 else {"position_base": position_base})
+    if not (place_names or tallies) and (lists := find_lists(opened, wanted, engine)) is not None:
+        options = preparation.given | ({} if position_base == 1 else {"position_base": position_base})
         return read_lists(lists, wanted, engine, options | {"context": context})
     if not query:
         wanted["query"] = NO_QUERY
         opened = opened.mutate(**{NO_QUERY: ibis.literal("all")})
     if len(parts := [part.strip() for part in (page or "").split(",")]) > 1 and page not in opened.columns:
         opened = _joined(opened, str(page), parts)
-    placed = place_columns(opened.columns, asked, context)
+    placed = place_columns(opened.columns, place_names, context)
     roles = resolve_roles(opened.columns, wanted, placed)
     if user is None and "user" in roles and not _is_plain(opened[roles["user"]]):
         del roles["user"]  # a record of the user, not who it is
-    own = {name: find_column(opened.columns, name) for name in context}
+    context_columns = {name: find_column(opened.columns, name) for name in context}
     _check_context(opened.columns, context)
-    _check_plain(opened, [*roles.values(), *placed, *own.values()])
-    opened = preparation.apply(opened, roles, list(own.values()), position_base, engine if validate else None)
+    _check_plain(opened, [*roles.values(), *placed, *context_columns.values()])
+    opened = preparation.apply(
+        opened, roles, list(context_columns.values()), position_base, engine if validate else None
+    )
     places = None
     if placed:
         opened, places = number_places(opened, placed, engine)
         roles["position"] = NUMBER if places is not None else placed[0]
     log = ClickLog(
         source=opened,
-        columns=_canonical(opened, roles, position_base) | {c: _context_value(opened[own[c]]) for c in context},
+        columns=_canonical(opened, roles, position_base)
+        | {c: _context_value(opened[context_columns[c]]) for c in context},
         context=context,
         roles=roles,
         engine=engine,
         position_base=position_base,
         is_text=isinstance(source, str | Path) and file_format(str(source)) in TEXT,
-        prepared=tallies[0].kept["prepared"] if tallies else preparation.asked,
+        prepared=tallies[0].kept["prepared"] if tallies else preparation.given,
         tallies=len(tallies),
         places=places,
     )
@@ -193,38 +196,42 @@ def resolve_roles(columns: Sequence[str], wanted: dict[str, str], placed: Sequen
     elif {"clicks", "impressions"} & wanted.keys():
         roles.pop("click", None)
     roles = {role: column for role, column in roles.items() if column or role in REQUIRED}
-    found = f"found {spell_columns(columns)}"
+    known_columns = f"found {spell_columns(columns)}"
     missing = {role: column for role, column in roles.items() if column not in columns}
     if missing:
         names = ", ".join(repr(column) for column in missing.values())
         options = " ".join(f"--{role} COLUMN" for role in missing)
         several = len(missing) > 1
-        told = f"missing column{'s' * several} {names}: {found}; name the right one{'s' * several} with {options}"
+        message = (
+            f"missing column{'s' * several} {names}: {known_columns}; name the right one{'s' * several} with {options}"
+        )
         if missing == {"query": "query"}:
-            told += (
+            message += (
                 "; or say --query '' where lists are shown for no query, as a recommender's, and --cluster doc or user"
             )
-        raise InputError(told)
+        raise InputError(message)
     has = [role for role in COUNTS if role in roles]
     if has == ["clicks"] or has == ["impressions"]:
         absent = "impressions" if has == ["clicks"] else "clicks"
         raise InputError(
-            f"aggregated rows need both clicks and impressions: {absent} is missing, {found}; "
+            f"aggregated rows need both clicks and impressions: {absent} is missing, {known_columns}; "
             f"name it with --{absent} COLUMN, or pass one row per impression with --click COLUMN"
         )
     if not has:
-        raise InputError(f"no click column: {found}; name it with --click COLUMN (or --clicks and --impressions)")
+        raise InputError(
+            f"no click column: {known_columns}; name it with --click COLUMN (or --clicks and --impressions)"
+        )
     if len(has) > 1 and "click" in has:
         raise InputError(f"both click and {has[1]} are there: name one of --click and --clicks/--impressions")
     return roles
 
 
 def _joined(opened: ir.Table, name: str, parts: Sequence[str]) -> ir.Table:
-    """Return the log with a column of the values of several ones together."""
-    own = [find_column(opened.columns, part) for part in parts]
-    if missing := [column for column in own if column not in opened.columns]:
+    """Return the log with a column that joins the values of several columns."""
+    joined_columns = [find_column(opened.columns, part) for part in parts]
+    if missing := [column for column in joined_columns if column not in opened.columns]:
         raise InputError(f"--page {name}: no column {missing[0]!r}, found {spell_columns(opened.columns)}")
-    texts = [opened[column].cast("string") for column in own]
+    texts = [opened[column].cast("string") for column in joined_columns]
     together = texts[0]
     for text in texts[1:]:
         together = together + " " + text
@@ -232,15 +239,15 @@ def _joined(opened: ir.Table, name: str, parts: Sequence[str]) -> ir.Table:
 
 
 def _check_places(
-    asked: Sequence[str],
+    place_names: Sequence[str],
     position: str | None,
     wanted: Mapping[str, str],
     preparation: Preparation,
     base: int,
     tallied: bool,
 ) -> None:
-    """See that nothing is asked for that needs a list where there are places."""
-    against = {
+    """Raise `InputError` for options that need positions in a list, which places do not have."""
+    conflicting = {
         "--position": position,
         "--original": wanted.get("original"),
         "--page-number": preparation.page_number,
@@ -248,10 +255,10 @@ def _check_places(
         "--position-base 0": base == 0,
         "a tally": tallied,
     }
-    if given := [option for option, value in against.items() if value]:
+    if given := [option for option, value in conflicting.items() if value]:
         raise InputError(
-            f"--place {','.join(asked)} does not go with {given[0]}: places are what the columns tell, in no order; "
-            "name one of the two"
+            f"--place {','.join(place_names)} does not go with {given[0]}: places are what the columns tell, in no "
+            "order; name one of the two"
         )
 
 
@@ -303,7 +310,7 @@ def _shifted(position: ir.Value, base: int) -> ir.Value:
         return position
     if not position.type().is_integer():
         return position + 1
-    return position.cast("int64").clip(upper=2**62) + 1  # so that no position is too large to be told so
+    return position.cast("int64").clip(upper=2**62) + 1  # adding 1 must not overflow
 
 
 def _context_value(column: ir.Value) -> ir.Value:
@@ -316,24 +323,26 @@ def _context_value(column: ir.Value) -> ir.Value:
 
 
 def find_lists(opened: ir.Table, wanted: Mapping[str, str], engine: Engine) -> tuple[ir.Table, str, str] | None:
-    """Return the table with lists of documents and clicks in its columns, and their names; None where it has no such.
+    """Return the table and its columns of lists of documents and of clicks; None where it has none.
 
-    Texts are lists where they have equally many separated parts in both columns, or are JSON.
+    Texts are lists where they are JSON, or have equally many separated parts in both columns.
 
     Args:
         opened: the log as it came.
         wanted: columns named by the user, by role.
-        engine: where to look at texts.
+        engine: where to read texts.
     """
     columns = opened.columns
     if find_column(columns, wanted.get("position", "position")) in columns:
         return None
-    asked = wanted.get("click") or wanted.get("clicks")
-    named = [DOCS if wanted["doc"] == "doc" else (wanted["doc"],), (asked,) if asked else CLICKS]
-    found = [next((own for name in names if (own := find_column(columns, name)) in columns), "") for names in named]
-    if not all(found):
+    click_column = wanted.get("click") or wanted.get("clicks")
+    named = [DOCS if wanted["doc"] == "doc" else (wanted["doc"],), (click_column,) if click_column else CLICKS]
+    list_columns = [
+        next((column for name in names if (column := find_column(columns, name)) in columns), "") for names in named
+    ]
+    if not all(list_columns):
         return None
-    docs, clicks = found
+    docs, clicks = list_columns
     kinds = opened.schema()
     if kinds[docs].is_array():
         return opened, docs, clicks
@@ -354,19 +363,21 @@ def find_lists(opened: ir.Table, wanted: Mapping[str, str], engine: Engine) -> t
 def read_lists(
     lists: tuple[ir.Table, str, str], wanted: Mapping[str, str], engine: Engine, options: Mapping[str, Any]
 ) -> ClickLog:
-    """Return the log of rows that are pages; what else is asked for of the rows is refused by the format."""
-    pages = import_module("clickharvest.logs.exports")  # by name, as formats are: they read logs themselves
+    """Return the log of rows that are pages, see the format `pages`."""
+    exports = import_module("clickharvest.logs.exports")  # formats import this module
     opened, docs, clicks = lists
     kept = ("query", "page", "user", "time", "ranker")
     roles = {
-        role: own for role, column in wanted.items() if role in kept and (own := find_column(opened.columns, column))
+        role: column_of_role
+        for role, column in wanted.items()
+        if role in kept and (column_of_role := find_column(opened.columns, column))
     }
-    if "ranker" not in roles and (own := find_column(opened.columns, "ranker")) in opened.columns:
-        roles["ranker"] = own
+    if "ranker" not in roles and (column_of_role := find_column(opened.columns, "ranker")) in opened.columns:
+        roles["ranker"] = column_of_role
     if other := [role for role in wanted if role not in (*kept, "doc", "position", "click", "clicks")]:
         raise InputError(
             f"{other[0]} does not go with rows that are pages, of {clean_text(docs, 24)} and {clean_text(clicks, 24)}: "
             "leave it out"
         )
-    log: ClickLog = pages.read_export(opened, "pages", doc=docs, click=clicks, engine=engine, **roles, **options)
+    log: ClickLog = exports.read_export(opened, "pages", doc=docs, click=clicks, engine=engine, **roles, **options)
     return replace(log, prepared={"lists": f"{docs} and {clicks}"})

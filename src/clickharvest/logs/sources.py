@@ -1,4 +1,4 @@
-"""Opening what a log may come from: files, folders, globs, DuckDB tables, DataFrames, Ibis tables."""
+"""Sources: open files, folders, globs, DuckDB tables, DataFrames and Ibis tables as Ibis tables."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ FORMATS = {
     ".db": "duckdb",
 }
 TEXT = ("csv", "tsv", "jsonl")
-"""Formats that are parsed anew by every query."""
+"""Formats that every query parses anew."""
 COMPRESSED = (".gz", ".zst")
 NO_PARTITIONS: dict[bool, dict[str, Any]] = {False: {"hive_partitioning": False}, True: {"recursiveFileLookup": True}}
-"""What tells DuckDB, and Spark, that names of folders such as `position=7` are no columns."""
+"""Settings of DuckDB, and of Spark, that make no columns of names of folders such as `position=7`."""
 
 
 def open_source(
@@ -96,7 +96,7 @@ def spell_columns(columns: Sequence[str], *, most: int = 12) -> str:
 
 
 def file_format(path: str) -> str | None:
-    """Return the format that a file's name tells, or None.
+    """Return the format by a file's name, or None.
 
     Example:
         >>> file_format("logs/2024-*.csv.gz"), file_format("clicks")
@@ -130,15 +130,15 @@ def _find_files(path: str) -> tuple[list[Path], bool]:
     if not named.exists():
         places = [Path(place) for place in glob.glob(path, recursive=True, include_hidden=True)]
         depth = len(list(takewhile(lambda part: not glob.has_magic(part), named.parts)))
-    spelt = {part[0] for part in named.parts[depth:]}  # a glob may begin with them itself
-    found: set[Path] = set()
+    named_prefixes = {part[0] for part in named.parts[depth:]}  # a glob may begin with them itself
+    matches: set[Path] = set()
     for place in places:
-        found |= {file for file in place.rglob("*") if file_format(file.name)} if place.is_dir() else {place}
-    files = [file for file in sorted(found) if not file.is_dir()]
+        matches |= {file for file in place.rglob("*") if file_format(file.name)} if place.is_dir() else {place}
+    files = [file for file in sorted(matches) if not file.is_dir()]
     data = [
         file
         for file in files
-        if not any(part[0] in {"_", "."} - spelt and "=" not in part for part in file.parts[depth:])
+        if not any(part[0] in {"_", "."} - named_prefixes and "=" not in part for part in file.parts[depth:])
     ]
     return data, len(data) < len(files)
 
@@ -188,7 +188,7 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
             f"no file matches {path or repr(path)}: check the path, and quote a glob so that the shell keeps it"
         )
     kind = file_format(path)
-    # A path that exists is that file: engines would take its brackets, stars and question marks for a glob.
+    # Engines would take brackets, stars and question marks in the name of a file for a glob.
     location: str | list[str] = glob.escape(path) if exists else path
     if Path(path).is_dir():
         ending = _folder_ending(path, files)
@@ -218,7 +218,7 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
         keys = partition_keys(files)
         opened = reader(location, kind, engine, text, NO_PARTITIONS[spark] if keys or not spark else {}, files)
         if keys and not keys & {name.lower() for name in opened.columns}:
-            # Names of folders are columns, unless they would replace what the file itself says.
+            # Names of folders become columns, unless a column of the file has the name.
             opened = reader(location, kind, engine, text, {}, files)
         check_names(opened.columns if spark else names_written(opened.columns, location, kind, files, engine))
         return opened
@@ -230,7 +230,7 @@ def _open_path(path: str, engine: Engine, table: str | None, text: set[str], rec
 
 
 def _without_folder(error: Exception, path: str) -> str:
-    """Return what the engine says, with the file under the name that the user gave it."""
+    """Return the message of the engine, with the path as the user wrote it."""
     if "Error when sniffing file" in str(error):
         return "its lines are no UTF-8 text with one delimiter and equally many fields each."
     return first_line(error).replace(str(Path(path).absolute()), path)
@@ -249,7 +249,7 @@ def _check_gzip(files: Sequence[Path]) -> None:
 
 
 def _folder_ending(folder: str, files: Sequence[Path]) -> str:
-    """Return how the names of a folder's data files end, such as `.parquet` or `.csv.gz`: all in one way."""
+    """Return the one ending of the names of a folder's data files, such as `.parquet` or `.csv.gz`."""
     endings = sorted({_ending(file.name) for file in files if file_format(file.name) != "duckdb"})
     if not endings:
         raise InputError(f"the folder {folder} holds no data files: expected Parquet, CSV, TSV or JSONL")

@@ -1,4 +1,4 @@
-"""Spark as an engine: in this machine's cores or on a cluster, with quiet Java and honest interrupts."""
+"""Spark as an engine, in this machine's cores or on a cluster."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 SPARK_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 standard_error = 2
-"""Descriptor of this process's standard error, another one while Java starts: what an interrupt is told on."""
+"""Descriptor of the standard error of this process, on which interrupts are reported; another one while Java starts."""
 PARTS = 256
-"""Into so many parts of about equal size rows fall that Spark numbers."""
+"""Parts of about equal size into which rows are cut to be numbered."""
 SAMPLE = 8 * PARTS
 
 
@@ -86,10 +86,9 @@ class SparkEngine(Engine):
         return sum(stage.numCompletedTasks for stage in stages if stage) / total if total else None
 
     def numbered(self, table: ir.Table, keys: Sequence[str], name: str, *, like: ir.Value) -> ir.Table:
-        """Return the rows numbered in the order of their keys, without one worker that sorts all of them.
+        """Return the rows numbered in the order of their keys, without sorting all of them on one worker.
 
-        A sample of the first key's values, drawn by hash, cuts its range into parts; rows are numbered within each, and
-        each part begins where the rows of those before it end.
+        A sample of the first key's values, drawn by hash, cuts its range into parts, and rows are numbered within each.
         """
         values = like.as_table().rename(value=like.get_name()).distinct()
         drawn = values.order_by(hexadecimal(values.value), "value").limit(SAMPLE).order_by("value")
@@ -100,12 +99,12 @@ class SparkEngine(Engine):
         before = sizes._rows.sum().over(ibis.window(order_by=sizes._part, preceding=None, following=0)) - sizes._rows
         begins = sizes.select(_own=sizes._part, _before=before)
         joined = parted.inner_join(begins, parted._part == begins._own)
-        own = ibis.row_number().over(group_by=joined._part, order_by=[joined[key] for key in keys])
-        return joined.select(*table.columns, **{name: (own + joined._before).cast("int64")})
+        within = ibis.row_number().over(group_by=joined._part, order_by=[joined[key] for key in keys])
+        return joined.select(*table.columns, **{name: (within + joined._before).cast("int64")})
 
     @contextmanager
     def output(self, path: Path) -> Iterator[Path]:
-        """Yield a file in this machine's cores, and on a cluster a folder that all of its machines can write to."""
+        """Yield a file path in this machine's cores, and on a cluster a folder that all machines can write to."""
         if self._is_local():
             with super().output(path) as partial:
                 yield partial
@@ -119,11 +118,11 @@ class SparkEngine(Engine):
             yield partial
 
     def _batches(self, table: ir.Table, rows: int = BATCH) -> pa.RecordBatchReader:
-        """Return the rows by way of Arrow; pandas would make floats of integers with gaps."""
+        """Return the rows by way of Arrow: pandas would turn integers with gaps into floats."""
         return self._frame(table).toArrow().cast(table.schema().to_pyarrow()).to_reader(rows)
 
     def _shuffle_little(self) -> None:
-        """Let a few cores have a few parts each, unless the user has said how many; Spark's 200 are for clusters."""
+        """Use two shuffle partitions per core unless the user has set a number; Spark's 200 suit clusters."""
         name = "spark.sql.shuffle.partitions"
         if self._is_local() and self.session.conf.get(name) == "200":
             self.session.conf.set(name, str(2 * self.session.sparkContext.defaultParallelism))
@@ -152,7 +151,7 @@ class SparkEngine(Engine):
         return self.backend.table(name)
 
     def _copy(self, table: ir.Table, path: Path, metadata: str) -> int:
-        """Let Spark write parts in parallel, and in this machine's cores stream them into one file."""
+        """Write parts in parallel, and in this machine's cores stream them into one file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -182,9 +181,9 @@ class SparkEngine(Engine):
 
 @contextmanager
 def java_errors_elsewhere() -> Iterator[Path]:
-    """Let a Java that the block starts write its errors to a file for all its life: they are pages of stack traces.
+    """Send the errors of a Java that the block starts to a file, as they are pages of stack traces.
 
-    Java inherits the descriptor, so for as long as the block runs this process writes there as well.
+    Java inherits the descriptor, so this process writes to the file, too, while the block runs.
     """
     global standard_error
     folder = temporary_folder()
@@ -203,9 +202,9 @@ def java_errors_elsewhere() -> Iterator[Path]:
 
 @contextmanager
 def own_interrupts() -> Iterator[None]:
-    """Keep what a program has chosen to do when it is interrupted; PySpark's choice stays where it has chosen nothing.
+    """Restore the program's own handler of interrupts, if it has one, after the block.
 
-    PySpark cancels its jobs and raises, in the middle of what it tells Java, and both print what they think of it.
+    PySpark's handler cancels its jobs and raises in the middle of a call to Java, and both print stack traces.
     """
     before = signal.getsignal(signal.SIGINT)
     yield
@@ -214,7 +213,7 @@ def own_interrupts() -> Iterator[None]:
 
 
 def _part_of(value: ir.Value, cuts: Sequence[Any], low: int, high: int) -> ir.Value:
-    """Return how many of the cuts are at most the value, found by halving: their number is between low and high."""
+    """Return how many cuts are at most the value, by bisection between `low` and `high`."""
     if low == high:
         return ibis.literal(low, "int64")
     middle = (low + high) // 2
@@ -233,6 +232,6 @@ def check_java() -> None:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineError(f"Java at {java} does not run ({first_line(error)}); {advice}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if found is None or int(found[1]) < SPARK_JAVA:
-        raise EngineError(f"Java {found[1] if found else 'of unknown version'} found at {java}; {advice}")
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if version is None or int(version[1]) < SPARK_JAVA:
+        raise EngineError(f"Java {version[1] if version else 'of unknown version'} found at {java}; {advice}")

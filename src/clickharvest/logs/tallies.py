@@ -1,12 +1,12 @@
-"""Tallies: what a log counts, kept day by day, so that a new day costs a day.
+"""Tallies: the counts of a log, kept day by day, so that a new day costs the time of one day.
 
 A tally has one row per query, context, document and position (and ranker, original position, and whatever else is
-kept), with its clicks and impressions; documents that were only ever shown at one position are among them, for another
-day may show them at a second. Counts of days add up to the counts of the log, so a folder of tallies is read as one
-log. What is not a count is lost: which displays shared a page, which a user, and the order of displays within a tally.
+kept), with its clicks and impressions, also for documents at one position only: another day may show them at a second.
+Counts of days add up to the counts of the log, so a folder of tallies is read as one log. Which displays shared a page
+or a user is lost, and so is the order of displays within a tally.
 
-The footer of the Parquet file says that it is a tally, what it keeps apart, and what the checks of its log have counted
-of pages. Tallies that keep different things apart are not one log, and are refused together.
+The footer of the Parquet file says that it is a tally, which columns it keeps apart, and how many pages the checks of
+its log have counted. Tallies that keep different columns apart are not one log, and are refused together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import FOOTER_KEY, SHARED
-from clickharvest.logs.click_log import RESERVED, ClickLog, LogFacts
+from clickharvest.logs.click_log import RESERVED, ClickLog
+from clickharvest.logs.log_facts import LogFacts
 from clickharvest.logs.sources import data_files, file_format, spell_columns
 from clickharvest.words import count
 
@@ -30,28 +31,28 @@ if TYPE_CHECKING:
 WHAT = "tally"
 VERSION = 1
 APART = ("ranker", "original")
-"""Roles that are kept apart where the log has them: they have few values, and tests and designs need them."""
+"""Roles that are always kept apart: they have few values, and checks and designs need them."""
 PAGES = (
     "pages", "clicked_pages", "likely_pages", "shared_pages", "session_pages", "through_pages", "through_clicks",
     "gapped_pages",
 )  # fmt: skip
-"""What the checks of a log count of its pages, and tallies add up."""
+"""Counts of pages in `LogFacts`, which tallies add up."""
 KEPT = ("columns", "context", "prepared")
-"""What tallies must keep alike to be one log."""
+"""Entries of the footer that must be equal in all tallies of a log."""
 LARGEST = 2**63
-"""Counts are below."""
+"""Bound of all counts."""
 SUSPICIOUS = 1_000
-"""Two tallies of so many rows do not count the same by chance."""
+"""Rows from which two tallies do not have equal counts by chance."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What the footer of one tally says.
+    """The footer of one tally.
 
     Attributes:
         path: the file.
-        kept: what it keeps apart: its columns with their types, its context, and how the rows were prepared.
-        facts: what the checks of its log have counted.
+        kept: its columns with their types, its context, and how the rows were prepared.
+        facts: counts from the checks of its log.
     """
 
     path: Path
@@ -143,21 +144,21 @@ def find_tallies(source: object) -> list[Tally]:
 
 
 def counted_pages(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """Return what the checks of the tallied logs have counted of pages, as fields of `LogFacts`."""
+    """Return the sums of the page counts of tallies, as fields of `LogFacts`."""
     sums = {name: sum(getattr(tally.facts, name) for tally in tallies) for name in PAGES}
     return sums | {"shared_example": next((t.facts.shared_example for t in tallies if t.facts.shared_pages), "")}
 
 
-def refuse_on_tallies(tallies: Sequence[Tally], asked: Mapping[str, Any], context: Sequence[str]) -> None:
-    """Refuse what goes with a log and not with its tallies.
+def refuse_on_tallies(tallies: Sequence[Tally], options: Mapping[str, Any], context: Sequence[str]) -> None:
+    """Refuse options that go with a log and not with its tallies.
 
     Args:
         tallies: the tallies that are read.
-        asked: options that name columns or prepare rows, those that are given.
-        context: the context columns asked for.
+        options: the given options that name columns or prepare rows.
+        context: the context columns to read.
 
     Raises:
-        InputError: an option names what a tally does not have any more.
+        InputError: an option needs what a tally has lost.
     """
     kept = tallies[0].kept
     if missing := [name for name in context if name not in kept["context"]]:
@@ -165,7 +166,7 @@ def refuse_on_tallies(tallies: Sequence[Tally], asked: Mapping[str, Any], contex
             f"{tallies[0].path} is a tally without the context column {', '.join(map(repr, missing))}: found "
             f"{spell_columns(kept['context'])}; tally the logs again with --context"
         )
-    for name, value in asked.items():
+    for name, value in options.items():
         if value is not None and value != name and not (value == "" and name not in kept["columns"]):
             raise InputError(
                 f"{tallies[0].path} is a tally, whose columns are called after their roles and whose rows are "
@@ -221,7 +222,7 @@ def _read(file: Path) -> Tally:
 
 
 def _is_sound(kept: Mapping[str, Any], facts: LogFacts) -> bool:
-    """Whether a footer is of the kinds that `write_tally` writes: anything can be in a file."""
+    """Whether a footer has the types that `write_tally` writes."""
     columns, context, prepared = (kept[name] for name in KEPT)
     *counts, example = astuple(facts)
     return (
@@ -237,13 +238,13 @@ def _is_sound(kept: Mapping[str, Any], facts: LogFacts) -> bool:
 
 def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if one["context"] != other["context"]:
-        told = [", ".join(kept["context"]) or "none" for kept in (one, other)]
-        return f"their context columns are {told[0]}, and {told[1]}"
+        values = [", ".join(kept["context"]) or "none" for kept in (one, other)]
+        return f"their context columns are {values[0]}, and {values[1]}"
     if one["columns"] != other["columns"]:
         differ = sorted(dict(one["columns"].items() ^ other["columns"].items()))
         first = differ[0]
-        told = [kept["columns"].get(first, "missing") for kept in (one, other)]
-        return f"the column {first!r} is {told[0]}, and {told[1]}"
+        values = [kept["columns"].get(first, "missing") for kept in (one, other)]
+        return f"the column {first!r} is {values[0]}, and {values[1]}"
     return f"their rows were prepared by {json.dumps(one['prepared'])}, and {json.dumps(other['prepared'])}"
 
 
@@ -252,16 +253,16 @@ def _warn_of_doubles(tallies: Sequence[Tally]) -> None:
     for tally in tallies:
         twin = seen.setdefault(tally.facts, tally.path)
         if twin != tally.path and tally.facts.rows >= SUSPICIOUS:
-            told = f"{count(tally.facts.rows, 'row')} and {count(tally.facts.clicks, 'click')}"
+            counts = f"{count(tally.facts.rows, 'row')} and {count(tally.facts.clicks, 'click')}"
             warnings.warn(
-                f"{twin} and {tally.path} both count {told}: if that is one day tallied twice, remove one of them.",
+                f"{twin} and {tally.path} both count {counts}: if that is one day tallied twice, remove one of them.",
                 HarvestWarning,
                 stacklevel=4,
             )
 
 
 def footer_of(path: Path) -> Any:
-    """Return what a Parquet file, one part of a folder, or the folder says about itself; None where it says nothing."""
+    """Return our metadata in the footer of a Parquet file, of a part of a folder, or of a folder; None without any."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,32 +1,30 @@
-"""Checks of a log's rows: one aggregate query inside the engine, and three example rows of what fails."""
+"""Checks of a log's rows: one aggregate query inside the engine, and three example rows for an error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import ibis
 import ibis.expr.types as ir
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import COUNTS, LONG, ClickLog, LogFacts
+from clickharvest.logs.click_log import COUNTS, ClickLog
 from clickharvest.logs.ibis_inside import column_tested_for_null
+from clickharvest.logs.log_facts import LONG, LogFacts, has_sessions, spell_sessions
 from clickharvest.positions.places import name_place
-from clickharvest.words import clean_text, count, shorten
+from clickharvest.words import count, shorten
 
 LARGEST_POSITION = 1_000_000
 LARGEST_COUNT = 10**12
-SESSIONS = 0.01
-"""Share of pages with several queries from which on they are taken for sessions."""
 
 
 @dataclass(frozen=True)
-class Check:
-    """One thing that must hold for every row.
+class RowCheck:
+    """A condition that every row must fulfil.
 
     Attributes:
         role: the role whose column is checked.
-        broken: true for rows that break it.
+        broken: true for rows that break the condition.
         problem: what is wrong with such a row, in a few words.
         remedy: what to do about it.
     """
@@ -37,7 +35,7 @@ class Check:
     remedy: str
 
     def count(self, source: ir.Table) -> ir.IntegerScalar:
-        """Return how many rows break it; empty ones from the column's count, which Parquet statistics answer."""
+        """Return how many rows break the condition; Parquet statistics answer how many are empty."""
         column = column_tested_for_null(self.broken)
         if column is not None:
             return source.count() - column.count()
@@ -45,10 +43,7 @@ class Check:
 
 
 def validate_log(log: ClickLog) -> LogFacts:
-    """Raise `InputError` if rows cannot be what their roles say; return what was counted on the way.
-
-    The message names the column, how many rows are broken, and shows up to three of them.
-    """
+    """Return the counts of a log, or raise `InputError` with up to three rows that cannot be what their roles say."""
     checks = row_checks(log)
     counts = {f"check_{i}": check.count(log.source) for i, check in enumerate(checks)}
     rows = log.source.count()
@@ -75,11 +70,11 @@ def validate_log(log: ClickLog) -> LogFacts:
     return _check_pages(log, facts) if log.has("page") else facts
 
 
-def row_checks(log: ClickLog) -> list[Check]:
+def row_checks(log: ClickLog) -> list[RowCheck]:
     """Return the checks that apply to this log's columns."""
     columns = log.columns
     checks = [
-        Check(role, log.source[column].isnull(), "are empty", "fill them in or leave those rows out")
+        RowCheck(role, log.source[column].isnull(), "are empty", "fill them in or leave those rows out")
         for role, column in log.roles.items()
         if role != "user"  # visitors without an account
     ]
@@ -89,35 +84,35 @@ def row_checks(log: ClickLog) -> list[Check]:
     clicks, impressions = columns["clicks"], columns["impressions"]
     if "click" in log.roles:
         remedy = "a click is 0 or 1 (or no/yes, false/true); pass counts with --clicks and --impressions"
-        return [*checks, Check("click", ~clicks.isin([0, 1]), "are neither 0 nor 1", remedy)]
+        return [*checks, RowCheck("click", ~clicks.isin([0, 1]), "are neither 0 nor 1", remedy)]
     for role in ("clicks", "impressions"):
         remedy = "counts are whole numbers, 0 or more"
         checks += _whole_check(columns[role], role, remedy)
-        checks.append(Check(role, columns[role] < 0, "are negative", remedy))
-        checks.append(Check(role, columns[role] > LARGEST_COUNT, f"are above {LARGEST_COUNT:,}", remedy))
+        checks.append(RowCheck(role, columns[role] < 0, "are negative", remedy))
+        checks.append(RowCheck(role, columns[role] > LARGEST_COUNT, f"are above {LARGEST_COUNT:,}", remedy))
     remedy = "expected at most one click per impression: count the impressions that were clicked"
-    return [*checks, Check("clicks", clicks > impressions, "have more clicks than impressions", remedy)]
+    return [*checks, RowCheck("clicks", clicks > impressions, "have more clicks than impressions", remedy)]
 
 
-def _position_checks(position: ir.Value, role: str, base: int) -> list[Check]:
+def _position_checks(position: ir.Value, role: str, base: int) -> list[RowCheck]:
     counting = f"positions count {base}, {base + 1}, {base + 2} …: leave out rows without one, or name another column "
     counting += f"with --{role}"
     remedy = "0-based? pass --position-base 0" if base == 1 else counting
     return [
         *_whole_check(position, role, counting),
-        Check(role, position < 1, f"are less than {base}", remedy),
-        Check(role, position > LARGEST_POSITION, f"are beyond {LARGEST_POSITION:,}", counting),
+        RowCheck(role, position < 1, f"are less than {base}", remedy),
+        RowCheck(role, position > LARGEST_POSITION, f"are beyond {LARGEST_POSITION:,}", counting),
     ]
 
 
-def _whole_check(column: ir.Value, role: str, remedy: str) -> list[Check]:
+def _whole_check(column: ir.Value, role: str, remedy: str) -> list[RowCheck]:
     if column.type().is_integer():
         return []
     broken = column.isnan() | column.isinf() | (column % 1 != 0)  # floor would be an integer, too small for 1e300
-    return [Check(role, broken, "are not whole numbers", remedy)]
+    return [RowCheck(role, broken, "are not whole numbers", remedy)]
 
 
-def _examples(log: ClickLog, check: Check) -> str:
+def _examples(log: ClickLog, check: RowCheck) -> str:
     where = log.places.columns if log.places is not None else (log.roles["position"],)
     named = {role: (column,) for role, column in log.roles.items()} | {"position": where}
     roles = (role for role in ("query", "doc", "position", *COUNTS, check.role) if role in log.roles)
@@ -173,21 +168,6 @@ def _check_pages(log: ClickLog, facts: LogFacts) -> LogFacts:
             "with --repeat first, or name the column that tells pages apart with --page (--page '' if there is none)"
         )
     return replace(facts, **totals, shared_example=_shared_example(log) if totals["shared_pages"] else "")
-
-
-def has_sessions(facts: LogFacts) -> bool:
-    """Whether what is called a page is a session: many of them have several queries."""
-    return facts.session_pages > SESSIONS * facts.pages
-
-
-def spell_sessions(facts: LogFacts, roles: Mapping[str, str]) -> str:
-    """Return that the page column names sessions, and what to do."""
-    page, query = (clean_text(roles[role], 48) for role in ("page", "query"))
-    return (
-        f"{facts.session_pages:,} of {facts.pages:,} pages have several queries: the column {page!r} seems to name a "
-        f"session, not a page; join columns that make a page, such as --page {page},{query} or --page {page},TIME, and "
-        f"name the session with --user {page}"
-    )
 
 
 def _shared_example(log: ClickLog) -> str:

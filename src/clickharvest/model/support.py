@@ -2,7 +2,7 @@
 
 A curve gives a number for every context. Only some of these numbers rest on data:
 
-- a *position* is supported where clicks link it to the anchor (`harvesting.linked`); elsewhere there is no number;
+- a *position* is supported where clicks link it to the anchor (`linked_positions`); elsewhere there is no number;
 - a *value* of a yes/no column or a category, and a missing value, is supported at the positions that the units with
   that value link to the anchor among themselves, by `ENOUGH` effective queries or more (users, if they cluster, and so
   on). One that training never had is supported nowhere, and neither is one too rare for a feature of its own: its

@@ -22,14 +22,11 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import UNTOLD, spell_counts, spell_left, spell_thinned
 from clickharvest.model.support import certain_values
 from clickharvest.positions.places import name_place, spell_label
-from clickharvest.report.budget_view import budget_data, budget_view, checks_view
-from clickharvest.report.importance import Importance, contrast_columns, rank_columns
+from clickharvest.report.importance import Importance, contrast_columns, movement, rank_columns
 from clickharvest.report.log_summary import LogSummary
-from clickharvest.report.movement import movement
 from clickharvest.report.packing import pack_model
-from clickharvest.report.phrases import queries, typical_query
-from clickharvest.report.traffic import traffic_data, traffic_view
-from clickharvest.report.values import ColumnValues, column_values, value_doubts
+from clickharvest.report.sections import budget_data, budget_view, checks_view, traffic_data, traffic_view
+from clickharvest.report.values import ColumnValues, column_values, name_queries, typical_query, value_doubts
 from clickharvest.words import clean_text, finite, spell_positions
 
 MOST_WRITTEN = 6
@@ -171,7 +168,7 @@ def _column(model: Propensities, column: ColumnValues, index: int) -> dict[str, 
         asdict(choice) | {"doubts": doubts, "value": value}
         for choice, doubts, value in zip(offered, value_doubts(model, index, features), values, strict=True)
     ]
-    words = [queries(column, choice) for choice in column.choices]
+    words = [name_queries(column, choice) for choice in column.choices]
     return {
         "name": part.name,
         "kind": part.kind,

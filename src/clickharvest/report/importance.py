@@ -1,4 +1,4 @@
-"""Importance: which context columns move examination, and by how much."""
+"""Importance: which context columns move examination, by how much, and a sentence on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clickharvest.model.cautions import outcome_of
 from clickharvest.model.differences import Contrasts, find_contrasts
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
-from clickharvest.report.values import Choice, ColumnValues, column_values, encode_contexts
+from clickharvest.positions.places import name_place
+from clickharvest.report.values import (
+    Choice,
+    ColumnValues,
+    column_values,
+    encode_contexts,
+    name_queries,
+    spell,
+)
+from clickharvest.words import shorten
 
 BASES = 200
 """Contexts in which a column is varied."""
@@ -127,3 +137,59 @@ def _effect(propensities: Propensities, column: ColumnValues, base: NDArray[np.f
     others = len(base) * (len(propensities.curve.positions) - 1)
     moves = np.array([np.abs(curves[a] - curves[b]).sum() / others for a, b in pairs])
     return float(weights @ moves / weights.sum())
+
+
+def movement(
+    model: Propensities,
+    columns: list[ColumnValues],
+    ranked: list[Importance],
+    contrasts: ColumnContrasts | None,
+    level: float = 0.95,
+) -> str:
+    """Return a sentence on what changes examination, and by how much where it does so most clearly.
+
+    That some queries are read further down than others is said where they differ beyond chance, correcting for all
+    comparisons.
+
+    Example:
+        >>> from clickharvest.model.curves import make_curve
+        >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
+        >>> movement(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2)), [], [], None)
+        'All queries get this one curve: the model was fitted without context columns.'
+    """
+    if not columns:
+        return "All queries get this one curve: the model was fitted without context columns."
+    if not ranked[0].effect:
+        return "All queries get this one curve, whatever their context."
+    if contrasts is None:
+        return "Curves differ by context, but without intervals the difference may be chance."
+    if (clearest := contrasts.found.clearest()) is None:
+        return "Curves differ by context, but the log cannot tell by how much."
+    outcome = outcome_of(model)
+    if not clearest.clear:
+        which = f"any of the {len(columns)} context columns" if len(columns) > 1 else shorten(columns[0].part.name)
+        what = "which queries are read further down" if model.places is None else "which queries look more at a place"
+        what = what if outcome is None else f"after which queries' clicks {outcome} depends more on the position"
+        return f"The log cannot tell {what}: no two values of {which} differ by more than chance."
+    deeper = clearest.deeper if model.places is None and outcome is None else None
+    first = clearest.high if deeper is None else deeper
+    (column, own), (_, other) = (contrasts.values[i] for i in (first, clearest.high + clearest.low - first))
+    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (own, other)])
+    predicted, at = model.predict_encoded(x, level=level), model.shown.index(clearest.position)
+    there, beside = (
+        f"{spell(predicted.propensity[i, at])} ({spell(predicted.lower[i, at])} to {spell(predicted.upper[i, at])})"
+        for i in range(2)
+    )
+    where, anchor = (name_place(k, model.places) for k in (clearest.position, model.curve.anchor))
+    depends = f"{'Most clearly it depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}: "
+    some, others = name_queries(column, own), name_queries(column, other)
+    if outcome is not None:
+        return (
+            f"{depends}a click at {where} leads to {outcome} {there} times as often as one at {anchor} for {some}, "
+            f"against {beside} times for {others}."
+        )
+    more = f"look more at {where} than" if deeper is None else "are read further down than"
+    return (
+        f"{depends}{some} {more} {others}; {where} is looked at {there} times as often as {anchor} there, against "
+        f"{beside} times."
+    )

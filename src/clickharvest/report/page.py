@@ -25,7 +25,7 @@ from clickharvest.click_models.reading import ReadingPropensities
 from clickharvest.files import atomic_path
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import LogSummary
-from clickharvest.report.other_models import affine_view, browsing_view
+from clickharvest.report.sections import affine_view, browsing_view
 from clickharvest.words import count
 
 SCRIPTS = ("program.js", "model.js", "draw.js", "figures.js", "page.js")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clickharvest.click_models.base import PageModel
 from clickharvest.click_models.browsing.fitted import BrowsingPropensities, n_states, require_few, state_places
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.logs.incomplete_logs import PagesOfSize, selected_pages
+from clickharvest.logs.log_facts import PagesOfSize, selected_pages
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions

@@ -7,11 +7,11 @@ docstring says what the format is.
     def read_shop(source, *, ranker=None, context=(), position_base=None, engine=None, sessions): ...
 
 Its first parameter is the log, the others are keywords. `context`, `position_base` (None unless the user says) and
-`engine` are always given. A role of `read_log`, such as `ranker`, or `table` is one that the user may name; the roles
-that are missing are fixed by the format. What remains are the format's own inputs, texts such as the name of a second
-file, which are needed unless they have a default. The mark may take a second argument, a function of one event (a
-`dict`) that tells whether it looks like one of the format: by it a wrong `--format` is told the right one. Names are
-listed without importing Ibis.
+`engine` are always given. A parameter called like a role of `read_log`, such as `ranker`, or `table` lets the user name
+that column; the format fixes the other roles. Further parameters are the format's own inputs, texts such as the name of
+a second file, required unless they have a default. The mark may take a second argument, a function of one event (a
+`dict`) that recognises an event of the format, so that a message about a wrong `--format` can suggest the right one.
+Names are listed without importing Ibis.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORMATS: Registry[Callable[..., ClickLog]] = Registry("log format", __name__)
 
 
 LOOKS: dict[str, Callable[[dict[str, Any]], bool]] = {}
-"""Whether an event looks like one of a format, by the format's name; those that are imported."""
+"""Functions that recognise an event of a format, by the name of the format; only of imported formats."""
 
 
 def log_format(name: str, looks: Callable[[dict[str, Any]], bool] | None = None) -> Callable[[Reader], Reader]:
-    """Mark the function that reads a format, and add it to `FORMATS`; `looks` tells the format's events from others."""
+    """Add the function that reads a format to `FORMATS`; `looks` recognises the events of the format."""
 
     def mark(reader: Reader) -> Reader:
         FORMATS.add(name, reader)

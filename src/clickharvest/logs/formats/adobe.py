@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine, sql_literal
 from clickharvest.logs.events import Events, items, moment, open_events, text, value
 from clickharvest.logs.formats import log_format
@@ -69,13 +69,13 @@ def read_adobe(
         **lists,
     )
     clicks = Rows(CLICKS, text("sku", of="item"), **lists)
-    wishes = Wishes(context, ranker, None, position_base)
+    options = ExportOptions(context, ranker, None, position_base)
     export = Export(
         "Adobe Commerce",
         events,
         shown,
         clicks,
-        wishes,
+        options,
         lookup,
         no_query="export the events that hold searchInputContext, too",
         named=False,
@@ -111,9 +111,9 @@ def _without_unit(events: Events) -> int:
 def _with_phrases(events: Events) -> Events:
     """Return the events, one for each unit of search results that it is about, with the phrase of its request."""
     there = f"FROM {events.name} WHERE event IS NOT NULL"
-    asked = f"SELECT unnest({_units('searchInputContext')}) AS unit {there}"
+    units = f"SELECT unnest({_units('searchInputContext')}) AS unit {there}"
     request = f"{text('searchRequestId', of='unit')} AS id"
-    phrases = f"SELECT {request}, min({text('phrase', of='unit')}) AS phrase FROM ({asked}) GROUP BY id"
+    phrases = f"SELECT {request}, min({text('phrase', of='unit')}) AS phrase FROM ({units}) GROUP BY id"
     shown = f"SELECT kind, event, unnest({_units('searchResultsContext')}) AS unit {there}"
     units = f"SELECT *, {request} FROM ({shown}) WHERE {_about()}"
     page, size = (f"try_cast({text(name, of='unit')} AS BIGINT)" for name in ("page", "perPage"))

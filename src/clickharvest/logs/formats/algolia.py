@@ -24,7 +24,7 @@ from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import Events, items, moment, open_events, text
 from clickharvest.logs.formats import log_format
@@ -93,7 +93,7 @@ def read_algolia(
         events,
         shown,
         clicks_of,
-        Wishes(context, ranker, None, position_base),
+        ExportOptions(context, ranker, None, position_base),
         no_query="results need query or index",
     )
     export.notes.append(RETURNED)

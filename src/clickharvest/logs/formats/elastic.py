@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
@@ -73,12 +73,12 @@ def read_elastic(
     placed += f"'document.id', json_extract(hit, '/document.id'), 'place', {offset} + i)"
     hits = f"list_transform({items('search.results.items')}, lambda hit, i: {placed})"
     shown = Rows((SEARCH,), **lists, items=hits, position=text("place", of="item"), paged_by_time=True)
-    wishes = Wishes(context, ranker, None, position_base, within)
+    options = ExportOptions(context, ranker, None, position_base, within)
     return Export(
         "Elastic behavioral analytics",
         events,
         shown,
         Rows((CLICK,), **lists),
-        wishes,
+        options,
         no_query="search.query is missing",
     ).read()

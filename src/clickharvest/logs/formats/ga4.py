@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import entry, items, moment, open_events, something, text, value
 from clickharvest.logs.formats import log_format
@@ -77,8 +77,8 @@ def read_ga4(
         fallback=parameter("page_location"),
         paged_by_time=True,
     )
-    wishes = Wishes(context, ranker, query, position_base, within)
-    return Export("Google Analytics 4", events, shown, Rows((CLICK,), **lists), wishes, lookup=lookup).read()
+    options = ExportOptions(context, ranker, query, position_base, within)
+    return Export("Google Analytics 4", events, shown, Rows((CLICK,), **lists), options, lookup=lookup).read()
 
 
 def parameter(name: str) -> str:

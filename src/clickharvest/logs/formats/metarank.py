@@ -24,7 +24,7 @@ from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import entry, items, moment, open_events, something, text, value
 from clickharvest.logs.formats import log_format
@@ -68,11 +68,11 @@ def read_metarank(
             "--inputs type=NAME"
         )
     who: dict[str, Any] = {"user": text("session", "user"), "time": moment("timestamp")}
-    asked = something(f"json_extract_string({lookup('query')}, '$')")
-    shown = Rows((RANKING,), text("id", of="item"), items("items"), query=asked, page=text("id"), **who)
+    searched = something(f"json_extract_string({lookup('query')}, '$')")
+    shown = Rows((RANKING,), text("id", of="item"), items("items"), query=searched, page=text("id"), **who)
     clicks = Rows((clicked,), text("item", of="item"), page=text("ranking"), **who)
-    wishes = Wishes(context, ranker, query, position_base, within)
-    return Export("Metarank", events, shown, clicks, wishes, lookup=lookup).read()
+    options = ExportOptions(context, ranker, query, position_base, within)
+    return Export("Metarank", events, shown, clicks, options, lookup=lookup).read()
 
 
 def lookup(path: str) -> str:

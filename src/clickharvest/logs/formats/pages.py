@@ -20,7 +20,7 @@ from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import Events, items, moment, open_events, spell_fields, text, value
 from clickharvest.logs.formats import log_format
@@ -68,15 +68,15 @@ def read_pages(
             f"missing column {query!r}: found {spell_fields(events)}; name the right one with --query COLUMN"
         )
     docs = f"list_transform({items(doc)}, lambda one: {text_of_id('one')}) AS docs"
-    clicks = f"list_transform({_listed(click)}, lambda one: {text_of_id('one')}) AS clicks"
+    clicks = f"list_transform({_as_list(click)}, lambda one: {text_of_id('one')}) AS clicks"
     names = f"coalesce({text(page)}, 'row ' || row_number() OVER ()) AS page"
     table = events.keep(f"SELECT event, {docs}, {clicks}, {names} FROM {events.name} WHERE event IS NOT NULL")
     notes: list[str] = []
-    chosen, told = "[]::VARCHAR[]", "true"
+    chosen, usable = "[]::VARCHAR[]", "true"
     if clicks_from is None:
-        chosen, told = _clicked(events, table, click, clicked, position_base, notes)
+        chosen, usable = _clicked(events, table, click, clicked, position_base, notes)
     whole = f"json_object('page', page, 'docs', docs, 'clicked', {chosen}, 'whole', event)"
-    rows = f"SELECT '{PAGE}' AS kind, {whole} AS event FROM {table} WHERE {told}"
+    rows = f"SELECT '{PAGE}' AS kind, {whole} AS event FROM {table} WHERE {usable}"
     kinds, bad = dict(events.kinds), events.bad
     if clicks_from is not None:
         texts = (*as_text, "doc")
@@ -90,9 +90,9 @@ def read_pages(
     item = "json_extract_string(item, '$')"
     shown = Rows((PAGE,), item, items("docs"), query=text(query, of=WHOLE), **about)
     clicked_rows = Rows((CLICK,) if clicks_from is not None else (PAGE,), item, items("clicked"), **about)
-    wishes = Wishes(context, ranker, None, None, within)
+    options = ExportOptions(context, ranker, None, None, within)
     return Export(
-        "pages", combined, shown, clicked_rows, wishes, lambda path: value(path, of=WHOLE), notes=notes
+        "pages", combined, shown, clicked_rows, options, lambda path: value(path, of=WHOLE), notes=notes
     ).read()
 
 
@@ -101,8 +101,8 @@ def text_of_id(sql: str) -> str:
     return f"CASE WHEN json_type({sql}) = 'OBJECT' THEN {text(*IDS, of=sql)} ELSE json_extract_string({sql}, '$') END"
 
 
-def _listed(column: str) -> str:
-    """Return SQL for a list as a list of JSON; what is no list is one of its own."""
+def _as_list(column: str) -> str:
+    """Return SQL for a list as a list of JSON; a single value is a list of one."""
     alone = f"{text(column)} IS NOT NULL AND json_type({value(column)}) <> 'ARRAY'"
     return f"CASE WHEN {alone} THEN [{value(column)}] ELSE coalesce({items(column)}, []::JSON[]) END"
 
@@ -123,11 +123,12 @@ def _require(events: Events, column: str, option: str, lists: str, expected: str
 def _clicked(
     events: Events, table: str, column: str, meaning: str | None, base: int | None, notes: list[str]
 ) -> tuple[str, str]:
-    """Return SQL for the clicked documents of a page, having found out what lists of clicks hold, and for whether a
-    page's list can hold that.
+    """Return SQL for the clicked documents of a page, and for whether its list of clicks is usable.
+
+    The meaning of the lists (documents, positions or flags) is found out unless it is given.
     """
     _require(
-        events, column, "--click", _listed(column), "the clicked documents of a page, or their positions, as a list"
+        events, column, "--click", _as_list(column), "the clicked documents of a page, or their positions, as a list"
     )
     known = "list_filter(clicks, lambda one: list_contains(docs, one))"
     places = "list_filter(clicks, lambda one: try_cast(one AS DOUBLE) BETWEEN 0 AND len(docs))"
@@ -135,9 +136,9 @@ def _clicked(
     flags = (
         f"sum(len({others})) = 0 AND 2 * count(*) FILTER (len(clicks) = len(docs)) > count(*) AND max(len(docs)) > 1"
     )
-    asked = f"SELECT sum(len({known})), sum(len({places})), {flags}, bool_or(list_contains(clicks, '0'))"
-    asked += f" FROM {table} WHERE len(clicks) > 0"
-    as_docs, as_positions, as_flags, zero = events.run(asked)[0]
+    query = f"SELECT sum(len({known})), sum(len({places})), {flags}, bool_or(list_contains(clicks, '0'))"
+    query += f" FROM {table} WHERE len(clicks) > 0"
+    as_docs, as_positions, as_flags, zero = events.run(query)[0]
     if meaning is None:
         meaning = (
             "flags" if as_flags and not as_docs else "docs" if (as_docs or 0) >= (as_positions or 0) else "positions"

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
@@ -83,6 +83,6 @@ def read_segment(
         user=who,
         time=when,
     )
-    wishes = Wishes(context, ranker, query, position_base, within)
+    options = ExportOptions(context, ranker, query, position_base, within)
     # Calls of `identify` and `page` are among the others, and name no event.
-    return Export("Segment", events, shown, clicks, wishes, named=False).read()
+    return Export("Segment", events, shown, clicks, options, named=False).read()

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
@@ -86,6 +86,6 @@ def read_snowplow(
         page=text("event_id"),
         fallback=text("page_urlpath"),
     )
-    wishes = Wishes(context, ranker, query, position_base, within)
+    options = ExportOptions(context, ranker, query, position_base, within)
     # Most events of a warehouse are none of a list, and have no type.
-    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), wishes, named=False).read()
+    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), options, named=False).read()

@@ -14,7 +14,7 @@ What is taken (names of UBI's [schema](https://docs.opensearch.org/latest/search
 | `time` | `timestamp` of the query |
 
 Where there are no impressions, `query_response_hit_ids` of the queries tells what was *returned*, in order, which is
-not what was displayed; that is told. Queries may repeat a `query_id`: the first with hits counts. Any field of the
+not what was displayed; a warning says so. Queries may repeat a `query_id`: the first with hits counts. Any field of the
 queries or events, such as `application` or `query_attributes.experiment`, can be a context or the ranker. Exports may
 be bulk files or index dumps, nest their attributes (JSON, Parquet) or name them with dots (CSV).
 """
@@ -26,7 +26,7 @@ from typing import Any
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
-from clickharvest.logs.displays import Export, Rows, Wishes
+from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import Events, items, moment, open_events, spell_fields, text, value
 from clickharvest.logs.formats import log_format
@@ -40,7 +40,7 @@ OBJECT = "event_attributes.object.object_id"
 ORDINAL = "event_attributes.position.ordinal"
 HITS = "query_response_hit_ids"
 SAME_TIME = "export queries and events of the same time"
-DONE, ASKED = "json_extract(event, '/done')", "json_extract(event, '/asked')"
+EVENT, SEARCH = "json_extract(event, '/done')", "json_extract(event, '/asked')"
 """An event, and the query that it belongs to."""
 
 
@@ -103,7 +103,7 @@ def read_ubi(
         "page": _either("query_id"),
         "query": _either("user_query"),
         "user": _either("client_id"),
-        "time": f"coalesce({moment('timestamp', of=ASKED)}, {moment('timestamp', of=DONE)})",
+        "time": f"coalesce({moment('timestamp', of=SEARCH)}, {moment('timestamp', of=EVENT)})",
         "group": _either("application"),
     }
     doc, position = (text(name, of="json_extract(item, '/done')") for name in (OBJECT, ORDINAL))
@@ -111,9 +111,9 @@ def read_ubi(
     if seen:
         shown = Rows(IMPRESSIONS, doc, position=position, **about)
     else:
-        shown = Rows((QUERY,), "json_extract_string(item, '$')", items(HITS, of=ASKED), **about)
-    wishes = Wishes(context, ranker, None, position_base)
-    export = Export("UBI", joined, shown, clicks, wishes, lookup, no_query=SAME_TIME, clicks_show=seen)
+        shown = Rows((QUERY,), "json_extract_string(item, '$')", items(HITS, of=SEARCH), **about)
+    options = ExportOptions(context, ranker, None, position_base)
+    export = Export("UBI", joined, shown, clicks, options, lookup, no_query=SAME_TIME, clicks_show=seen)
     if doubtful:
         export.notes.append(f"{count(doubtful, 'query_id')} with several user queries: the first counts")
     if answers and not seen:
@@ -143,17 +143,19 @@ def read_events(
 
 def lookup(path: str) -> str:
     """Return SQL for the JSON at a path of the query, or of the event."""
-    return f"coalesce({value(path, of=ASKED)}, {value(path, of=DONE)})"
+    return f"coalesce({value(path, of=SEARCH)}, {value(path, of=EVENT)})"
 
 
 def _either(name: str) -> str:
-    return f"coalesce({text(name, of=ASKED)}, {text(name, of=DONE)})"
+    return f"coalesce({text(name, of=SEARCH)}, {text(name, of=EVENT)})"
 
 
 def _check(events: Events, seen: bool, queries_given: bool) -> None:
     """Raise `InputError` where the events lack what every UBI export has."""
-    done = f"FROM {events.name} WHERE kind IN ('{CLICK}', '{IMPRESSIONS[0]}', '{IMPRESSIONS[1]}')"
-    rows, objects, ordinals = events.run(f"SELECT count(*), count({text(OBJECT)}), count({text(ORDINAL)}) {done}")[0]
+    rows_of_events = f"FROM {events.name} WHERE kind IN ('{CLICK}', '{IMPRESSIONS[0]}', '{IMPRESSIONS[1]}')"
+    rows, objects, ordinals = events.run(
+        f"SELECT count(*), count({text(OBJECT)}), count({text(ORDINAL)}) {rows_of_events}"
+    )[0]
     lacking = [name for name, there in ((OBJECT, objects), (ORDINAL, ordinals or (objects and not seen))) if not there]
     if rows and lacking:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The first section of the page: how far off the curve can be, why, what was not tested, and what to do."""
+"""Sections of the page: the error budget and all checks, more traffic, and tables of affine and browsing models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clickharvest.checks import CHECKS, Budget, Checked, Finding, percent
+from clickharvest.click_models.affine.fitted import AffineModel
+from clickharvest.click_models.affine.levels import AffineLevels
+from clickharvest.click_models.browsing.fitted import UNLINKED, BrowsingPropensities, number_of
+from clickharvest.click_models.reading import ReadingPropensities
 from clickharvest.model.budget import CANNOT_TELL, USABLE
+from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
-from clickharvest.words import clean_text, count
+from clickharvest.planning.scaling import Plan
+from clickharvest.words import clean_text, count, finite
 
 MOST_ADVICE = 3
 """Problems that are told with what to do; the others stand in the list of checks."""
@@ -29,6 +36,8 @@ SEVERITIES = {
 """Severities in words, the most serious first."""
 ROLES = ("ranker", "user", "page", "time")
 """Columns with an option of their name."""
+DEEPEST = 0.75
+"""Shade of the largest propensity."""
 
 
 def budget_view(checked: Checked | None, weigh: str) -> dict[str, Any] | None:
@@ -165,3 +174,105 @@ def _counts(findings: Sequence[Finding]) -> str:
         if severity in found
     ]
     return f"{'All ' * (len(found) > 1)}{count(len(found), 'check')}: {', '.join(each)}"
+
+
+def traffic_data(plan: Plan) -> dict[str, Any]:
+    """Return what the chart draws: for every segment and position the half-width now, and what traffic it takes."""
+    return {
+        "days": plan.days,
+        "unlinked": list(plan.unlinked),
+        "segments": [
+            {
+                "name": segment if plan.contexts else "all queries",
+                "points": [
+                    {
+                        "k": k,
+                        "margin": float(plan.margin[i, j]),
+                        "times": finite(plan.times[i, j]),
+                        "least": finite(plan.range[0, i, j]),
+                        "most": finite(plan.range[1, i, j]),
+                    }
+                    for j, k in enumerate(plan.positions)
+                ],
+            }
+            for i, segment in enumerate(plan.segments)
+        ],
+    }
+
+
+def traffic_view(plan: Plan, columns: int) -> dict[str, Any]:
+    """Return the texts of the section; `columns` is the number of context columns of the model."""
+    return {
+        "sentence": plan.sentence,
+        "width": f"±{100 * plan.width:g} %",
+        "level": f"{100 * plan.level:g} %",
+        "together": bool(columns) and not plan.contexts,
+        "days": plan.days is not None,
+    }
+
+
+def affine_view(model: AffineModel | AffineLevels, *, level: float) -> dict[str, Any]:
+    """Return the texts and the table of an affine model: slope and offset of every position."""
+    return {
+        "sentences": model.sentences(),
+        "anchor": model.anchor,
+        "percent": f"{100 * level:.4g} %",
+        "rows": [row for name, own in model.parts for row in _affine_rows(own, level, f"{name}: " if name else "")],
+    }
+
+
+def _affine_rows(model: AffineModel, level: float, before: str) -> list[dict[str, Any]]:
+    predicted = model.predict(level=level)
+    columns = ("slope", "slope_lower", "slope_upper", "offset", "offset_lower", "offset_upper")
+    return [
+        {
+            "position": f"{before}{position}",
+            "cells": [_affine_cell(getattr(predicted, column)[i], bool(predicted.supported[i])) for column in columns]
+            + ["" if predicted.supported[i] else CANNOT_TELL],
+        }
+        for i, position in enumerate(model.shown)
+    ]
+
+
+def _affine_cell(value: float, supported: bool) -> str:
+    return f"{value:.3f}" if supported and np.isfinite(value) else "–"
+
+
+def browsing_view(fitted: BrowsingPropensities | ReadingPropensities, *, level: float) -> dict[str, Any]:
+    """Return the texts and the table of a browsing model by position and last click; of a reading model, its start."""
+    if isinstance(fitted, ReadingPropensities):
+        model, read = fitted.base, [*fitted.sentences(), "The table is its first step, without what was skipped:"]
+    else:
+        model, read = fitted, []
+    states = model.states
+    predicted = states.predict_encoded(typical_context(states), level=level)
+    largest = max(float(np.nanmax(predicted.propensity)), 1.0)
+    notes = predicted.notes()[0]
+    rows = [
+        {
+            "position": rank,
+            "cells": [_browsing_cell(predicted, notes, n, largest) for n in number_of(rank, np.arange(rank)).tolist()],
+        }
+        for rank in range(1, model.ranks + 1)
+    ]
+    return {
+        "sentences": [*read, *model.sentences()],
+        "anchor": model.anchor,
+        "typical": "" if states.encoder is None else ", in a typical context",
+        "columns": list(range(1, model.ranks)),
+        "rows": rows,
+        "leaning": UNLINKED if states.leaning else "",
+        "percent": "" if states.draws is None else f"{100 * level:.4g} %",
+    }
+
+
+def _browsing_cell(predicted: Prediction, notes: NDArray[np.object_], number: int, largest: float) -> dict[str, Any]:
+    state = number - 1
+    value = float(predicted.propensity[0, state])
+    low, high = float(predicted.lower[0, state]), float(predicted.upper[0, state])
+    note = notes[state] or ""
+    interval = f"{low:.3g} to {high:.3g}" if np.isfinite(low) and np.isfinite(high) else "no interval"
+    supported = bool(predicted.supported[0, state])
+    text = "?" if supported and predicted.cannot_tell[0, state] else f"{value:.2f}{'' if supported else '*'}"
+    shade = round(100 * DEEPEST * value / largest, 1) if np.isfinite(value) else 0.0
+    return {"text": text, "note": f"{interval}{f'; {note}' if note else ''}", "shade": shade}
