@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
@@ -24,7 +22,7 @@ from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support, value_names
-from clickharvest.weights.clipping import choose_clip, effective_sample_size, ips_weights
+from clickharvest.weights.clipping import effective_sample_size
 from clickharvest.weights.scoring import count_cells
 from clickharvest.weights.weighing import COLUMNS, weigh, weigh_to_parquet
 from command_line import run
@@ -298,26 +296,6 @@ def test_names_like_those_inside_do_no_harm(duckdb_engine: DuckDBEngine) -> None
     assert [[row[n] for n in names] for row in rows] == [["x"] * len(names), ["y"] * len(names)]
 
 
-@given(
-    st.lists(st.tuples(st.floats(1e-3, 1.0), st.integers(0, 50)), min_size=1, max_size=12), st.floats(0.01, 1.0)
-)  # fmt: skip
-@settings(max_examples=60, deadline=None)
-def test_the_chosen_clip_is_the_least_that_keeps_enough(cells: list[tuple[float, int]], share: float) -> None:
-    p, clicks = np.array([c[0] for c in cells]), np.array([c[1] for c in cells])
-    chosen = choose_clip(p, clicks, share=share)
-
-    def kept(tau: float | None) -> float:
-        return effective_sample_size(ips_weights(p, tau), clicks)
-
-    wanted = share * clicks.sum()
-    candidates = sorted(set(p[clicks > 0]))
-    if chosen is None:
-        assert kept(None) >= wanted * (1 - 1e-6)
-    else:
-        assert kept(chosen) >= wanted * (1 - 1e-6)
-        assert kept(candidates[candidates.index(chosen) - 1]) < wanted * (1 + 1e-6)
-
-
 def test_auto_clips_at_one_over_the_root_of_the_clicks(duckdb_engine: DuckDBEngine) -> None:
     """16 clicks: a clip of 1/4; a hundred times as many: 1/40."""
     for times, clip in ((1, 0.25), (100, 0.025)):
@@ -385,7 +363,6 @@ def test_the_file_holds_rows_and_report(duckdb_engine: DuckDBEngine, tmp_path: P
         (lambda log, model: weigh(log, model, clip=1.5), "at most 1"),
         (lambda log, model: weigh(log, model, clip=NAN), "such as 0.05"),
         (lambda log, model: weigh(log, model, clip="half"), "or 'auto'"),
-        (lambda log, model: choose_clip([1.0], share=2), "from 0 to 1"),
     ],
 )
 def test_what_is_refused(

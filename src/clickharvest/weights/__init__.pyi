@@ -1,4 +1,3 @@
-from .clipping import choose_clip as choose_clip
 from .clipping import effective_sample_size as effective_sample_size
 from .clipping import ips_weights as ips_weights
 from .clipping import vanishing_clip as vanishing_clip

@@ -1,4 +1,4 @@
-"""Clipping: inverse propensities as weights, how many clicks they are worth, and where to cut them off."""
+"""Clipping: inverse propensities as weights, where to cut them off, and the effective sample size that is left."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.engines import Engine
 
-KEPT_SHARE = 0.5
-"""Share of the clicks that the effective sample size must reach where the clip is chosen."""
 LEAST = sys.float_info.min
 """Below this a propensity is 0: its inverse is not finite."""
 SQUARABLE = 1e-140
@@ -62,50 +60,9 @@ def vanishing_clip(clicks: float) -> float:
     return float(1 / np.sqrt(max(clicks, 1.0)))
 
 
-def choose_clip(propensity: ArrayLike, clicks: ArrayLike | None = None, *, share: float = KEPT_SHARE) -> float | None:
-    """Return the least clip that keeps the effective sample size at `share` of the clicks, None if none is needed.
-
-    With n_eff(τ) the effective sample size of the weights 1 / max(p, τ) over all N clicks,
-
-        clip = min {τ among the propensities of the clicks : n_eff(τ) ≥ share · N}.
-
-    n_eff grows with τ, up to N where all weights are equal, so that there always is one. It bounds the variance of a
-    small log; its bias does not vanish as clicks grow in number, see `vanishing_clip`.
-
-    Args:
-        propensity: p, [n].
-        clicks: how many clicks each stands for, [n]; one by default.
-        share: effective share of the clicks to keep, from 0 to 1.
-
-    Example:
-        Seven clicks at propensity 1, two at .5 and one at .05: unclipped, the effective sample size is 2.3 clicks.
-
-        >>> choose_clip([1, 0.5, 0.05], clicks=[7, 2, 1])
-        0.5
-    """
-    if not 0 <= share <= 1:
-        raise InputError(f"the effective share to keep is {share}: expected a number from 0 to 1")
-    p = np.asarray(propensity, dtype=np.float64)
-    c = np.ones_like(p) if clicks is None else np.asarray(clicks, dtype=np.float64)
-    clicked = c > 0
-    if not clicked.any():
-        return None
-    tau, cell = np.unique(p[clicked], return_inverse=True)
-    counts = np.bincount(cell, weights=c[clicked])
-    clipped = np.cumsum(counts)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a propensity of 0 is never enough
-        # In units of 1/τ a clipped click weighs 1 and any other τ/p; both sums run over the propensities above τ.
-        above = [np.cumsum((counts * tau**-power)[::-1])[::-1] - counts * tau**-power for power in (1.0, 2.0)]
-        sums, squares = (clipped + above[i] * tau ** (i + 1) for i in (0, 1))
-        # Rounding must not turn away the last one, where all weights are equal.
-        enough = sums**2 / squares >= share * clipped[-1] * (1 - 1e-9)
-    first = int(np.argmax(enough))
-    return None if first == 0 else float(tau[first])
-
-
 @dataclass(frozen=True)
 class WeightSums:
-    """What is told of weights over the clicks.
+    """Sums of the weights over the clicks.
 
     Attributes:
         mean: their mean; 1 without clicks.
@@ -141,22 +98,21 @@ class WeightSums:
         """Sum up a table with the columns `propensity` and `clicks`, inside its engine."""
         p, clicks = rows.propensity, rows.clicks.cast("float64")
         weight = inverse(p, max(clip or 0.0, SQUARABLE))
-        told = {"infinite": (p < LEAST).ifelse(1, 0).sum()} if clip is None else {}
-        told |= {} if clip is None else {"clipped": (p < clip).ifelse(clicks, 0.0).sum()}
-        sums = rows.aggregate(
+        below = (p < LEAST).ifelse(1.0, 0.0) if clip is None else (p < clip).ifelse(clicks, 0.0)
+        table = rows.aggregate(
             clicks=clicks.sum(),
             weights=(clicks * weight).sum(),
             squares=(clicks * weight * weight).sum(),
             least=p.min(),
-            **told,
+            below=below.sum(),
         )
-        (found,) = engine.fetch(sums, task="Summing weights").to_pylist()
-        _refuse_infinite(int(found.get("infinite", 0)), "row")
+        (sums,) = engine.fetch(table, task="Summing weights").to_pylist()
+        _refuse_infinite(round(sums["below"]) if clip is None else 0, "row")
         return cls(
-            mean=found["weights"] / found["clicks"] if found["clicks"] else 1.0,
-            effective=found["weights"] ** 2 / found["squares"] if found["squares"] else 0.0,
-            largest=1 / max(found["least"], clip or 0.0),
-            clipped=round(found.get("clipped", 0)),
+            mean=sums["weights"] / sums["clicks"] if sums["clicks"] else 1.0,
+            effective=sums["weights"] ** 2 / sums["squares"] if sums["squares"] else 0.0,
+            largest=1 / max(sums["least"], clip or 0.0),
+            clipped=0 if clip is None else round(sums["below"]),
         )
 
 

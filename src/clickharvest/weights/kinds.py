@@ -1,13 +1,13 @@
 """Kinds: of all values that a context column may hold, only those that a model tells apart.
 
 A category knows its levels: whatever else a log holds counts as one value. A number of a *straight* curve, one whose
-log p_k(x) is a straight line in every feature, is one of a few kinds: in one of `PARTS` parts of its reach, each taken
-to be as uncertain as its outer end; far outside; missing. Within a kind an engine follows the line by itself:
+log p_k(x) is a straight line in every feature, is of one of a few kinds: in one of `PARTS` parts of its reach, each
+taken to be as uncertain as its outer end; far outside; missing. Within a kind an engine follows the line by itself:
 
     log p_k(x) = log p_k(r) + Σ_j s_jk (v_j − r_j)      v_j the numbers of a row, r_j fixed ones, s_jk the slopes
 
-So a log has no more cells of context and position than the model can tell apart, be there a number of its own on every
-page.
+So a log has no more cells of context and position than the model can tell apart, even if every page has a number of
+its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +37,7 @@ PARTS = 32
 MISSING, FAR, INFINITE, WITHIN = range(4)
 """The kinds of a number; from `WITHIN` on, of the parts of its reach."""
 LINEAR = ("negative", "multiply", "divide", "matmul", "slice", "squeeze", "expand", "sum", "cumsum")
-"""Steps of a curve that keep a straight line straight where all but one of what they are made of is fixed."""
-
-
-class Kinds(Protocol):
-    """How a column's values become kinds, inside the engine, and what a model is given for each."""
-
-    def key(self, value: ir.Value) -> ir.Value:
-        """Return the kind of every row's value."""
-
-    def stand_ins(self, keys: pa.ChunkedArray) -> Any:
-        """Return a value of each of these kinds."""
+"""Steps of a curve that keep a straight line straight where all but one of their inputs are fixed."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +56,11 @@ class Levels:
         """Return the level, or the one value that stands for all others; none stays none."""
         import ibis
 
-        other = ibis.literal(self.other, value.type())
         known = value.isin(self.known) if self.known else ibis.literal(False)
-        return (value.isnull() | known).ifelse(value, other)
+        return (value.isnull() | known).ifelse(value, ibis.literal(self.other, value.type()))
 
     def stand_ins(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the levels themselves."""
+        """Return the value that a model is given for each of these levels: the level itself."""
         return keys
 
 
@@ -82,7 +71,7 @@ class Number:
     Attributes:
         part: its column.
         slope: s_k, how much a unit of it adds to log p_k, [K].
-        reach: from where to where it is supported; None where nothing tells.
+        reach: from where to where it is supported; None where this is not known.
     """
 
     part: ContextColumn
@@ -105,8 +94,8 @@ class Number:
             number = self.part.mean + self.part.sd * ((v - self.part.mean) / self.part.sd)  # rounded as encoders do
             far = (number < low) | (number > high)
             if high > low:
-                at = ((number - low) * (PARTS / (high - low))).floor()
-                within = WITHIN + ibis.least(ibis.greatest(at, 0.0), PARTS - 1.0).cast("int64")
+                part = ((number - low) * (PARTS / (high - low))).floor()
+                within = WITHIN + ibis.least(ibis.greatest(part, 0.0), PARTS - 1.0).cast("int64")
         kinds = [(_is_missing(value), MISSING), (v.abs() > LARGEST, INFINITE), (far, FAR)]
         return ibis.cases(*((is_kind, ibis.literal(kind, "int64")) for is_kind, kind in kinds), else_=within)
 
@@ -115,19 +104,19 @@ class Number:
         low, high = self.reach or (self.middle, self.middle)
         ends = np.linspace(low, high, PARTS + 1)[np.arange(PARTS) + (np.arange(PARTS) >= PARTS // 2)]
         ends = self.middle + (ends - self.middle) * (1 - 1e-9)  # rounding must not bring the last one beyond the reach
-        found: NDArray[np.float64] = np.array([np.nan, high + (high - low), np.inf, *ends])[as_array(keys)]
-        return found
+        numbers: NDArray[np.float64] = np.array([np.nan, high + (high - low), np.inf, *ends])[as_array(keys)]
+        return numbers
 
     def lines(self, keys: pa.ChunkedArray, column: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the slopes of cells, and how far log p at r is from that of what stands for them, [cells] each.
+        """Return the slopes of cells, and how far log p at r is from that of the cell's stand-in, [cells] each.
 
         Args:
             keys: kinds of the cells.
-            column: which of the curve's positions each cell is scored as, by index.
+            column: index of the curve's position that each cell is scored as.
         """
-        there = as_array(keys) != MISSING
-        slope = np.where(there, self.slope[column], 0.0)
-        return slope, slope * np.where(there, self.middle - self.stand_ins(keys), 0.0)
+        is_number = as_array(keys) != MISSING
+        slope = np.where(is_number, self.slope[column], 0.0)
+        return slope, slope * np.where(is_number, self.middle - self.stand_ins(keys), 0.0)
 
     def step(self, value: ir.Value, keys: pa.ChunkedArray) -> ir.Value:
         """Return v − r of every row, 0 where there is no number; the keys are those of all cells."""
@@ -135,17 +124,17 @@ class Number:
         return _is_missing(value).ifelse(0.0, step) if (as_array(keys) == MISSING).any() else step
 
 
-def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> dict[str, Kinds]:
-    """Return the kinds of the context columns of a log, by their names; a column without is told apart value by value.
+def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> dict[str, Levels | Number]:
+    """Return the kinds of a log's context columns, by name; other columns are told apart value by value.
 
     Args:
         propensities: the model.
         values: the log's context columns.
     """
-    found: dict[str, Kinds] = {}
-    encoder = propensities.encoder
+    kinds: dict[str, Levels | Number] = {}
+    encoder, support = propensities.encoder, propensities.support
     if encoder is None:
-        return found
+        return kinds
     numeric = [p for p in encoder.parts if p.kind == "numeric" and values[p.name].type().is_numeric()]
     lines = slopes(propensities.curve, propensities.params) if numeric else None
     first = 0
@@ -153,15 +142,15 @@ def column_kinds(propensities: Propensities, values: Mapping[str, ir.Value]) -> 
         kind = values[part.name].type()
         if part.kind == "categorical" and kind.is_string():
             other = next(text for n in itertools.count() if (text := "other" + "…" * n) not in part.levels)
-            found[part.name] = Levels(part.levels, other)
+            kinds[part.name] = Levels(part.levels, other)
         elif part.kind == "categorical" and kind.is_integer() and not any(map(_is_rounded, part.levels)):
             codes = tuple(int(level) for level in part.levels if _is_integer(level))
-            found[part.name] = Levels(codes, next(n for n in itertools.count() if n not in codes))
+            kinds[part.name] = Levels(codes, next(n for n in itertools.count() if n not in codes))
         elif part in numeric and lines is not None:
-            ends = None if propensities.support is None else propensities.support.columns[i].ends(part.sd)
-            found[part.name] = Number(part, lines[first] / part.sd, ends)
+            reach = None if support is None else support.columns[i].ends(part.sd)
+            kinds[part.name] = Number(part, lines[first] / part.sd, reach)
         first += len(part.features)
-    return found
+    return kinds
 
 
 def slopes(curve: Curve, params: Params) -> NDArray[np.float64] | None:

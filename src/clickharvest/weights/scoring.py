@@ -2,8 +2,8 @@
 
 The engine counts the distinct cells of context and position, NumPy scores these, and the engine joins them back: no
 row leaves it. A model without context has as many cells as positions. Contexts are told apart as far as the model does
-(`kinds`): a straight curve has few cells, whatever numbers its contexts are. Continuous numbers of a curve that bends
-make about as many cells as the log has rows; that works too, with about 200 bytes of memory a cell.
+(`kinds`), so that a straight curve has few cells. Continuous numbers of a curve that bends make about as many cells as
+the log has rows, with about 200 bytes of memory a cell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clickharvest.logs.ibis_inside import table_in_memory
 from clickharvest.model.budget import CANNOT_TELL, STATES
 from clickharvest.model.prediction import nearest_trusted, nearest_trusted_places
 from clickharvest.model.propensities import Propensities
-from clickharvest.weights.kinds import Kinds, Levels, Number, column_kinds
+from clickharvest.weights.kinds import Levels, Number, column_kinds
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ CELLS_AT_ONCE = 100_000
 
 def model_context(log: ClickLog, propensities: Propensities) -> tuple[str, ...]:
     """Return the model's context columns, all of which the log must have been read with."""
-    context = () if propensities.encoder is None else propensities.encoder.columns
+    context = propensities.context
     if missing := [name for name in context if name not in log.context]:
         raise InputError(
             f"the model depends on the context column {', '.join(map(repr, missing))}, the log was read with "
@@ -54,18 +54,19 @@ def model_places(log: ClickLog, propensities: Propensities) -> NDArray[np.int64]
     Raises:
         InputError: one knows places, the other a list, the columns of places differ, or no place is known to both.
     """
-    own, told = propensities.places, log.places
-    if own is None and told is None:
+    places = propensities.places
+    if places is None and log.places is None:
         return None
-    if own is None or told is None:
-        known = f"places ({', '.join(own.columns)})" if own is not None else "positions of a list"
-        how = f"--place {','.join(own.columns)}" if own is not None else "--position"
+    if places is None or log.places is None:
+        known = "positions of a list" if places is None else f"places ({', '.join(places.columns)})"
+        how = "--position" if places is None else f"--place {','.join(places.columns)}"
         raise InputError(f"the model speaks of {known}, and the log was read otherwise: read it with {how}")
-    numbers = np.array(own.numbers_of(told), dtype=np.int64)
-    if (numbers > len(own)).all():
+    numbers = np.array(places.numbers_of(log.places), dtype=np.int64)
+    if (numbers > len(places)).all():
         raise InputError(
-            f"none of the log's {count(len(told), 'place')} is one of the model's {len(own):,}: found "
-            f"{told.spell([1])}, expected such as {own.spell([propensities.curve.anchor])}; is it the same page?"
+            f"none of the log's {count(len(log.places), 'place')} is one of the model's {len(places):,}: found "
+            f"{log.places.spell([1])}, expected such as {places.spell([propensities.curve.anchor])}; is it the same "
+            "page?"
         )
     return numbers
 
@@ -84,7 +85,7 @@ class Cells:
 
     log: ClickLog
     context: tuple[str, ...]
-    kinds: Mapping[str, Kinds]
+    kinds: Mapping[str, Levels | Number]
     values: Mapping[str, ir.Value]
     table: pa.Table
 
@@ -97,15 +98,15 @@ class Cells:
         """The contexts by their names: numbers without gaps as arrays, all else as Arrow has it."""
         import pyarrow as pa
 
-        found: dict[str, Any] = {}
+        contexts: dict[str, Any] = {}
         for i, name in enumerate(self.context):
             column = self.table[f"context_{i}"]
             if name in self.kinds:
-                found[name] = self.kinds[name].stand_ins(column)
+                contexts[name] = self.kinds[name].stand_ins(column)
             else:
                 plain = pa.types.is_floating(column.type) and not column.null_count
-                found[name] = as_array(column) if plain else column
-        return found
+                contexts[name] = as_array(column) if plain else column
+        return contexts
 
     @property
     def numbers(self) -> dict[str, tuple[int, Number]]:
@@ -140,16 +141,16 @@ class Cells:
 
     def join_lines(self, scored: Scored, results: Mapping[str, NDArray[Any]]) -> tuple[ir.Table, ir.Value]:
         """Return what `join` does, and the propensity of every row, whose numbers follow their lines."""
-        own = f"{max((name.lower() for name in self.log.source.columns), key=len)}_line"  # no column has this name
+        free = f"{max((name.lower() for name in self.log.source.columns), key=len)}_line"  # no column has this name
         start, lines = scored.log_propensity, dict[str, NDArray[np.float64]]()
         for i, number in self.numbers.values():
-            lines[f"{own}_{i}"], shift = number.lines(self.table[f"context_{i}"], scored.column)
+            lines[f"{free}_{i}"], shift = number.lines(self.table[f"context_{i}"], scored.column)
             start = start + shift
-        joined = self.join({**results, own: start, **lines})
-        log_p = joined[own]
+        joined = self.join({**results, free: start, **lines})
+        log_p = joined[free]
         for name, (i, number) in self.numbers.items():
             step = number.step(self.log.columns[name], self.table[f"context_{i}"])
-            log_p = log_p + joined[f"{own}_{i}"] * step
+            log_p = log_p + joined[f"{free}_{i}"] * step
         return joined, log_p.exp()
 
 
@@ -219,22 +220,21 @@ class Scored:
     @property
     def state(self) -> NDArray[np.str_]:
         """The state of its own position, in words, [n]."""
-        found: NDArray[np.str_] = np.array(STATES)[self.codes]
-        return found
+        state: NDArray[np.str_] = np.array(STATES)[self.codes]
+        return state
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether its own position can be told, [n]."""
-        found: NDArray[np.bool_] = self.codes < STATES.index(CANNOT_TELL)
-        return found
+        """Whether the state of its own position is not `cannot tell`, [n]."""
+        supported: NDArray[np.bool_] = self.codes < STATES.index(CANNOT_TELL)
+        return supported
 
 
 def score_cells(cells: Cells, propensities: Propensities, *, trust: Trust = "checked") -> Scored:
     """Return the propensity of every cell.
 
-    A position whose state in a context is `cannot tell` has that of the last one above where it is not, and the first
-    one below if none is above; a place, that of a middling one (the median) among those where it is not and that share
-    most columns with it.
+    A position whose state in a context is `cannot tell` has the propensity of `nearest_trusted`, a place that of
+    `nearest_trusted_places`.
 
     Args:
         cells: the cells.
@@ -243,35 +243,32 @@ def score_cells(cells: Cells, propensities: Propensities, *, trust: Trust = "che
     """
     if trust not in get_args(Trust):
         raise InputError(f"trust is {trust!r}: expected {' or '.join(map(repr, get_args(Trust)))}")
-    log, place, contexts = cells.log, cells.counts("position"), cells.contexts
-    known = np.array(propensities.curve.positions)
-    anchor = propensities.curve.positions.index(propensities.curve.anchor)
+    curve, encoder, place, contexts = propensities.curve, propensities.encoder, cells.counts("position"), cells.contexts
+    known = np.array(curve.positions)
     of_curve = np.isin(propensities.shown, known)
-    numbers = model_places(log, propensities)
+    numbers = model_places(cells.log, propensities)
     position = place if numbers is None else numbers[place - 1]
     above = np.maximum(np.searchsorted(known, position, side="right") - 1, 0)
-    own = known[above] == position
+    is_known = known[above] == position
     own_log_p, log_sd = np.empty((2, len(position)))
     column, codes = np.empty(len(position), dtype=np.int64), np.full(len(position), 2, dtype=np.int8)
     for begin in range(0, len(position), CELLS_AT_ONCE):
         part = slice(begin, begin + CELLS_AT_ONCE)
         x, lacking = np.zeros((len(position[part]), 0)), None
-        if propensities.encoder is not None:
-            x, lacking = propensities.encoder.encode({name: values[part] for name, values in contexts.items()})
-        log_p = propensities.curve.relative(propensities.params, x)
+        if encoder is not None:
+            x, lacking = encoder.encode({name: values[part] for name, values in contexts.items()})
+        log_p = curve.relative(propensities.params, x)
         shown, sd = propensities.state_codes(x, lacking)
         states = shown[:, of_curve]
         trusted = np.ones_like(states, dtype=bool) if trust == "all" else states < STATES.index(CANNOT_TELL)
         rows = np.arange(len(x))
-        if numbers is None:
-            column[part] = nearest_trusted(trusted, anchor)[rows, above[part]]
+        if propensities.places is None or cells.log.places is None:
+            column[part] = nearest_trusted(trusted, curve.anchor_index)[rows, above[part]]
         else:
-            assert propensities.places is not None
-            assert log.places is not None
             column[part] = nearest_trusted_places(
-                trusted, anchor, log_p, propensities.curve.positions, propensities.places, log.places, place[part]
+                trusted, curve.anchor_index, log_p, curve.positions, propensities.places, cells.log.places, place[part]
             )
-        codes[part] = np.where(own[part], states[rows, above[part]], codes[part])
+        codes[part] = np.where(is_known[part], states[rows, above[part]], codes[part])
         own_log_p[part] = log_p[rows, column[part]]
         log_sd[part] = sd[rows, column[part]]
     return Scored(own_log_p, column, known[column] != position, codes, log_sd)

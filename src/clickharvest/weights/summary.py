@@ -1,4 +1,4 @@
-"""What weighing did to a log, in numbers and in words."""
+"""Reports of weighing: effective sample size, clipped clicks, and rows with the propensity of another position."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class OutcomeReport:
 
     def __str__(self) -> str:
         how = "by clicks and what comes of them" if self.after_click else "by clicks alone, as you say"
-        told = [f"{self.left_out:,} left out"] * bool(self.left_out)
-        told += [f"{self.clipped:,} clipped"] * (self.clip is not None)
-        told += [f"{self.untold:,} where nobody can tell"] * bool(self.untold)
+        notes = [f"{self.left_out:,} left out"] * bool(self.left_out)
+        notes += [f"{self.clipped:,} clipped"] * (self.clip is not None)
+        notes += [f"{self.untold:,} where nobody can tell"] * bool(self.untold)
         return (
             f"Weighed {count(self.outcomes, 'outcome')} ({clean_text(self.column)}) {how}; the largest weight is "
             f"{self.largest_weight:.4g}. Effective sample size: {self.effective:,.0f}"
-            f"{'; ' if told else ''}{', '.join(told)}."
+            f"{'; ' if notes else ''}{', '.join(notes)}."
         )
 
 
@@ -58,8 +58,7 @@ class WeightReport:
         clicks: clicks in them.
         clip: least propensity that a weight is made of; None where nothing is clipped.
         clipped_clicks: clicks whose propensity is below it.
-        effective_clicks: effective sample size (Σw)² / Σw² over the clicks: as many clicks of equal weight would
-            tell as much.
+        effective_clicks: effective sample size (Σw)² / Σw² over the clicks.
         largest_weight: the largest weight of a row.
         scale: what the weights were divided by: their mean over the clicks where normalised, otherwise 1.
         trust: `"checked"` where propensities whose state is `cannot tell` were clipped, `"all"` where all were used.

@@ -38,15 +38,9 @@ from clickharvest.model.budget import CANNOT_TELL, STATES
 from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
 from clickharvest.positions.places import name_place, name_places
-from clickharvest.weights.clipping import (
-    WeightSums,
-    choose_clip,
-    effective_sample_size,
-    inverse,
-    ips_weights,
-    vanishing_clip,
-)
-from clickharvest.weights.scoring import Scored, Trust, count_cells, model_context, own_columns, score_cells
+from clickharvest.weights.clipping import WeightSums, inverse, ips_weights, vanishing_clip
+from clickharvest.weights.scoring import Scored, count_cells, model_context, own_columns, score_cells
+from clickharvest.weights.scoring import Trust as Trust
 from clickharvest.weights.summary import OutcomeReport, WeightReport
 from clickharvest.words import clean_text
 
@@ -55,19 +49,6 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.outcomes import AfterClick
-
-__all__ = [
-    "OutcomeReport",
-    "Trust",
-    "WeightReport",
-    "Weights",
-    "choose_clip",
-    "effective_sample_size",
-    "ips_weights",
-    "vanishing_clip",
-    "weigh",
-    "weigh_to_parquet",
-]
 
 Clip = float | Literal["auto"] | None
 
@@ -122,7 +103,7 @@ def weigh(
         policy_aware: make the weights of ρ, and add it as the column `policy_propensity`: right where rankers of the
             log show different documents.
         outcome: column of what came of clicks, such as purchases: adds `outcome_propensity`, `outcome_weight` and
-            `outcome_supported`, made like those of clicks.
+            `outcome_state`, made like those of clicks.
         after_click: the model of the outcome after the click, or `"same"` where it does not depend on the position.
         trust: `"checked"`, or `"all"` to use estimates whose state is `cannot tell`, too.
 
@@ -147,6 +128,7 @@ def weigh(
         Position 3 cannot be told: 0 clicks there weigh as at position 2 (--trust all uses the estimates).
     """
     from clickharvest.logs.click_log import require_log
+    from clickharvest.logs.outcomes import after_click as outcomes_of
 
     if clip is not None and clip != "auto" and not (isinstance(clip, int | float) and 0 < clip <= 1):
         raise InputError(f"clip is {clip!r}: expected a propensity above 0 and at most 1, such as 0.05, or 'auto'")
@@ -157,46 +139,47 @@ def weigh(
     require_log(log)
     require_examination(propensities)
     curve = _curve_after_click(outcome, after_click, policy_aware)
-    after = None if outcome is None else _outcomes(log, outcome)
+    after = None if outcome is None else outcomes_of(log, outcome)
     models = [propensities] if curve is None else [propensities, curve]
     context = tuple(dict.fromkeys(name for model in models for name in model_context(log, model)))
     _check_names(log)
-    # Two models need not tell the same values apart.
-    alone = propensities if after is None else None
-    cells = count_cells(log, context, alone, **({} if after is None else {"outcomes": after.log.columns["clicks"]}))
+    if after is None:
+        cells = count_cells(log, context, propensities)
+    else:  # two models need not tell the same values apart
+        cells = count_cells(log, context, outcomes=after.log.columns["clicks"])
     position, clicks, rows = (cells.counts(name) for name in ("position", "clicks", "rows"))
     scored = score_cells(cells, propensities, trust=trust)
-    threshold = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
-    joined, p = None, None
+    least = vanishing_clip(float(clicks.sum())) if clip == "auto" else clip
     if cells.numbers:
         joined, p = cells.join_lines(scored, {COLUMNS[2]: scored.state})
-        sums = WeightSums.of_rows(log.engine, joined.select(propensity=p, clicks=log.columns["clicks"]), threshold)
+        sums = WeightSums.of_rows(log.engine, joined.select(propensity=p, clicks=log.columns["clicks"]), least)
     else:
-        sums = WeightSums.of_cells(scored.propensity, clicks, threshold)
+        joined, p = None, None
+        sums = WeightSums.of_cells(scored.propensity, clicks, least)
     scale = sums.mean if normalise else 1.0
     report = WeightReport(
         rows=int(rows.sum()),
         clicks=int(clicks.sum()),
-        clip=threshold,
+        clip=least,
         clipped_clicks=sums.clipped,
         effective_clicks=sums.effective,
         largest_weight=sums.largest / scale,
         scale=scale,
         trust=trust,
         states={name: int(clicks[scored.state == name].sum()) for name in STATES},
-        **_untold(log, propensities, scored, position, rows, clicks),
+        **_substituted(log, propensities, scored, position, rows, clicks),
     )
     if joined is not None:
-        found = joined.select(**own_columns(log), propensity=p, propensity_state=joined[COLUMNS[2]])
-        table = found.mutate(ips_weight=inverse(found.propensity, threshold, scale))
-        table = table.select(*found.columns[:-1], "ips_weight", COLUMNS[2])
+        weighed = joined.select(**own_columns(log), propensity=p, propensity_state=joined[COLUMNS[2]])
+        table = weighed.mutate(ips_weight=inverse(weighed.propensity, least, scale))
+        table = table.select(*weighed.columns[:-1], "ips_weight", COLUMNS[2])
     else:
-        weight = ips_weights(scored.propensity, threshold) / scale
+        weight = ips_weights(scored.propensity, least) / scale
         results = dict(zip(COLUMNS, (scored.propensity, weight, scored.state), strict=True))
         if after is not None:
             second = None if curve is None else score_cells(cells, curve, trust=trust)
-            more, told = _outcome_weights(after, cells.counts("outcomes"), scored, second, clip, normalise)
-            results, report = results | more, replace(report, outcome=told)
+            columns, of_outcome = _outcome_weights(after, cells.counts("outcomes"), scored, second, clip, normalise)
+            results, report = results | columns, replace(report, outcome=of_outcome)
         joined = cells.join(results)
         table = joined.select(**own_columns(log), **{name: joined[name] for name in results})
     return _by_policy(log, table, report, normalise) if policy_aware else Weights(table, report)
@@ -242,12 +225,12 @@ def _curve_after_click(
     if policy_aware:
         raise InputError("policy-aware weights are those of clicks: leave out --outcome or --policy-aware")
     if isinstance(after_click, Propensities):
-        own = outcome_of(after_click)
-        if own is None:
+        fitted = outcome_of(after_click)
+        if fitted is None:
             raise InputError("the model after the click is one of examination: fit one with --outcome")
-        if own.lower() != clean_text(outcome).lower():
+        if fitted.lower() != clean_text(outcome).lower():
             warnings.warn(
-                f"--outcome {outcome}: the model after the click is of {own}; where that is not the same "
+                f"--outcome {outcome}: the model after the click is of {fitted}; where that is not the same "
                 "under another name, fit one of this outcome",
                 HarvestWarning,
                 stacklevel=4,
@@ -261,39 +244,33 @@ def _curve_after_click(
     )
 
 
-def _outcomes(log: ClickLog, outcome: str) -> AfterClick:
-    from clickharvest.logs.outcomes import after_click
-
-    return after_click(log, outcome)
-
-
 def _outcome_weights(
-    after: AfterClick, outcomes: NDArray[np.int64], clicked: Scored, found: Scored | None, clip: Clip, normalise: bool
+    after: AfterClick, outcomes: NDArray[np.int64], clicked: Scored, second: Scored | None, clip: Clip, normalise: bool
 ) -> tuple[dict[str, NDArray[Any]], OutcomeReport]:
-    """Return the columns of outcomes, cell by cell, and what to tell of them."""
+    """Return the columns of outcomes, cell by cell, and their report."""
     p, codes = clicked.propensity, clicked.codes
-    if found is not None:
-        p, codes = p * found.propensity, np.maximum(codes, found.codes)
+    if second is not None:
+        p, codes = p * second.propensity, np.maximum(codes, second.codes)
     state = np.array(STATES)[codes]
-    threshold = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
-    sums = WeightSums.of_cells(p, outcomes, threshold)
+    least = vanishing_clip(float(outcomes.sum())) if clip == "auto" else clip
+    sums = WeightSums.of_cells(p, outcomes, least)
     scale = sums.mean if normalise else 1.0
     report = OutcomeReport(
         column=after.column,
-        after_click=found is not None,
+        after_click=second is not None,
         outcomes=int(outcomes.sum()),
         left_out=after.without_click + after.beyond_clicks,
-        clip=threshold,
+        clip=least,
         clipped=sums.clipped,
         effective=sums.effective,
         largest_weight=sums.largest / scale,
         scale=scale,
         untold=int(outcomes[state == CANNOT_TELL].sum()),
     )
-    return dict(zip(OUTCOME_COLUMNS, (p, ips_weights(p, threshold) / scale, state), strict=True)), report
+    return dict(zip(OUTCOME_COLUMNS, (p, ips_weights(p, least) / scale, state), strict=True)), report
 
 
-def _untold(
+def _substituted(
     log: ClickLog,
     propensities: Propensities,
     scored: Scored,
@@ -301,17 +278,17 @@ def _untold(
     rows: NDArray[np.int64],
     clicks: NDArray[np.int64],
 ) -> dict[str, Any]:
-    """Return where rows have the propensity of another position, how many, and of which."""
+    """Return the fields of a report on rows that have the propensity of another position."""
     where = np.unique(position[scored.clipped]).tolist()
-    some = set(where) & set(position[~scored.clipped].tolist())
-    from_where = {propensities.curve.positions[i] for i in np.unique(scored.column[scored.clipped]).tolist()}
+    in_some = bool(set(where) & set(position[~scored.clipped].tolist()))
+    lenders = {propensities.curve.positions[i] for i in np.unique(scored.column[scored.clipped]).tolist()}
     return {
         "untold_rows": int(rows[scored.clipped].sum()),
         "untold_clicks": int(clicks[scored.clipped].sum()),
         "untold_positions": tuple(where),
-        "untold_where": name_places(where, log.places) + " in some contexts" * bool(some) if where else "",
+        "untold_where": name_places(where, log.places) + " in some contexts" * in_some if where else "",
         "are_places": log.places is not None,
-        "lender": name_place(from_where.pop(), propensities.places) if len(from_where) == 1 else "",
+        "lender": name_place(lenders.pop(), propensities.places) if len(lenders) == 1 else "",
     }
 
 
@@ -326,33 +303,28 @@ def _check_names(log: ClickLog) -> None:
 
 def _by_policy(log: ClickLog, table: ir.Table, report: WeightReport, normalise: bool) -> Weights:
     """Return a weighed log with ρ, and weights made of it."""
-    share = log.engine.materialise(_examined_share(log, table, COLUMNS[0]), task="Counting pages")
+    share = log.engine.materialise(_examined_share(log, table), task="Counting pages")
     same = [table[log.roles["query"]] == share.q, table[log.roles["doc"]] == share.d]
     own = {name: table[name] for name in table.columns}
     rows = table.left_join(share, same, rname="{name}_of_share").select(**own, **{POLICY: share.rho})
     clicks = rows[log.roles["click" if "click" in log.roles else "clicks"]]
     sums = WeightSums.of_rows(log.engine, rows.select(propensity=rows[POLICY], clicks=clicks), report.clip)
     scale = sums.mean if normalise else 1.0
-    told = replace(
+    changed = replace(
         report,
         clipped_clicks=sums.clipped,
         effective_clicks=sums.effective,
         largest_weight=sums.largest / scale,
         scale=scale,
     )
-    return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip, scale)), told)
+    return Weights(rows.mutate(ips_weight=inverse(rows[POLICY], report.clip, scale)), changed)
 
 
-def _examined_share(log: ClickLog, table: ir.Table, examined: str) -> ir.Table:
+def _examined_share(log: ClickLog, table: ir.Table) -> ir.Table:
     """Return ρ_qd = E_qd / n_q of every query `q` and document `d`, `rho`, not yet run.
 
-    E is the sum of `examined` over the rows that show a document, each as often as it was shown. n is the number of
+    E is the sum of propensities over the rows that show a document, each as often as it was shown. n is the number of
     pages of the query: counted where the log has a page column, else every ranker's most shown position.
-
-    Args:
-        log: the click log, which knows the roles of the columns.
-        table: its rows under their own names.
-        examined: column of `table` that says how likely the result of a row is examined.
     """
     import ibis
 
@@ -360,7 +332,7 @@ def _examined_share(log: ClickLog, table: ir.Table, examined: str) -> ir.Table:
     arm = table[log.roles["ranker"]] if log.has("ranker") else ibis.literal("")
     page = {"page": table[log.roles["page"]]} if log.has("page") else {}
     roles = {name: table[log.roles[role]] for name, role in (("q", "query"), ("d", "doc"), ("k", "position"))}
-    rows = table.select(**roles, arm=arm, n=shown, p=table[examined], **page)
+    rows = table.select(**roles, arm=arm, n=shown, p=table[COLUMNS[0]], **page)
     exposed = rows.group_by("q", "d").agg(exposure=(rows.p * rows.n).sum())
     if page:
         pages = rows.group_by("q").agg(pages=rows.page.nunique().cast("float64"))
