@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.rank import boosting
+from clickharvest.rank import pairs
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective, doubly_robust_labels
 from places import BENCHMARKS
 
@@ -91,7 +91,7 @@ def test_loss_is_its_definition_and_gradients_are_its_differences(objective: Cli
 def test_blocks_do_not_matter(objective: ClickObjective, monkeypatch: pytest.MonkeyPatch) -> None:
     s, y, starts = lists(1)
     whole = objective.gradients(s, y, starts)
-    monkeypatch.setattr(boosting, "PAIRS_AT_ONCE", 1)
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 1)
     parts = objective.gradients(s, y, starts)
     assert (parts[0].tolist(), parts[1].tolist()) == (whole[0].tolist(), whole[1].tolist())
 

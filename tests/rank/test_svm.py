@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,12 @@ from clickharvest.rank import (
     SVMRank,
     ranking_data,
 )
-from clickharvest.rank.svm import crossvalidation as crossvalidation_module
-from clickharvest.rank.svm import newton as newton_module
-from clickharvest.rank.svm import sheets as sheets_module
-from clickharvest.rank.svm.hinge import Contests
-from clickharvest.rank.svm.newton import DualPoint
-from clickharvest.rank.svm.sheets import Line, Margins
-from clickharvest.rank.svm.svm_rank import click_contests, grade_contests
+from clickharvest.rank import hinge as hinge_module
+from clickharvest.rank import pairs as pairs_module
+from clickharvest.rank import svm as svm_module
+from clickharvest.rank.features import Features
+from clickharvest.rank.hinge import DualPoint, PairwiseHinge, minimise_hinge
+from clickharvest.rank.svm import click_hinge, grade_hinge
 
 Array = NDArray[np.float64]
 Pair = tuple[int, int, float]
@@ -70,69 +68,41 @@ def brute_force(x: Array, pairs: list[Pair]) -> float:
     return objective(svm.fit(differences, sign, sample_weight=costs).coef_[0], x, pairs)
 
 
-@cache
-def known_optimum(seed: int, C: float, clip: float) -> tuple[Array, list[Pair], float]:
-    data = random_data(seed)
-    x, pairs = np.asarray(data.features.matrix), list(click_pairs(data, C, clip))
-    return x, pairs, brute_force(x, pairs)
-
-
-def explicit(contests: Contests) -> list[Pair]:
-    pairs = []
-    for k in range(len(contests)):
-        pool = contests.pool[contests.pool_starts[k] : contests.pool_starts[k + 1]]
-        for a in range(contests.winner_starts[k], contests.winner_starts[k + 1]):
-            pairs += [(contests.winners[a], j, contests.costs[a]) for j in pool if j != contests.winners[a]]
-    return pairs
-
-
-WAYS = {"pair by pair": 1e9, "sorted": 0.0, "some sorted": 1.0}
-
-
 @pytest.mark.parametrize("width", [4.0, 0.3, 0.03])
 @pytest.mark.parametrize("kind", ["clicks", "grades"])
-@pytest.mark.parametrize("way", WAYS)
-def test_sums_are_those_of_the_pairs(width: float, kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
+@pytest.mark.parametrize("pairs_at_once", [1, 1_000_000])
+def test_sums_are_those_of_the_pairs(
+    width: float, kind: str, pairs_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_module, "PAIRS_AT_ONCE", pairs_at_once)
     random = np.random.default_rng(1)
     data = random_data(2, lists=120, most=9)
     n = data.features.shape[0]
-    contests = click_contests(data, 3.0, 0.01)
+    grades = random.integers(0, 4, n)
+    hinge = click_hinge(data, 3.0, 0.01) if kind == "clicks" else grade_hinge(grades, data.starts, n, 3.0)
+    list_of = np.repeat(np.arange(len(data)), np.diff(data.starts))
+    rivals = (list_of[:, None] == list_of) & ~np.eye(n, dtype=bool)
     if kind == "grades":
-        contests = grade_contests(random.integers(0, 4, n), data.starts, n, 3.0)
+        rivals &= grades[:, None] > grades
+    i, j = np.nonzero(rivals & (hinge.costs > 0)[:, None])
+    c = hinge.costs[i]
     scores = random.normal(100, 0.6, n)
-    pairs = explicit(contests)
-    assert contests.n_pairs == len(pairs)
-    i, j = np.array([pair[:2] for pair in pairs]).T
-    c = np.array([cost for *_, cost in pairs])
     u = 1 - scores[i] + scores[j]
     alpha = np.clip(u / width, 0, 1)
-    readings = {type(sheet.read(np.append(scores, -np.inf), width)) for sheet in contests.sheets}
-    assert readings == {"pair by pair": {Margins}, "sorted": {Line}, "some sorted": {Margins, Line}}[way]
-    found = contests.slopes(scores, width)
-    assert_allclose(found.exact, np.sum(c * np.maximum(u, 0)))
-    assert_allclose(found.smooth, np.sum(c * (alpha * u - width / 2 * alpha**2)))
-    assert_allclose(found.excess, np.sum(c * (np.maximum(u, 0) - alpha * u)), atol=1e-9)
-    assert_allclose(found.gradient, np.bincount(j, c * alpha, n) - np.bincount(i, c * alpha, n), atol=1e-9)
-    near = (u > 0) & (u < width)
-    v = random.normal(size=n)
-    pull = np.where(near, c / width * (v[i] - v[j]), 0.0)
-    curvature = contests.curvature(scores, width)
-    product = np.zeros(n)
-    product[curvature.rows] = curvature @ v[curvature.rows]
-    assert near.any()
-    assert_allclose(product, np.bincount(i, pull, n) - np.bincount(j, pull, n), atol=1e-9)
+    loss = hinge.loss(scores, width)
+    assert_allclose(loss.exact, np.sum(c * np.maximum(u, 0)))
+    assert_allclose(loss.smooth, np.sum(c * (alpha * u - width / 2 * alpha**2)))
+    assert_allclose(loss.excess, np.sum(c * (np.maximum(u, 0) - alpha * u)), atol=1e-9)
+    assert_allclose(loss.gradient, np.bincount(j, c * alpha, n) - np.bincount(i, c * alpha, n), atol=1e-9)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize(("seed", "clip"), [(0, 0.01), (1, 0.3), (2, 0.0)])
-@pytest.mark.parametrize("way", WAYS)
-def test_optimum_equals_brute_force(
-    C: float, seed: int, clip: float, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sheets_module, "SORTED", WAYS[way])
-    x, pairs, least = known_optimum(seed, C, clip)
-    ranker = PropensitySVMRank(C=C, clip=clip).fit(random_data(seed))
+def test_optimum_equals_brute_force(C: float, seed: int, clip: float) -> None:
+    data = random_data(seed)
+    x, pairs = np.asarray(data.features.matrix), list(click_pairs(data, C, clip))
+    least = brute_force(x, pairs)
+    ranker = PropensitySVMRank(C=C, clip=clip).fit(data)
     assert_allclose(objective(ranker.coef_, x, pairs), least, rtol=1e-4)
     assert_allclose(ranker.objective_, objective(ranker.coef_, x, pairs), rtol=1e-9)
     assert ranker.gap_ <= 1.01e-4
@@ -188,35 +158,32 @@ def test_single_precision_and_sparse_features(kind: str) -> None:
 
 def test_a_start_on_an_eighth_of_the_lists_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data(9, lists=600, features=6)
-    monkeypatch.setattr(newton_module, "FEW", 10_000)
+    monkeypatch.setattr(hinge_module, "FEW", 10_000)
     plain = PropensitySVMRank(C=3, tol=1e-5).fit(data)
-    sizes = []
+    parts = []
 
-    def thin(contests: Contests, step: int) -> Any:
-        few, rows = original(contests, step)
-        sizes.append((len(contests), len(few)))
-        assert_allclose(few.costs.sum(), contests.costs.sum(), rtol=0.3)
-        return few, rows
+    def thin(hinge: PairwiseHinge) -> Any:
+        part, rows = original(hinge)
+        parts.append(part)
+        assert_allclose(part.costs.sum(), hinge.costs.sum(), rtol=0.3)
+        return part, rows
 
-    original = Contests.thin
-    monkeypatch.setattr(newton_module, "FEW", 300)
-    monkeypatch.setattr(Contests, "thin", thin)
+    original = PairwiseHinge.thin
+    monkeypatch.setattr(hinge_module, "FEW", 300)
+    monkeypatch.setattr(PairwiseHinge, "thin", thin)
     thinned = PropensitySVMRank(C=3, tol=1e-5).fit(data)
-    assert len(sizes) == 1
-    assert 7 < sizes[0][0] / sizes[0][1] <= 8
+    assert [len(part.starts) - 1 for part in parts] == [75]
     assert_allclose(thinned.objective_, plain.objective_, rtol=2e-5)
 
 
-@pytest.mark.parametrize("gather", [0, 10**9], ids=["changes only", "all documents"])
-def test_gradients_from_the_slopes_that_changed(gather: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newton_module, "GATHER", gather)
-    data = random_data(11, lists=80)
-    x, contests = np.asarray(data.features.matrix), click_contests(data, 3.0, 0.01)
-    problem = newton_module._Smoothed(data.features, contests)
-    w = np.random.default_rng(0).normal(size=4)
-    for width, t in ((1.0, 1.0), (0.1, 1.0), (0.1, 1.01)):
-        wanted = t * w + x.T @ contests.slopes(x @ (t * w), width).gradient
-        assert_allclose(problem.gradient(problem.at(t * w, width)), wanted, rtol=1e-9)
+def test_no_more_steps_are_taken_than_allowed() -> None:
+    x, hinge = Features.of([[1.0], [0.0]]), PairwiseHinge(np.array([0.3, 0.0]), np.array([0, 2]))
+    least = 0.3**2 / 2 + 0.3 * 0.7
+    for steps in range(1, 6):
+        solution = minimise_hinge(x, hinge, tol=1e-12, max_steps=steps)
+        assert solution.steps <= steps
+        assert solution.objective == pytest.approx(0.5 * solution.w[0] ** 2 + 0.3 * max(0.0, 1 - solution.w[0]))
+        assert solution.objective - solution.gap <= least + 1e-12 <= solution.objective + 2e-12
 
 
 def test_mixtures_of_dual_points() -> None:
@@ -289,8 +256,6 @@ def test_nothing_to_learn_from() -> None:
         SVMRank().fit([[1.0], [2.0]], [1, 1], [0, 2])
     with pytest.raises(InputError, match="a grade for each document"):
         SVMRank().fit([[1.0], [2.0]], [1], [0, 2])
-    equal = grade_contests(np.ones(3), np.array([0, 3]), 3, 1.0)
-    assert (len(equal.winners), len(equal.pool), equal.n_pairs) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("starts", [[0, 1], [1, 2], [0], [0, 3]])
@@ -350,7 +315,7 @@ def test_cross_validation_judges_by_held_out_clicks(monkeypatch: pytest.MonkeyPa
     starts = np.arange(lists + 1) * size
     clicked = (x[:, 0] + random.gumbel(size=len(x))).reshape(lists, size).argmax(axis=1) + starts[:-1]
     propensity = random.choice([1.0, 0.3, 0.05], lists)
-    monkeypatch.setattr(crossvalidation_module, "SEARCH_TOL", 1e-7)
+    monkeypatch.setattr(svm_module, "SEARCH_TOL", 1e-7)
     ticks: list[float] = []
     ranker = PropensitySVMRankCV(
         costs=[3.0, 0.01], clips=[0.3, 0.01], folds=folds, seed=5, progress=lambda _: nullcontext(ticks.append)

@@ -28,9 +28,9 @@ from .rankers import load_ranker as load_ranker
 from .reranking import Reranked as Reranked
 from .reranking import rerank as rerank
 from .shown import ShownRanking as ShownRanking
-from .svm.crossvalidation import PropensitySVMRankCV as PropensitySVMRankCV
-from .svm.crossvalidation import RankCandidate as RankCandidate
-from .svm.svm_rank import PropensitySVMRank as PropensitySVMRank
-from .svm.svm_rank import SVMRank as SVMRank
+from .svm import PropensitySVMRank as PropensitySVMRank
+from .svm import PropensitySVMRankCV as PropensitySVMRankCV
+from .svm import RankCandidate as RankCandidate
+from .svm import SVMRank as SVMRank
 from .tables import Clicks as Clicks
 from .tables import read_clicks as read_clicks

@@ -24,24 +24,20 @@ none at all: see docs/boosting.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from clickharvest.errors import InputError
 from clickharvest.rank.estimates import ranks
+from clickharvest.rank.features import Array, Index
+from clickharvest.rank.pairs import Block, blocks_of_pairs
 
 __all__ = ["ClickObjective", "LambdaObjective", "PairwiseObjective", "doubly_robust_labels"]
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-
-PAIRS_AT_ONCE = 1_000_000
-"""Pairs held in memory at a time."""
 LEAST_CURVATURE = 1e-16
 """Second derivative of documents in no pair, so that both libraries may divide by it."""
 
@@ -91,13 +87,11 @@ class ClickObjective(ABC):
         s, y, bounds = _arrays(scores, labels, starts)
         discount = self._discounts(s, bounds)
         slope, curvature = np.zeros(len(s)), np.zeros(len(s))
-        for block in _blocks(y, bounds):
+        for block in blocks_of_pairs(y, bounds):
             miss = expit(-block.gaps(s))
-            pull = block.shares(y, discount) * miss
-            for total, pairs, sign in ((slope, pull, -1), (curvature, pull * (1 - miss), 1)):
-                part = np.add.reduceat(pairs, block.first, axis=0)
-                part[block.row, block.column] += sign * pairs.sum(axis=1)
-                total[block.docs] = part
+            pull = _weights(block, y, discount) * miss
+            slope[block.docs] = block.sum_by_document(pull, -1)
+            curvature[block.docs] = block.sum_by_document(pull * (1 - miss), 1)
         return slope, np.maximum(curvature, LEAST_CURVATURE)
 
     def loss(
@@ -106,7 +100,7 @@ class ClickObjective(ABC):
         """Return L. Arguments are those of `gradients`; `ranked_by` holds scores that fix the ranks in δ instead."""
         s, y, bounds = _arrays(scores, labels, starts)
         discount = self._discounts(s if ranked_by is None else np.asarray(ranked_by, np.float64), bounds)
-        parts = (block.shares(y, discount) * np.logaddexp(0, -block.gaps(s)) for block in _blocks(y, bounds))
+        parts = (_weights(block, y, discount) * np.logaddexp(0, -block.gaps(s)) for block in blocks_of_pairs(y, bounds))
         return float(sum(part.sum() for part in parts))
 
     @property
@@ -214,45 +208,10 @@ def doubly_robust_labels(
     return np.asarray(c / floor + r * n * (1 - p / floor))
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some lists of one size, each with a click or more, and their m clicked documents.
-
-    Attributes:
-        docs: documents of the lists, [n_lists, size].
-        row: the list of each clicked document, ascending, [m].
-        column: its place in there, [m].
-        first: the first clicked document of every list, [n_lists].
-    """
-
-    docs: Index
-    row: Index
-    column: Index
-    first: Index
-
-    def gaps(self, values: Array) -> Array:
-        """Return v_i − v_j of each clicked document i with all documents j of its list, [m, size]."""
-        own = values[self.docs]
-        return np.asarray(own[self.row, self.column][:, None] - own[self.row])
-
-    def shares(self, y: Array, discount: Array | None) -> Array:
-        """Return y_i δ_ij of the same pairs, 0 where j is i, [m, size]."""
-        delta = np.ones((len(self.row), self.docs.shape[1])) if discount is None else np.abs(self.gaps(discount))
-        delta[np.arange(len(self.row)), self.column] = 0
-        return np.asarray(delta * y[self.docs[self.row, self.column]][:, None])
-
-
-def _blocks(y: Array, starts: Index) -> Iterator[Block]:
-    """Yield the lists that have a click and two documents or more, by size, in parts that fit in memory."""
-    sizes = np.diff(starts)
-    clicks = np.diff(np.concatenate([[0], np.cumsum(y > 0)])[starts])
-    for size in np.unique(sizes[(clicks > 0) & (sizes > 1)]):
-        lists = np.flatnonzero((clicks > 0) & (sizes == size))
-        step = max(1, PAIRS_AT_ONCE // int(size) ** 2)
-        for begin in range(0, len(lists), step):
-            docs = starts[lists[begin : begin + step], None] + np.arange(size)
-            row, column = np.nonzero(y[docs] > 0)
-            yield Block(docs, row, column, np.flatnonzero(np.diff(row, prepend=-1)))
+def _weights(block: Block, y: Array, discount: Array | None) -> Array:
+    """Return y_i δ_ij of the pairs of a block, 0 where j is i, [m, size]."""
+    delta = np.ones((len(block.row), block.docs.shape[1])) if discount is None else np.abs(block.gaps(discount))
+    return block.without_self(delta) * y[block.clicked][:, None]
 
 
 def read_labels(data: TrainingData) -> tuple[Array, Index]:

@@ -33,7 +33,7 @@ from clickharvest.rank.features import Array
 from clickharvest.rank.linear import fit_linear, scaled
 from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, log_offset
 from clickharvest.rank.rankers import TrainedRanker
-from clickharvest.rank.svm.crossvalidation import CLIPS, PropensitySVMRankCV
+from clickharvest.rank.svm import CLIPS, PropensitySVMRankCV
 from clickharvest.weights.clipping import vanishing_clip
 
 OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
