@@ -68,9 +68,10 @@ class PairwiseHinge:
             costs, alpha = self.costs[block.clicked], np.minimum(short / width, 1.0)
             pull = alpha * costs[:, None]
             gradient[block.docs] = block.sum_by_document(pull, -1)
-            exact, pulled = float(costs @ short.sum(axis=1)), float(np.vdot(pull, short))
-            sums += exact, pulled - width / 2 * float(np.vdot(pull, alpha)), exact - pulled
-        return HingeLoss(*sums.tolist(), gradient)
+            beyond, pulled = float(costs @ short.sum(axis=1)), float(np.vdot(pull, short))
+            sums += beyond, pulled - width / 2 * float(np.vdot(pull, alpha)), beyond - pulled
+        exact, smooth, excess = sums.tolist()
+        return HingeLoss(exact, smooth, excess, gradient)
 
     def thin(self) -> tuple[PairwiseHinge, Index]:
         """Return every eighth list at eight times the cost, and the rows of its documents."""
@@ -168,8 +169,8 @@ def minimise_hinge(
             raise StopIteration
 
     for _ in range(WIDTHS):
-        options = {"maxiter": max_steps - steps, "maxcor": MEMORY, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
-        w = minimize(smoothed, w, jac=True, method="L-BFGS-B", callback=check, options=options).x
+        limits: Any = {"maxiter": max_steps - steps, "maxcor": MEMORY, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
+        w = minimize(smoothed, w, jac=True, method="L-BFGS-B", callback=check, options=limits).x
         if least - dual.value <= tol * least or steps >= max_steps:
             break
         width *= float(np.clip(np.sqrt(0.3 * tol * least / max(excess, 1e-300)), 0.1, 0.5))
