@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextColumn
+from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.support import FEW, rests_on_few, value_names
-from clickharvest.model.typical import Model
+from clickharvest.model.typical import Model, Recorded
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.words import clean_text, count
 
@@ -48,9 +49,9 @@ def tell_cautions(model: Model, prediction: Prediction) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def outcome_of(model: Model) -> str | None:
+def outcome_of(model: Recorded) -> str | None:
     """Return the outcome that a model was fitted on (`fit --outcome`); None for a model of examination."""
-    outcome = model.fit_info.outcome
+    outcome = FitInfo.of(model.info).outcome
     return None if outcome is None else clean_text(outcome)
 
 
@@ -65,7 +66,7 @@ def after_click(model: Model) -> str:
     )
 
 
-def require_examination(model: Model) -> None:
+def require_examination(model: Recorded) -> None:
     """Raise an InputError where a model of examination is needed and this is one of what comes of a click."""
     if (outcome := outcome_of(model)) is not None:
         raise InputError(

@@ -1,7 +1,7 @@
 """Contexts: the columns that describe a query, user or device, as the matrix x of an examination model.
 
-`ContextEncoder.fit` learns from the training log what each column is; `transform` turns any later table with
-these columns into x. Both need NumPy only, so a saved model scores where no table library is installed.
+`ContextEncoder.fit` learns from the training log what each column is; `transform` turns any later table with these
+columns into x. Both need NumPy only.
 """
 
 import math
@@ -23,8 +23,9 @@ KINDS = ("numeric", "boolean", "categorical")
 NUMBERS = "biuf"
 """NumPy's letters for booleans, integers and floats."""
 
-# Within this bound squares, sums over a billion rows and quotients by the least sd (its inverse) stay finite.
 LARGEST = 1e100
+"""Largest number of a column. Squares, sums over a billion rows and quotients by the least sd (its inverse) stay
+finite."""
 
 
 class Table(Protocol):
@@ -42,8 +43,8 @@ class ContextColumn:
     - categorical: one-hot of `levels`, most frequent first, then of `other`: every rarer or unseen level.
 
     `missing` says that values were missing in training, so that a last feature, 0 or 1, tells where they are.
-    `missing_rank` says how often: how many values were there in as many rows or more, of a category those of `levels`,
-    of a number or yes/no all of them as one. None where none was missing, or where an older file does not tell.
+    `missing_rank` says how often: how many values had as many rows or more, of a category those of `levels`, of a
+    number or yes/no all of them as one. None where none was missing, or in an older file.
     """
 
     name: str
@@ -73,16 +74,16 @@ class ContextColumn:
             ),
         ):
             if not is_valid:
-                found = f"{field} {short(getattr(self, field))}"
-                raise InputError(f"context column {short(self.name)} has the {found}; expected {expected}")
+                value = short(getattr(self, field))
+                raise InputError(f"context column {short(self.name)} has the {field} {value}; expected {expected}")
 
     @property
     def features(self) -> list[str]:
         """The names of the features, in order."""
-        own = [self.name]
+        names = [self.name]
         if self.kind == "categorical":
-            own = [f"{self.name}={level}" for level in (*self.levels, "other")]
-        return [*own, f"{self.name} is missing"] if self.missing else own
+            names = [f"{self.name}={level}" for level in (*self.levels, "other")]
+        return [*names, f"{self.name} is missing"] if self.missing else names
 
     def fill(self, x: NDArray[np.float64], values: NDArray[Any]) -> NDArray[np.bool_]:
         """Write the features of `values` [n] into `x` [n, len(features)], which holds zeros.
@@ -251,48 +252,28 @@ def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
         before = int(2 * len(numbers) >= len(is_missing))
     if not numbers.size:
         return ContextColumn(name, kind, missing=True, missing_rank=0)
-    # Rows of a query stand together: equal neighbours are looked at once.
-    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-    times = np.diff(starts, append=len(numbers))
-    numbers = numbers[starts]
-    # Above its minimum a constant column is exactly 0, while the mean of many 0.1 is not exactly 0.1.
-    low = float(numbers.min())
-    span = float(numbers.max()) - low
-    if not span:
-        return ContextColumn(name, kind, missing, low, missing_rank=before)
-    mean = low + span * _mean((numbers - low) / span, times)
-    sd = span * math.sqrt(_mean(((numbers - mean) / span) ** 2, times))
+    # Distinct values ascend, so that sums are the same in whatever order rows come.
+    distinct, times = np.unique(numbers, return_counts=True)
+    if len(distinct) == 1:
+        return ContextColumn(name, kind, missing, float(distinct[0]), missing_rank=before)
+    mean = float(np.average(distinct, weights=times))
+    sd = math.sqrt(np.average((distinct - mean) ** 2, weights=times))
     is_scaled = kind == "numeric" and sd >= 1 / LARGEST
     return ContextColumn(name, kind, missing, mean, sd if is_scaled else 1.0, missing_rank=before)
 
 
-def _mean(shares: NDArray[np.float64], times: NDArray[np.int64]) -> float:
-    """The mean of numbers from 0 to 1, each so many times, equal to the last bit in whatever order rows come.
-
-    Sums of integers do not depend on an order: 78 binary digits of every number are added up, 26 at a time.
-    """
-    total = 0
-    rest = shares
-    for _ in range(3):
-        rest = rest * 2.0**26
-        digits = rest.astype(np.int64)
-        rest -= digits
-        total = (total << 26) + int(digits @ times)
-    return total / (int(times.sum()) << 78)
-
-
 def column_names(table: Any) -> list[str]:
-    """The column names of an Arrow table, a DataFrame or a mapping."""
+    """Return the column names of an Arrow table, a DataFrame or a mapping."""
     return list(getattr(table, "column_names", getattr(table, "columns", table)))
 
 
 def _read(table: Any, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The columns `names` as arrays [n]."""
-    found = column_names(table)
+    """Return the columns `names` as arrays [n]."""
+    available = column_names(table)
     read = {}
     for name in names:
-        if (times := found.count(name)) != 1:
-            raise InputError(f"context column {name!r} is there {times} times; expected it once among {found}")
+        if (times := available.count(name)) != 1:
+            raise InputError(f"context column {name!r} is there {times} times; expected it once among {available}")
         column = table[name]
         if hasattr(column, "combine_chunks"):  # in chunks, Arrow's dictionaries turn null into some level
             column = column.combine_chunks()
@@ -335,8 +316,10 @@ def _numbers(name: str, kind: str, values: NDArray[Any]) -> NDArray[np.float64]:
             f"values: convert the column, or fit with kinds={{{name!r}: 'categorical'}}"
         )
     if infinite := int(np.count_nonzero((numbers > LARGEST) | (numbers < -LARGEST))):
-        found = f"{count(infinite, 'infinite number')} (beyond ±{LARGEST:g})"
-        raise InputError(f"context column {name!r} holds {found}; expected finite ones: clip or drop them")
+        raise InputError(
+            f"context column {name!r} holds {count(infinite, 'infinite number')} (beyond ±{LARGEST:g}); expected "
+            "finite ones: clip or drop them"
+        )
     return numbers
 
 

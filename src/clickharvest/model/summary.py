@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from clickharvest.model.cautions import outcome_of, tell_cautions
 from clickharvest.model.differences import Contrast, find_contrasts
 from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.provenance import Provenance
 from clickharvest.model.support import rests_on_few, spell_queries
-from clickharvest.model.typical import Model, Varied, typical_context, typical_names, varied_contexts
+from clickharvest.model.typical import Model, Recorded, Varied, typical_context, typical_names, varied_contexts
 from clickharvest.positions.places import name_place, spell_label
 from clickharvest.words import clean_text, count, finite, spell_thinning
 
@@ -29,15 +28,6 @@ LARGE = 1_000
 MOST_WORDS = 4_000
 """Characters shown of one thing that a file tells of its origin."""
 UNTOLD = "The model does not tell where it comes from: an older version wrote its file, or it was put together by hand."
-
-
-class _Recorded(Protocol):
-    """What any model tells of where it comes from."""
-
-    @property
-    def info(self) -> Mapping[str, Any]: ...
-    @property
-    def provenance(self) -> Provenance | None: ...
 
 
 def summarise(model: Model) -> str:
@@ -81,7 +71,7 @@ def summarise(model: Model) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def origin(model: _Recorded) -> str:
+def origin(model: Recorded) -> str:
     """Return where a model comes from, as `clickharvest show` prints it below the summary.
 
     A command stands on one line, however long, so that it can be copied.
@@ -89,6 +79,7 @@ def origin(model: _Recorded) -> str:
     Example:
         >>> from clickharvest.model.curves import make_curve
         >>> from clickharvest.model.propensities import Propensities
+        >>> from clickharvest.model.provenance import Provenance
         >>> made = Provenance({"clickharvest": "1.0"}, "PBM", made="2026-01-31T12:00:00Z", command=("fit", "log.csv"))
         >>> curve = make_curve("constant", (1, 2), anchor=1, n_features=0)
         >>> print(origin(Propensities(curve, {"b": np.log([0.5])}, None, (1, 2), provenance=made)))

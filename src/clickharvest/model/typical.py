@@ -23,7 +23,16 @@ MOST_LEVELS = 6
 """Levels of a category that are shown."""
 
 
-class Model(Protocol):
+class Recorded(Protocol):
+    """What any model tells of where it comes from."""
+
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Provenance | None: ...
+
+
+class Model(Recorded, Protocol):
     """What summaries and comparisons need of `Propensities`, which shows its summary itself."""
 
     @property
@@ -41,11 +50,7 @@ class Model(Protocol):
     @property
     def draws_kind(self) -> str | None: ...
     @property
-    def info(self) -> Mapping[str, Any]: ...
-    @property
     def fit_info(self) -> FitInfo: ...
-    @property
-    def provenance(self) -> Provenance | None: ...
     @property
     def support(self) -> Support | None: ...
     @property
