@@ -1,7 +1,7 @@
 """The exceptions and warnings of the library.
 
-Every message says what was found, what was expected and what to do, in one line: the command line prints it as
-it is and exits with the code the class carries.
+Every message says in one line what was found, what was expected and what to do. The command line prints it and exits
+with the code of the class.
 """
 
 
@@ -18,7 +18,7 @@ class InputError(ClickharvestError, ValueError):
 
 
 class NotFittedError(InputError, AttributeError):
-    """What `fit` learns was asked for before `fit`; like scikit-learn's error, a ValueError and an AttributeError."""
+    """An attribute that `fit` learns was read before `fit`; like scikit-learn's error of this name."""
 
 
 class EngineError(ClickharvestError, RuntimeError):
@@ -28,7 +28,7 @@ class EngineError(ClickharvestError, RuntimeError):
 
 
 class NotIdentifiedError(ClickharvestError):
-    """The log carries no information on the quantity asked for, so there is no number to return."""
+    """The log has no information on the quantity, so there is no number to return."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""Packages that only some uses need: the extras of pyproject.toml, asked for where they are used."""
+"""Optional packages: the extras of pyproject.toml, imported where they are used."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from clickharvest.errors import ClickharvestError, InputError
 
 
 def require(package: str, extra: str, use: str, *, error: type[ClickharvestError] = InputError) -> Any:
-    """Return a package that an extra brings, or say how to install it.
+    """Return a package of an extra, or raise an error that says how to install it.
 
     Args:
         package: the module to import.
-        extra: the extra of clickharvest that brings it.
-        use: what needs it, the beginning of a sentence.
-        error: what to raise where it is missing.
+        extra: the extra of clickharvest that installs it.
+        use: what needs the package, the beginning of a sentence.
+        error: the class of the error.
 
     Raises:
         ClickharvestError: the package is not installed; of the class `error`.

@@ -1,8 +1,8 @@
-"""Files and folders that appear whole or not at all, and the end of what dead runs left. The standard library alone.
+"""Files and folders that appear whole or not at all, and the removal of what dead processes left.
 
-What is half written has a name of its own beside its target, which names the machine or container and the process that
-writes it: `.model.safetensors.1a2b3c4d-4711.partial`. The next command that writes there removes those of dead
-processes, and those of other machines that have not changed for long.
+A file that is half written has a name of its own beside its target, with a mark of the machine or container and the
+process: `.model.safetensors.1a2b3c4d-4711.partial`. The next command that writes there removes those of dead processes,
+and those of other machines that have not changed for a week.
 """
 
 from __future__ import annotations
@@ -23,21 +23,19 @@ from clickharvest.errors import InputError
 from clickharvest.words import first_line
 
 LONGEST_NAME = 240
-"""Bytes of a name of ours: file systems take 255, and an engine may add an ending."""
+"""Bytes of the name of a temporary file: file systems take 255, and an engine may add an ending."""
 ABANDONED = 7 * 86_400
-"""Seconds without a change after which what another machine or container writes counts as left: it may be at work for
-days, and its process cannot be seen from here."""
+"""Seconds without a change after which a temporary file of another machine counts as abandoned."""
 SHARED = "_common_metadata"
-"""In a folder of Parquet files: Parquet's own place for what all of them share."""
+"""File for shared metadata in a folder of Parquet files."""
 FOOTER_KEY = "clickharvest"
-"""Under this key of its footer, a Parquet file of ours says about itself what JSON holds. Spark's executors put nothing
-into footers: there it stands in `SHARED`."""
+"""Key of our metadata, as JSON, in the footer of a Parquet file. Spark's executors write no footers: see `SHARED`."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
 
 written: deque[Path] = deque(maxlen=100)
-"""The files that this process has finished, the last at the end: what an interruption leaves."""
+"""The files that this process has finished, the latest at the end."""
 _under_way: dict[Path, Path] = {}
-"""What is half written, with the name it is to have; and temporary folders, which are to have none."""
+"""Half-written files with their targets, and temporary folders, which are their own targets."""
 _swept: set[str] = set()
 
 
@@ -58,14 +56,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         >>> target.read_text()
         'whole'
     """
-    with _telling(path):
+    with _file_errors(path):
         target = _target(path)
         sweep(target.parent)
         partial = target.with_name(own_name(target.name, "partial"))
         mode = _create(partial, target)
     _under_way[partial] = path
     try:
-        with _telling(path):
+        with _file_errors(path):
             yield partial
             partial.chmod(mode)
             partial.replace(target)
@@ -76,9 +74,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def check_place(path: Path) -> None:
-    """See that a file can be written at a place, before what it is to hold is computed.
+    """Check that a file can be written at a place, before its content is computed.
 
-    A folder that an engine of many machines may replace by its own, empty or of theirs, is left to that engine.
+    A folder that a cluster may replace, empty or written by one, is left to the engine.
 
     Raises:
         InputError: nothing can be written there.
@@ -88,7 +86,7 @@ def check_place(path: Path) -> None:
         Traceback (most recent call last):
         clickharvest.errors.InputError: cannot write ...: the directory ... does not exist; create it first
     """
-    with _telling(path):
+    with _file_errors(path):
         if not (path.is_dir() and ((path / SHARED).exists() or not any(path.iterdir()))):
             _target(path)
 
@@ -102,14 +100,14 @@ def atomic_folder(folder: Path, check: Callable[[], None]) -> Iterator[Path]:
         check: raises where it must not be replaced; called before the block and again after it.
     """
     target = Path(os.path.realpath(folder))
-    with _telling(folder):
+    with _file_errors(folder):
         sweep(target.parent)
         check()
         partial, replaced = (target.with_name(own_name(target.name, ending)) for ending in ("partial", "replaced"))
         partial.mkdir()
     _under_way[partial] = folder
     try:
-        with _telling(folder):
+        with _file_errors(folder):
             yield partial
             check()
             if target.exists():
@@ -128,7 +126,7 @@ def atomic_folder(folder: Path, check: Callable[[], None]) -> Iterator[Path]:
 
 
 def temporary_folder() -> Path:
-    """Return a new folder for temporary files: `remove_folder` ends it, or the next run if this one is killed.
+    """Return a new folder for temporary files, for `remove_folder`; the next run removes it if this one is killed.
 
     Raises:
         InputError: there is no place for temporary files.
@@ -152,7 +150,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def abandon() -> list[Path]:
-    """Remove all that this process has half written, and return what it has finished: the last act before its end."""
+    """Remove all half-written files, and return the finished ones; for a process that is about to end."""
     for partial, target in list(_under_way.items()):
         if partial != target and not partial.exists():  # it was just given its name
             written.append(target)
@@ -161,16 +159,16 @@ def abandon() -> list[Path]:
 
 
 def own_name(name: str, ending: str) -> str:
-    """Return the name of what this process writes for a file of the name `name`, hidden and never too long."""
+    """Return the hidden temporary name for a file called `name`, never too long."""
     mark = f".{_process()}.{ending}"
     kept = os.fsdecode(os.fsencode(name)[: LONGEST_NAME - 1 - len(mark)])
     return f".{kept}{mark}"
 
 
 def sweep(folder: Path) -> None:
-    """Remove what dead processes of this user have left in a folder, once in the life of a process.
+    """Remove what dead processes of this user have left in a folder, once per process.
 
-    A folder that was set aside, to be replaced, gets its name back where its successor did not come that far.
+    A folder that was set aside, to be replaced, gets its name back if its successor was never finished.
     """
     if str(folder) in _swept or os.name != "posix":
         return
@@ -180,23 +178,23 @@ def sweep(folder: Path) -> None:
     temporary = re.compile(rf"clickharvest-{process}-\w+")
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = ours.fullmatch(entry.name) or temporary.fullmatch(entry.name)
-            if not found or (about := entry.stat(follow_symlinks=False)).st_uid != os.geteuid():
+            match = ours.fullmatch(entry.name) or temporary.fullmatch(entry.name)
+            if not match or (about := entry.stat(follow_symlinks=False)).st_uid != os.geteuid():
                 continue
-            is_own = found["machine"] == _machine()
-            if _is_alive(int(found["pid"])) if is_own else time.time() - about.st_ctime < ABANDONED:
+            is_own = match["machine"] == _machine()
+            if _is_alive(int(match["pid"])) if is_own else time.time() - about.st_ctime < ABANDONED:
                 continue
             left = Path(entry.path)
-            if found.groupdict().get("ending") == "replaced" and not (back := folder / found["name"]).exists():
+            if match.groupdict().get("ending") == "replaced" and not (back := folder / match["name"]).exists():
                 left.rename(back)
             elif left not in _under_way:
                 _remove(left)
 
 
 def _machine() -> str:
-    """Return a mark of this machine or container: the processes of others are not known to be dead.
+    """Return a mark of this machine or container.
 
-    Containers may share a disk and a host name, but not the numbers of their processes.
+    Containers may share a disk and a host name, but their process numbers differ.
     """
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
@@ -210,7 +208,7 @@ def _process() -> str:
 
 
 def _is_alive(pid: int) -> bool:
-    if pid == os.getpid():  # not this process, whose work is known, but one that had its number, as in containers
+    if pid == os.getpid():  # an earlier process with the same number, as in containers
         return False
     try:
         os.kill(pid, 0)
@@ -243,7 +241,7 @@ def _target(path: Path) -> Path:
 
 
 def _create(partial: Path, target: Path) -> int:
-    """Create the temporary file and return the mode its target shall have; to ask for the umask would change it."""
+    """Create the temporary file and return the mode for its target; reading the umask would change it."""
     target_mode = target.stat().st_mode if target.exists() else None
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
@@ -255,8 +253,8 @@ def _create(partial: Path, target: Path) -> int:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Turn errors of the file system into one line about what was to be written."""
+def _file_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into one line about the file to write."""
     try:
         yield
     except (BrokenPipeError, InterruptedError):
@@ -266,7 +264,7 @@ def _telling(path: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Return why the file system refused, without the name of a temporary file."""
+    """Return the reason of the file system, without the name of a temporary file."""
     return (os.strerror(error.errno) if error.errno else first_line(error)).rstrip(".")
 
 

@@ -1,10 +1,10 @@
 """scikit-learn's manners, without scikit-learn: parameters by name, and one error before `fit`.
 
-What a constructor takes is kept as it is, told by `get_params` and `repr`, changed by `set_params`; `fit` checks it,
-learns, and returns the object itself; what it learned ends in an underscore. Where scikit-learn is installed, its
-`clone`, `check_is_fitted`, `get_tags` and `ParameterGrid` work on such objects, and one may be the last step of a
-`Pipeline`. Its `GridSearchCV` and `cross_val_score` do not: they split arrays by row, while interventions and lists are
-to be split by query, as `CPBM` and `PropensitySVMRankCV` do themselves.
+A constructor keeps its arguments as they are; `get_params` and `repr` show them, `set_params` changes them; `fit`
+checks them, learns, and returns the object itself. Names of learned attributes end in an underscore. Where scikit-learn
+is installed, its `clone`, `check_is_fitted`, `get_tags` and `ParameterGrid` work on such objects, and one may be the
+last step of a `Pipeline`. Its `GridSearchCV` and `cross_val_score` do not: they split arrays by row, while
+interventions and lists are to be split by query, as `CPBM` and `PropensitySVMRankCV` do themselves.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Parameterised:
     if not TYPE_CHECKING:  # for a type checker, every name would be an attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Tell what is wrong where something that `fit` learns is asked for before."""
+            """Raise `NotFittedError` for an attribute that `fit` learns, if `fit` was not called."""
             kind = type(self).__name__
             if _is_learned(name) and not self.__sklearn_is_fitted__():
                 raise NotFittedError(f"this {kind} is not fitted yet, so it has no {name}: call fit first")
@@ -74,9 +74,9 @@ class Parameterised:
 
 
 MOST_CLICKS = 10_000_000
-"""Clicks of a harvest; more take more memory than a laptop has: a fit of so many takes some 6 GB."""
+"""Clicks of a harvest in memory: a fit of as many takes some 6 GB."""
 TOLERANCE = 0.3
-"""How far off a usable curve may be, as measured by `benchmarks/tolerance.py`; the half-width that plans aim at."""
+"""Error that a usable curve may have, as measured by `benchmarks/tolerance.py`; the half-width that plans aim at."""
 
 
 def _is_learned(name: str) -> bool:
@@ -84,7 +84,7 @@ def _is_learned(name: str) -> bool:
 
 
 def require_whole(name: str, value: Any, least: int) -> None:
-    """Raise `InputError` where a parameter is no whole number, or too small a one.
+    """Raise `InputError` unless a parameter is a whole number, `least` or more.
 
     Example:
         >>> require_whole("folds", 1, 2)
@@ -96,7 +96,7 @@ def require_whole(name: str, value: Any, least: int) -> None:
 
 
 def require_number(name: str, value: Any, least: float) -> None:
-    """Raise `InputError` where a parameter is no finite number, or too small a one.
+    """Raise `InputError` unless a parameter is a finite number, `least` or more.
 
     Example:
         >>> require_number("penalty", -1.0, 0.0)
@@ -109,11 +109,11 @@ def require_number(name: str, value: Any, least: float) -> None:
 
 
 ROUNDING = 1e-12
-"""Difference of two numbers, as a share of the larger, up to which they differ by rounding alone."""
+"""Relative difference of two numbers up to which they differ by rounding alone."""
 
 
 def alike(one: float, other: float) -> bool:
-    """Return whether two numbers are the same, but for rounding; whole numbers are not rounded.
+    """Return whether two numbers are equal up to rounding; whole numbers must be equal.
 
     Example:
         >>> alike(0.3, 0.1 + 0.2), alike(0.3, 0.30001), alike(10**15, 10**15 + 1)

@@ -1,4 +1,4 @@
-"""Registries: things by name, which add themselves where they are defined and are imported when they are looked up."""
+"""Registries: functions and classes by name, which register where they are defined and are imported when looked up."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one kind by name: those that added themselves, and those that modules of a folder will.
+    """Things of one kind by name: those that are registered, and those that modules of a folder define.
 
-    The folder is the list: a module in it, called like the thing it defines, is listed without being imported.
+    A module in the folder, named like the thing it defines, is listed without being imported.
 
     Args:
-        kind: what the things are, for messages: `"curve"`.
-        folder: the package whose modules define them, one each; None where all are defined elsewhere.
+        kind: the kind of thing, for messages: `"curve"`.
+        folder: the package whose modules define one thing each; None where all are defined elsewhere.
         besides: modules of the folder that define none.
 
     Attributes:
-        things: those that are defined by now.
+        things: the registered things.
 
     Example:
         >>> fruits: Registry[str] = Registry("fruit")
@@ -41,7 +41,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.things: dict[str, T] = {}
 
     def add(self, name: str, thing: T) -> None:
-        """Add a thing; what was defined in the same place before (a notebook's cell, run again) gives way.
+        """Register a thing, in place of an earlier one from the same place, such as a notebook cell that is run again.
 
         Raises:
             InputError: another thing has the name.
@@ -52,7 +52,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.things[name] = thing
 
     def find(self, name: str) -> T:
-        """Return a thing, or tell which there are."""
+        """Return a thing, or raise `InputError` with the names of all."""
         if name not in self:
             raise InputError(f"no {self.kind} {name!r}: expected one of {', '.join(self)}")
         return self[name]
@@ -74,8 +74,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def _modules(self) -> list[str]:
         if self.folder is None:
             return []
-        found = (module.name for module in pkgutil.iter_modules(sys.modules[self.folder].__path__))
-        return [name for name in found if name not in self.besides]
+        modules = (module.name for module in pkgutil.iter_modules(sys.modules[self.folder].__path__))
+        return [name for name in modules if name not in self.besides]
 
 
 def _place(thing: object) -> tuple[str, str]:

@@ -93,12 +93,12 @@ def plot_curves(models: Any, contexts: Any = None, *, level: float = 0.95, log: 
             alt.Tooltip("upper:Q", format=".4f"),
         ],
     )
-    told = f"examination relative to {', '.join(anchors)}".replace(", position ", ", ")
+    title = f"examination relative to {', '.join(anchors)}".replace(", position ", ", ")
     band = (base.mark_rule() if free else base.mark_area(opacity=0.18, line=False)).encode(
-        y=alt.Y("lower:Q", title=told, scale=scale), y2=alt.Y2("upper:Q")
+        y=alt.Y("lower:Q", title=title, scale=scale), y2=alt.Y2("upper:Q")
     )
     line = base.mark_circle(size=50) if free else base.mark_line(point=alt.OverlayMarkDef(size=36))
-    line = line.encode(y=alt.Y("propensity:Q", title=told, scale=scale))
+    line = line.encode(y=alt.Y("propensity:Q", title=title, scale=scale))
     return alt.LayerChart(data=alt.InlineData(rows), layer=[band, line]).properties(width=480, height=300)
 
 
@@ -119,12 +119,12 @@ def plot_estimators(comparison: EstimatorComparison) -> alt.LayerChart:
     several = len(comparison.estimates)
     rows: list[dict[str, Any]] = [
         # Marks stand beside each other, so that no interval hides another.
-        {"estimator": own.label, "position": k, "beside": round(k + 0.09 * (i - (several - 1) / 2), 3)}
+        {"estimator": estimate.label, "position": k, "beside": round(k + 0.09 * (i - (several - 1) / 2), 3)}
         | {name: _rounded(value) for name, value in zip(_ESTIMATE, values, strict=True)}
-        for i, own in enumerate(comparison.estimates.values())
-        for k, values in own.propensity.items()
+        for i, estimate in enumerate(comparison.estimates.values())
+        for k, values in estimate.propensity.items()
     ]
-    labels = [own.label for own in comparison.estimates.values()]
+    labels = [estimate.label for estimate in comparison.estimates.values()]
     colour = alt.Color(
         "estimator:N",
         title=None,
@@ -205,7 +205,7 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
         for pair in diagnosis.pairs
     ]
     unlinked = name_places(diagnosis.unlinked, places).removeprefix("positions ").removeprefix("position ")
-    told = f"Not linked to {name_place(diagnosis.anchor, places)}: {unlinked}"
+    subtitle = f"Not linked to {name_place(diagnosis.anchor, places)}: {unlinked}"
     every = list(names.values())
     what, turned = ("position", 0) if places is None else ("place", -40)
     chart = alt.Chart(alt.InlineData(rows)).encode(
@@ -218,7 +218,7 @@ def plot_overlap(source: Diagnosis | Interventions) -> alt.Chart:
             "effective:Q", title="effective clicks", scale=alt.Scale(type="sqrt", scheme="teals", domainMin=0)
         )
     )
-    title = alt.TitleParams(f"Clicks that compare two {what}s", subtitle=told if diagnosis.unlinked else [])
+    title = alt.TitleParams(f"Clicks that compare two {what}s", subtitle=subtitle if diagnosis.unlinked else [])
     size = max(240, min(480, 26 * len(every)))
     sized: alt.Chart = cells.properties(width=size, height=size, title=title)
     return sized
@@ -288,18 +288,18 @@ def plot_plan(plan: Plan | DesignPlan) -> alt.LayerChart:
     segments = getattr(plan, "segments", ["all"])
     rows = [
         {"segment": shorten(segment, 80), "position": k, "percent": round(100 * float(margin), 3)}
-        for segment, own in zip(segments, margins, strict=True)
-        for k, margin in zip(plan.positions, own, strict=True)
+        for segment, halves in zip(segments, margins, strict=True)
+        for k, margin in zip(plan.positions, halves, strict=True)
         if np.isfinite(margin)
     ]
-    told = f"half-width of the {100 * plan.level:g} % interval, %"
+    title = f"half-width of the {100 * plan.level:g} % interval, %"
     legend = None if len(segments) == 1 else alt.Legend(orient="top", labelLimit=300, columns=3)
     lines = (
         alt.Chart(alt.InlineData(rows))
         .mark_line(point=True)
         .encode(
             x=alt.X("position:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
-            y=alt.Y("percent:Q", title=told, scale=alt.Scale(zero=True)),
+            y=alt.Y("percent:Q", title=title, scale=alt.Scale(zero=True)),
             color=alt.Color("segment:N", title=None, legend=legend, scale=alt.Scale(range=PALETTE)),
             tooltip=["segment:N", "position:Q", alt.Tooltip("percent:Q", format=".1f")],
         )

@@ -1,7 +1,7 @@
-"""Content: what the page says and what its charts draw, as plain lists and dicts.
+"""Content: the texts of the page and the data of its charts, as plain lists and dicts.
 
-`make_content` gives two things: `view`, the texts and tables that stand in the HTML, and `data`, the JSON that the
-page's script draws from. Both hold the user's strings as they are; escaping them is the business of `page`.
+`make_content` returns `view`, the texts and tables of the HTML, and `data`, the JSON that the page's script draws. Both
+hold the user's strings unchanged; `page` escapes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clickharvest.report.values import ColumnValues, column_values, name_queries
 from clickharvest.words import clean_text, finite, spell_positions
 
 MOST_WRITTEN = 6
-"""Context columns that the Python example writes out."""
+"""Most context columns that the Python example writes out."""
 SLIDER = 1_000
 """Steps of a slider of the page."""
 
@@ -47,17 +47,17 @@ def make_content(
 
     Args:
         model: the model.
-        summary: what its log says; None takes the checks that the model keeps.
+        summary: the summary of its log; None takes the checks that the model keeps.
         level: level of the intervals.
         name: the model's file.
-        commands: the commands that make the report and the weights, as far as they are known.
+        commands: the commands that make the report and the weights, where they are known.
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval is {level:g}; expected a number between 0 and 1, such as 0.95")
     log = "LOG" if summary is None else shlex.quote(summary.name)
     x, plan, clipping = (None, None, None) if summary is None else (summary.x, summary.plan, summary.clipping)
     checked = checked_of(model, summary)
-    if checked is not None:  # states are those of the checks that are shown
+    if checked is not None:  # the states of positions must agree with the checks that are shown
         model = replace(model, info=dict(model.info) | {BUDGET: checked.budget.to_dict()})
     columns = column_values(model, x)
     contrasts = contrast_columns(model, columns, level=level)
@@ -106,7 +106,7 @@ def make_content(
 
 
 def checked_of(model: Propensities, summary: LogSummary | None) -> Checked | None:
-    """Return what checks have found: those of the log, or those that the model keeps; None where there are none."""
+    """Return the checks of the log, or those that the model keeps; None where there are none."""
     if summary is not None:
         return summary.checked
     budget = budget_of(model)
@@ -114,9 +114,9 @@ def checked_of(model: Propensities, summary: LogSummary | None) -> Checked | Non
 
 
 def _places(model: Propensities) -> dict[str, Any]:
-    """Return what the page tells of places: names by number, and rows and columns of a grid of numbers.
+    """Return the names of places by number, and rows and columns of a grid of numbers.
 
-    Neighbours are joined by a line where they differ in a number alone, their last column: positions of one page.
+    A line joins neighbours that differ only in the number in their last column: positions of one page.
     """
     places = model.places
     assert places is not None
@@ -150,8 +150,8 @@ def _bands(model: Propensities, packed: dict[str, Any], level: float) -> str:
             "There are no bands: the model's draws would make the page too large. clickharvest propensities has them."
         )
     count, of = packed["draws"]["count"], packed["draws"]["of"]
-    told = f"Bands are {100 * level:g} % intervals, one {'position' if model.places is None else 'place'} at a time"
-    return f"{told}." if count == of else f"{told}, from {count:,} of the {of:,} draws."
+    sentence = f"Bands are {100 * level:g} % intervals, one {'position' if model.places is None else 'place'} at a time"
+    return f"{sentence}." if count == of else f"{sentence}, from {count:,} of the {of:,} draws."
 
 
 def _order(columns: list[ColumnValues], ranked: list[Importance]) -> list[int]:
@@ -176,14 +176,14 @@ def _column(model: Propensities, column: ColumnValues, index: int) -> dict[str, 
         "mean": part.mean,
         "sd": part.sd,
         "typical": typical,
-        "choices": [choice | {"words": told} for choice, told in zip(choices, words, strict=True)],
+        "choices": [choice | {"words": queries} for choice, queries in zip(choices, words, strict=True)],
         "range": column.range,
         "steps": _slider(model, column, index),
     }
 
 
 def _slider(model: Propensities, column: ColumnValues, index: int) -> list[dict[str, Any]]:
-    """Return what speaks against the steps of a slider: from which to which, and why."""
+    """Return the runs of steps of a slider with the same doubts: the first, the last, and the doubts."""
     if column.range is None:
         return []
     numbers = np.linspace(*column.range, SLIDER + 1)
@@ -199,7 +199,7 @@ def _slider(model: Propensities, column: ColumnValues, index: int) -> list[dict[
 
 
 def _example(columns: list[ColumnValues]) -> str | None:
-    """Return a context as Python writes it: of numbers the mean, of others the most frequent."""
+    """Return a context as Python writes it: the mean of numbers, the most frequent value of others."""
     if not columns or len(columns) > MOST_WRITTEN:
         return "contexts" if columns else None
     values: dict[str, list[Any]] = {}
@@ -215,7 +215,7 @@ def _example(columns: list[ColumnValues]) -> str | None:
 
 
 def _selection(candidates: Any) -> list[dict[str, Any]]:
-    """Return the best penalty of each curve that cross-validation tried."""
+    """Return the best penalty of each curve in cross-validation."""
     best: dict[str, Mapping[str, Any]] = {}
     for candidate in candidates if isinstance(candidates, list) else ():
         if not isinstance(candidate, Mapping):
@@ -227,9 +227,9 @@ def _selection(candidates: Any) -> list[dict[str, Any]]:
     return [
         {"curve": name, "told": "chosen" if row.get("chosen") else spell_left(row.get("folds"))}
         | {"chosen": bool(row.get("chosen"))}
-        | {"penalty": "pooled" if row.get("penalty") is None else _spell(row["penalty"], ".4g")}
-        | {"score": _spell(row.get("score"), ".5f")}
-        | {"se": _spell(None if row.get("folds") else row.get("se"), ".5f")}
+        | {"penalty": "pooled" if row.get("penalty") is None else _format(row["penalty"], ".4g")}
+        | {"score": _format(row.get("score"), ".5f")}
+        | {"se": _format(None if row.get("folds") else row.get("se"), ".5f")}
         for name, row in best.items()
     ]
 
@@ -240,9 +240,9 @@ def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
 
 
 def _spread(pooled: Any) -> str | None:
-    """Return the standard deviations that pooled positions and contexts, as far as the model tells."""
-    told = pooled if isinstance(pooled, Mapping) else {}
-    known = [f"{name} {_spell(value, '.3g')}" for name, value in told.items() if value]
+    """Return the standard deviations of pooling, as far as the model has them."""
+    deviations = pooled if isinstance(pooled, Mapping) else {}
+    known = [f"{name} {_format(value, '.3g')}" for name, value in deviations.items() if value]
     return f"standard deviations: {', '.join(known)}" if known else None
 
 
@@ -256,7 +256,7 @@ def _settings(model: Propensities, summary: LogSummary | None, level: float) -> 
         ("Estimator", info.get("estimator")),
         ("Objective", info.get("objective")),
         ("Curve", ", ".join([curve.name, *(f"{key} {value}" for key, value in curve.shape.items())])),
-        ("Penalty", _spell(info.get("penalty"), ".4g") if "penalty" in info else None),
+        ("Penalty", _format(info.get("penalty"), ".4g") if "penalty" in info else None),
         ("Pooled", _spread(info.get("pooled"))),
         ("Anchor", name_place(model.curve.anchor, model.places)),
         ("Positions", spell_positions(model.curve.positions) if model.places is None else None),
@@ -276,12 +276,12 @@ def _settings(model: Propensities, summary: LogSummary | None, level: float) -> 
 
 
 def _origin(model: Propensities) -> list[tuple[str, str]]:
-    """Return what the model tells of where it comes from; its command stands above the table."""
+    """Return the model's provenance without its command, which stands above the table."""
     if model.provenance is None:
         return [("Origin", UNTOLD)]
     return [(label, text) for label, text in model.provenance.rows() if label != "Command"]
 
 
-def _spell(value: Any, form: str) -> str:
+def _format(value: Any, form: str) -> str:
     number = finite(value)
     return "–" if number is None else format(number, form)

@@ -27,7 +27,7 @@ from clickharvest.words import shorten
 BASES = 200
 """Contexts in which a column is varied."""
 MOST_COMPARED = 20
-"""Values of a column that are compared with each other, the most frequent ones."""
+"""Most values of a column that are compared with each other, by frequency."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ def rank_columns(
     x: NDArray[np.float64] | None,
     contrasts: ColumnContrasts | None,
 ) -> list[Importance]:
-    """Return what `column_importance` does, from values, encoded contexts x [n, d] and contrasts that are there."""
+    """Return `column_importance` from values, encoded contexts x [n, d] and contrasts."""
     base = typical_context(propensities) if x is None or not len(x) else x
     base = base[np.linspace(0, len(base) - 1, min(BASES, len(base))).astype(int)]
-    found = []
+    importances = []
     for column in columns:
         clear = None if contrasts is None else contrasts.clear(column)
-        found.append(Importance(column.part.name, _effect(propensities, column, base), clear))
-    return sorted(found, key=lambda importance: -importance.effect)
+        importances.append(Importance(column.part.name, _effect(propensities, column, base), clear))
+    return sorted(importances, key=lambda importance: -importance.effect)
 
 
 def contrast_columns(
@@ -113,13 +113,13 @@ def contrast_columns(
     """Compare the values of every column with each other, the others being typical; None without intervals."""
     values, contexts = [], []
     for column in columns:
-        frequent = sorted((choice for choice in column.choices if choice.share > 0), key=lambda own: -own.share)
+        frequent = sorted((choice for choice in column.choices if choice.share > 0), key=lambda choice: -choice.share)
         for choice in frequent[:MOST_COMPARED]:
             values.append((column, choice))
             contexts.append(typical_context(propensities, (column.start, choice.features)))
     which = [column.start for column, _ in values]
-    found = find_contrasts(propensities, np.concatenate(contexts), which, level=level) if values else None
-    return None if found is None else ColumnContrasts(values, found)
+    contrasts = find_contrasts(propensities, np.concatenate(contexts), which, level=level) if values else None
+    return None if contrasts is None else ColumnContrasts(values, contrasts)
 
 
 def _effect(propensities: Propensities, column: ColumnValues, base: NDArray[np.float64]) -> float:
@@ -173,8 +173,8 @@ def movement(
         return f"The log cannot tell {what}: no two values of {which} differ by more than chance."
     deeper = clearest.deeper if model.places is None and outcome is None else None
     first = clearest.high if deeper is None else deeper
-    (column, own), (_, other) = (contrasts.values[i] for i in (first, clearest.high + clearest.low - first))
-    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (own, other)])
+    (column, choice_there), (_, other) = (contrasts.values[i] for i in (first, clearest.high + clearest.low - first))
+    x = np.concatenate([typical_context(model, (column.start, choice.features)) for choice in (choice_there, other)])
     predicted, at = model.predict_encoded(x, level=level), model.shown.index(clearest.position)
     there, beside = (
         f"{spell(predicted.propensity[i, at])} ({spell(predicted.lower[i, at])} to {spell(predicted.upper[i, at])})"
@@ -182,7 +182,7 @@ def movement(
     )
     where, anchor = (name_place(k, model.places) for k in (clearest.position, model.curve.anchor))
     depends = f"{'Most clearly it depends' if len(columns) > 1 else 'It depends'} on {shorten(column.part.name)}: "
-    some, others = name_queries(column, own), name_queries(column, other)
+    some, others = name_queries(column, choice_there), name_queries(column, other)
     if outcome is not None:
         return (
             f"{depends}a click at {where} leads to {outcome} {there} times as often as one at {anchor} for {some}, "

@@ -1,4 +1,4 @@
-"""What a log adds to the report of a model: its checks, how contexts are spread, and what weights are worth."""
+"""The log in the report of a model: its checks, the distribution of contexts, and the effect of weights."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from clickharvest.words import count
 Array = NDArray[np.float64]
 
 ROWS_AT_ONCE = 100_000
-"""Contexts that are predicted together; more take more memory."""
+"""Contexts that are predicted together; more need more memory."""
 
 
 @dataclass(frozen=True)
 class Clipping:
-    """What `weigh --clip auto` does to the weights w_i = 1 / max(p_i, clip) of a log's clicks.
+    """The effect of `weigh --clip auto` on the weights w_i = 1 / max(p_i, clip) of a log's clicks.
 
     Attributes:
         clip: the least propensity that is divided by.
@@ -56,17 +56,16 @@ class Clipping:
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What a log says, in addition to the model.
+    """The part of a report that comes from a log.
 
     Attributes:
-        name: what was read, in the user's words.
-        checked: the findings of all checks, and the budget; None for a model of what comes of a click.
-        same_data: whether the model was fitted on the log's interventions; None if the model does not tell.
+        name: the log, in the user's words.
+        checked: the findings of all checks, and the budget; None for a model of the outcomes of clicks.
+        same_data: whether the model was fitted on the log's interventions; None if that is unknown.
         compared: the results and clicks that the curve can be estimated from, in words.
         x: encoded contexts of the interventions, [n, d].
         clipping: the weights of the log's clicks; None without clicks.
-        plan: how many times this log brings the interval within the tolerance; None if the budget is usable, or if no
-            plan can be made.
+        plan: the traffic that brings the interval within the tolerance; None if it is not needed or not known.
     """
 
     name: str
@@ -91,7 +90,7 @@ def summarise_log(
     tolerance: float | None = None,
     progress: Progress = silent,
 ) -> LogSummary:
-    """Check a model against a log, or interventions, and return all that its report says of them.
+    """Check a model against a log, or interventions, and return the summary for its report.
 
     Args:
         source: the log, opened with the model's context columns; or interventions, which leave most checks untested.
@@ -142,13 +141,13 @@ def summarise_log(
     if outcome_of(model) is None:
         with progress("Checking"):
             further = _of_design(source, design, max_position)
-            asked: Any = {
+            options: Any = {
                 "positions": positions,
                 "folds": folds,
                 "tolerance": tolerance,
                 "interventions": interventions,
             }
-            checked = check_fit(source, model, unit=unit, **asked, further=further)
+            checked = check_fit(source, model, unit=unit, **options, further=further)
     data, plan = model.info.get("data"), None
     if (checked is None or checked.budget.word != "usable") and model.places is None:
         with progress("Planning"):
@@ -165,7 +164,7 @@ def summarise_log(
 
 
 def _of_design(source: ClickLog | Interventions, design: Design | None, max_position: int | None) -> list[Finding]:
-    """Return whether the log agrees with the design; where it does not, exposures are wrong by any factor."""
+    """Return the findings on whether the log agrees with the design; otherwise exposures may be wrong by any factor."""
     if isinstance(source, Interventions) or design is None or isinstance(design, LoggedPlacements):
         return []
     return design_findings(source.parsed(), design, max_position)

@@ -1,4 +1,4 @@
-"""Packing: a model as the page holds it, small enough to be sent by mail.
+"""Packing: the model inside the page, small enough for a mail.
 
 Parameters are packed in double precision. Draws, which only tell how wide the bands are, are rounded to 16 bits, or
 to 8 where that would make the page too large: a step of 1/256 of a parameter's range changes a standard deviation by
@@ -23,17 +23,17 @@ from clickharvest.model.support import never_together, rests_on_few, spell_queri
 from clickharvest.model.trace import trace_curve
 
 MOST_BYTES = 1_500_000
-"""Bytes that packed draws may take, before they are written as text, which adds a third."""
+"""Most bytes of packed draws, before base64 adds a third."""
 MOST_BYTES_OF_POINTS = 4_000_000
-"""Bytes that the points of a clustered covariance may take."""
+"""Most bytes of the points of a clustered covariance."""
 UNLIMITED = 1e6
-"""A width of intervals that none reaches."""
+"""A width of intervals beyond all others."""
 FEWEST_DRAWS = 50
-"""Bands from fewer draws than this would be too rough to show."""
+"""Least draws for bands; fewer are too rough."""
 
 
 def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
-    """Return all that the page needs to compute p_k(x) and its interval, as JSON holds it.
+    """Return the data from which the page computes p_k(x) and its interval, for JSON.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
@@ -57,7 +57,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "anchor": int(model.curve.anchor),
         "features": model.curve.n_features,
         "layout": layout,
-        "params": _text(flatten_params(model.params), "<f8"),
+        "params": _base64(flatten_params(model.params), "<f8"),
         "draws": None if drawn is None else _pack_draws(drawn.draws, model.draws_kind),
         "level": level,
         "z": -(1.0 if drawn is None else drawn.factor) * NormalDist().inv_cdf((1 - level) / 2),
@@ -70,7 +70,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
 
 
 def _doubts(model: Propensities) -> list[dict[str, Any]]:
-    """Return what speaks against positions in every context."""
+    """Return the doubts about positions in every context."""
     shown = np.array(model.shown)
     # Without contexts to doubt, doubts are those of positions.
     doubts = model.doubts(np.zeros((0, model.curve.n_features)))
@@ -78,7 +78,7 @@ def _doubts(model: Propensities) -> list[dict[str, Any]]:
 
 
 def _apart(model: Propensities) -> list[dict[str, Any]]:
-    """Return values of two columns that training never had together: which columns, why that matters, and the pairs."""
+    """Return the values of two columns that training never had together: the columns, the reason, and the pairs."""
     if model.support is None or model.encoder is None:
         return []
     parts = model.encoder.parts
@@ -113,11 +113,11 @@ def _pack_draws(draws: NDArray[np.float64], kind: str | None) -> dict[str, Any] 
         "count": len(kept),
         "of": count,
         "bits": bits,
-        "low": _text(low, "<f8"),
-        "step": _text(step, "<f8"),
-        "steps": _text(steps, f"<u{bits // 8}"),
+        "low": _base64(low, "<f8"),
+        "step": _base64(step, "<f8"),
+        "steps": _base64(steps, f"<u{bits // 8}"),
     }
 
 
-def _text(array: NDArray[Any], kind: str) -> str:
+def _base64(array: NDArray[Any], kind: str) -> str:
     return base64.b64encode(array.astype(kind).tobytes()).decode("ascii")

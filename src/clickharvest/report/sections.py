@@ -21,11 +21,11 @@ from clickharvest.planning.scaling import Plan
 from clickharvest.words import clean_text, count, finite
 
 MOST_ADVICE = 3
-"""Problems that are told with what to do; the others stand in the list of checks."""
+"""Problems shown with advice; the others are in the list of checks."""
 LEAST_BAR = 0.005
-"""Sources below are named together, without a bar."""
+"""Size below which sources of error have no bar."""
 LARGEST = 1e6
-"""What an unbounded end of the budget is drawn at, beyond the picture."""
+"""Value for an unbounded end of the budget, beyond the picture."""
 SEVERITIES = {
     "decisive": "decisive",
     "warning": "warning",
@@ -36,12 +36,12 @@ SEVERITIES = {
 """Severities in words, the most serious first."""
 ROLES = ("ranker", "user", "page", "time")
 """Columns with an option of their name."""
-DEEPEST = 0.75
+DARKEST = 0.75
 """Shade of the largest propensity."""
 
 
 def budget_view(checked: Checked | None, weigh: str) -> dict[str, Any] | None:
-    """Return what the section says; None where nothing was checked.
+    """Return the texts of the section on the error budget; None where nothing was checked.
 
     Args:
         checked: the findings and the budget.
@@ -59,16 +59,16 @@ def budget_view(checked: Checked | None, weigh: str) -> dict[str, Any] | None:
         "bars": _bars(checked),
         "small": [name for name, size in budget.sizes().items() if size < LEAST_BAR],
         "untested": [_untested(kind, needs) for kind, needs in budget.untested.items()],
-        "advice": [_told(finding) for finding in wrong[:MOST_ADVICE]] or _without_problems(budget),
+        "advice": [_sentences(finding) for finding in wrong[:MOST_ADVICE]] or _without_problems(budget),
         "weigh": weigh if word != "cannot tell" and not wrong else None,
         "more": len(wrong[MOST_ADVICE:]),
     }
 
 
 def budget_data(model: Propensities, budget: Budget | None, level: float) -> list[dict[str, Any]]:
-    """Return the points of the picture: the curve of the typical context, its interval, its budget and its state.
+    """Return the points of the chart: the curve of the typical context, its interval, budget and state.
 
-    `least` and `most` are p · (1 − down) and p · (1 + up); None where the budget does not speak of a position.
+    `least` and `most` are p · (1 − down) and p · (1 + up), None at positions without a budget.
 
     Example:
         >>> from clickharvest.model.curves import make_curve
@@ -101,14 +101,14 @@ def budget_data(model: Propensities, budget: Budget | None, level: float) -> lis
 
 
 def problems(checked: Checked) -> list[Finding]:
-    """Return the findings that ask for something to be done, decisive ones first, then by size."""
+    """Return the decisive findings and warnings, decisive ones first, then by size."""
     sizes = checked.budget.sizes()
     wrong = [finding for finding in checked.findings if finding.severity in ("decisive", "warning")]
     return sorted(wrong, key=lambda one: (one.severity != "decisive", -sizes.get(one.kind, 0.0)))
 
 
 def _bars(checked: Checked) -> list[dict[str, Any]]:
-    """Return a bar of the whole and of each source, of widths in percent of the largest, and where the tolerance is."""
+    """Return a bar for the sum and for each source: widths, and the tolerance, in percent of the largest."""
     budget = checked.budget
     sizes = {"together": budget.off} | {name: s for name, s in budget.sizes().items() if s >= LEAST_BAR}
     known = {name: size for name, size in sizes.items() if np.isfinite(size)}
@@ -128,19 +128,19 @@ def _bars(checked: Checked) -> list[dict[str, Any]]:
 
 
 def _untested(kind: str, needs: str) -> dict[str, str]:
-    """Return what is assumed where it was not tested, what would test it, and the option that names such a column."""
+    """Return the assumption of a check that was not made, the column it needs, and the option for that column."""
     assumption = CHECKS[kind].assumption if kind in CHECKS else "nothing is wrong with it"
     column = needs in ROLES
     needed = f"a {needs} column" if column else clean_text(needs)
     return {"kind": clean_text(kind), "assumption": assumption, "needs": needed, "option": f"--{needs}" * column}
 
 
-def _told(finding: Finding) -> dict[str, str]:
+def _sentences(finding: Finding) -> dict[str, str]:
     return {"sentence": finding.sentence, "advice": finding.counsel}
 
 
 def _without_problems(budget: Budget) -> list[dict[str, str]]:
-    """Return what to do where no check has found anything: use the curve, or collect more clicks."""
+    """Return the advice where no check found a problem: use the curve, or collect more clicks."""
     if budget.word == "usable":
         return [{"sentence": "No check found a problem.", "advice": "Weigh clicks by the curve:"}]
     size = budget.sizes().get(budget.largest, np.inf)
@@ -152,9 +152,9 @@ def _without_problems(budget: Budget) -> list[dict[str, str]]:
 
 
 def checks_view(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return what the list of all checks says, the most serious first."""
+    """Return the rows of the list of all checks, the most serious first, and their counts."""
     rows = [
-        {"severity": one.severity, "told": SEVERITIES[one.severity], "kind": clean_text(one.kind)} | _told(one)
+        {"severity": one.severity, "told": SEVERITIES[one.severity], "kind": clean_text(one.kind)} | _sentences(one)
         for one in sorted(findings, key=lambda one: list(SEVERITIES).index(one.severity))
     ]
     return {"rows": rows, "counts": _counts(findings)}
@@ -167,17 +167,18 @@ def _counts(findings: Sequence[Finding]) -> str:
         >>> _counts([Finding("time", "ok", ""), Finding("rows", "warning", ""), Finding("step", "warning", "")])
         'All 3 checks: 2 warnings, 1 passed'
     """
-    found = [finding.severity for finding in findings]
+    severities = [finding.severity for finding in findings]
     each = [
-        f"{found.count(severity)} {told}{'s' if found.count(severity) > 1 and severity in ('warning', 'note') else ''}"
-        for severity, told in SEVERITIES.items()
-        if severity in found
+        f"{severities.count(severity)} {word}"
+        + "s" * (severities.count(severity) > 1 and severity in ("warning", "note"))
+        for severity, word in SEVERITIES.items()
+        if severity in severities
     ]
-    return f"{'All ' * (len(found) > 1)}{count(len(found), 'check')}: {', '.join(each)}"
+    return f"{'All ' * (len(severities) > 1)}{count(len(severities), 'check')}: {', '.join(each)}"
 
 
 def traffic_data(plan: Plan) -> dict[str, Any]:
-    """Return what the chart draws: for every segment and position the half-width now, and what traffic it takes."""
+    """Return the data of the chart: for every segment and position the half-width now, and the traffic needed."""
     return {
         "days": plan.days,
         "unlinked": list(plan.unlinked),
@@ -274,5 +275,5 @@ def _browsing_cell(predicted: Prediction, notes: NDArray[np.object_], number: in
     interval = f"{low:.3g} to {high:.3g}" if np.isfinite(low) and np.isfinite(high) else "no interval"
     supported = bool(predicted.supported[0, state])
     text = "?" if supported and predicted.cannot_tell[0, state] else f"{value:.2f}{'' if supported else '*'}"
-    shade = round(100 * DEEPEST * value / largest, 1) if np.isfinite(value) else 0.0
+    shade = round(100 * DARKEST * value / largest, 1) if np.isfinite(value) else 0.0
     return {"text": text, "note": f"{interval}{f'; {note}' if note else ''}", "shade": shade}

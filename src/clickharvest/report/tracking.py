@@ -1,4 +1,4 @@
-"""Experiment tracking: a fitted model, its figures and its report as a run of MLflow."""
+"""Experiment tracking: log a fitted model, its metrics and its report as a run of MLflow."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.words import first_line
 
 LARGEST = 250
-"""Characters of a parameter that every MLflow server takes."""
+"""Longest parameter, in characters, that every MLflow server accepts."""
 
 
 def log_to_mlflow(propensities: Propensities, model: Path) -> str:
     """Log a model as one run of MLflow: parameters, metrics, the budget, the model file and its report.
 
-    Where it goes is MLflow's to know: the tracking server and the experiment are those of the environment variables
-    `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME`; inside an active run it becomes a nested one.
+    The environment variables `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME` name the server and the experiment;
+    inside an active run the new run is nested.
 
     Args:
         propensities: the model.
@@ -52,7 +52,7 @@ def log_to_mlflow(propensities: Propensities, model: Path) -> str:
 
 
 def run_params(propensities: Propensities) -> dict[str, Any]:
-    """Return what was asked for and chosen.
+    """Return the settings of a fit, given or chosen.
 
     Example:
         >>> import numpy as np
@@ -69,7 +69,7 @@ def run_params(propensities: Propensities) -> dict[str, Any]:
 
 
 def run_metrics(propensities: Propensities) -> dict[str, float]:
-    """Return the figures of a fit: the log likelihood, what it rests on, and how far off the curve can be.
+    """Return the metrics of a fit: the log likelihood, the size of its data, and the error budget.
 
     `budget_off` is how far off it can be at the worst position, as a fraction, `budget_<source>` because of each
     source. A number without a bound is left out.
@@ -87,15 +87,15 @@ def run_metrics(propensities: Propensities) -> dict[str, float]:
     sizes = {name: float(info[name]) for name in ("log_likelihood", "units", "clicks", "queries") if name in info}
     if budget is None:
         return sizes
-    terms = {"off": budget.off} | {_plain(name): size for name, size in budget.sizes().items()}
+    terms = {"off": budget.off} | {_metric_name(name): size for name, size in budget.sizes().items()}
     return sizes | {f"budget_{name}": float(size) for name, size in terms.items() if math.isfinite(size)}
 
 
 def run_tags(propensities: Propensities) -> dict[str, str]:
-    """Return the word of the budget: usable, with care or cannot tell; nothing for a model that was not checked."""
+    """Return the verdict of the budget: usable, with care or cannot tell; nothing without checks."""
     budget = budget_of(propensities)
     return {} if budget is None else {"budget": budget.word}
 
 
-def _plain(name: str) -> str:
+def _metric_name(name: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)

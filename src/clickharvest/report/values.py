@@ -21,15 +21,15 @@ from clickharvest.words import shorten
 Array = NDArray[np.float64]
 
 FEW = 12
-"""Numbers with at most so many distinct values are shown one by one."""
+"""Distinct values up to which numbers are shown one by one."""
 MOST_CONTEXTS = 200_000
-"""Context rows looked at; of more, evenly spaced ones."""
+"""Context rows that are used at most, evenly spaced."""
 MISSING = "missing"
-"""What a missing value is called."""
+"""Label of a missing value."""
 TAIL = 0.1
-"""The share of contexts beyond what is called a low or a high number."""
+"""Share of contexts below a low number, and above a high one."""
 LONGEST = 30
-"""Characters of a name or level of the user's inside a sentence."""
+"""Characters of a user's name or level inside a sentence."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Choice:
     Attributes:
         label: the value in words.
         features: its features, as the encoder gives them.
-        share: how much it counts when values are compared, at least 0.
+        share: its weight in comparisons of values, at least 0.
     """
 
     label: str
@@ -103,19 +103,19 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
         phone ['phone', 'desk', 'other']
         30 ['20', '30', '40']
     """
-    found, start, typical = [], 0, typical_context(propensities)[0]
+    values_of_columns, start, typical = [], 0, typical_context(propensities)[0]
     for part in () if propensities.encoder is None else propensities.encoder.parts:
         width = len(part.features)
-        own = None if x is None or not len(x) else x[:, start : start + width]
-        found.append(_values(part, start, own, typical[start : start + width]))
+        features = None if x is None or not len(x) else x[:, start : start + width]
+        values_of_columns.append(_values(part, start, features, typical[start : start + width]))
         start += width
-    return found
+    return values_of_columns
 
 
 def value_doubts(propensities: Propensities, index: int, features: Array) -> list[list[dict[str, Any]]]:
-    """Return what speaks against values of one column, each on its own: why, and at which positions.
+    """Return the doubts about each value of one column: why, and at which positions.
 
-    What speaks against a context is what speaks against its values, and that two of them were never together.
+    The doubts about a context are those about its values, and about values that were never together.
 
     Args:
         propensities: the model.
@@ -139,12 +139,12 @@ def value_doubts(propensities: Propensities, index: int, features: Array) -> lis
     alone = Support((propensities.support.columns[index],), propensities.support.queries)
     shown = np.array(propensities.shown)
     encoder = ContextEncoder((propensities.encoder.parts[index],))
-    found: list[list[dict[str, Any]]] = [[] for _ in features]
+    doubts: list[list[dict[str, Any]]] = [[] for _ in features]
     for doubt in alone.doubts(encoder, features, propensities.shown, clusters=propensities.fit_info.cluster_nouns[1]):
         for i, where in enumerate(np.broadcast_to(doubt.where, (len(features), len(shown)))):
             if where.any():
-                found[i].append({"why": doubt.why, "at": shown[where].tolist()})
-    return found
+                doubts[i].append({"why": doubt.why, "at": shown[where].tolist()})
+    return doubts
 
 
 def _values(part: ContextColumn, start: int, x: Array | None, typical_features: Array) -> ColumnValues:
@@ -194,7 +194,7 @@ def _spread(part: ContextColumn, *features: float) -> tuple[Choice, ...]:
 
 
 def spell(value: float) -> str:
-    """Return a propensity with two digits that tell something.
+    """Return a propensity with two significant digits, or two decimals.
 
     Example:
         >>> spell(1.234), spell(0.4321), spell(0.08), spell(0.00049)
@@ -204,7 +204,7 @@ def spell(value: float) -> str:
 
 
 def name_queries(column: ColumnValues, choice: Choice) -> str:
-    """Return the queries of one value of a column, as a manager would call them.
+    """Return a plain phrase for the queries with one value of a column.
 
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
@@ -225,14 +225,14 @@ def name_queries(column: ColumnValues, choice: Choice) -> str:
     if column.part.kind != "boolean":
         return f"queries with {name} {label}"
     yes = choice.label == "yes"
-    if (own := _without(name, "has")) is not None:
-        return f"queries {'with' if yes else 'without'} {own}"
-    own = _without(name, "is") or name
-    return f"{own} queries" if yes else f"queries that are not {own}"
+    if (adjective := _without(name, "has")) is not None:
+        return f"queries {'with' if yes else 'without'} {adjective}"
+    adjective = _without(name, "is") or name
+    return f"{adjective} queries" if yes else f"queries that are not {adjective}"
 
 
 def typical_query(columns: list[ColumnValues], most: int = 3) -> str:
-    """Return what the typical context is, in a few words: shares of yes, means, most frequent levels.
+    """Return the typical context in a few words: shares of yes, means, most frequent levels.
 
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
@@ -242,18 +242,18 @@ def typical_query(columns: list[ColumnValues], most: int = 3) -> str:
         >>> typical_query([*columns, ColumnValues(device, 1, Choice("missing", (0.0, 0.0, 1.0), 1.0), (), None)])
         '28 % complex, without a known device'
     """
-    told = []
+    words = []
     for column in columns[:most]:
         part, name = column.part, _short_name(column.part.name)
         if column.is_missing(column.typical):
-            told.append(f"without a known {name}")
+            words.append(f"without a known {name}")
         elif part.kind == "boolean":
             having = _without(name, "has")
-            own = f"with {having}" if having is not None else _without(name, "is") or name
-            told.append(f"{100 * part.mean:.0f} % {own}")
+            phrase = f"with {having}" if having is not None else _without(name, "is") or name
+            words.append(f"{100 * part.mean:.0f} % {phrase}")
         else:
-            told.append(f"{name} {shorten(column.typical.label, LONGEST)}")
-    return ", ".join(told) + (", …" if len(columns) > most else "")
+            words.append(f"{name} {shorten(column.typical.label, LONGEST)}")
+    return ", ".join(words) + (", …" if len(columns) > most else "")
 
 
 def _short_name(name: str) -> str:
