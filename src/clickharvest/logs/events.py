@@ -186,7 +186,7 @@ def open_events(
     """Open exports, all of the same events.
 
     Args:
-        sources: the exports, anything `open_source` takes.
+        sources: the exports, anything `open_source` takes; None is skipped.
         engine: where to read them; an embedded DuckDB by default.
         kind: SQL on `event` for the kind of an event.
         wanted: kinds that are kept.
@@ -197,7 +197,7 @@ def open_events(
         InputError: a source cannot be opened, or the engine is not DuckDB.
     """
     parts = []
-    for source in sources:
+    for source in (source for source in sources if source is not None):
         part, engine = _records(source, engine, nested, as_text)
         parts.append(part)
     assert engine is not None

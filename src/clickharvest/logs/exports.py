@@ -11,7 +11,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ROLES, ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.events import SAMPLE, open_events
-from clickharvest.logs.formats import FORMATS, LOOKS
+from clickharvest.logs.formats import FORMATS, LOOKS, TAKES
 from clickharvest.logs.sources import open_source
 
 ALWAYS = ("context", "position_base", "engine")
@@ -47,15 +47,16 @@ def read_export(source: Any, format: str, **options: Any) -> ClickLog:
     """
     reader = FORMATS.find(format)
     _, *parameters = inspect.signature(reader).parameters.values()
-    takes = {parameter.name: parameter for parameter in parameters}
+    takes = {one.name: one.default for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD}
+    takes |= dict.fromkeys(TAKES.get(format, ()))
     inputs = [name for name in takes if name not in (*ROLES, "table", *ALWAYS)]
-    for given in (name for name in options if name not in (*takes, "table")):
+    for given in (name for name in options if name not in (*takes, "table", *ALWAYS)):
         if given in (*ROLES, "place", "block", "page_number", "page_size", "repeat", "random"):
             option = given.replace("_", "-")
             raise InputError(f"--{option} does not go with the format {format}: it fixes its columns")
         raise InputError(f"the format {format} has no input {given!r}: expected {', '.join(inputs) or 'none'}")
     for name in inputs:
-        if takes[name].default is inspect.Parameter.empty and name not in options:
+        if takes[name] is inspect.Parameter.empty and name not in options:
             raise InputError(f"the format {format} needs {name}: name it with --inputs {name}=FILE")
     if "table" in options and "table" not in takes:
         source, options["engine"] = open_source(source, options.get("engine"), table=options.pop("table"))

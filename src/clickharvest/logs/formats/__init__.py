@@ -7,11 +7,12 @@ docstring says what the format is.
     def read_shop(source, *, ranker=None, context=(), position_base=None, engine=None, sessions): ...
 
 Its first parameter is the log, the others are keywords. `context`, `position_base` (None unless the user says) and
-`engine` are always given. A parameter called like a role of `read_log`, such as `ranker`, or `table` lets the user name
-that column; the format fixes the other roles. Further parameters are the format's own inputs, texts such as the name of
-a second file, required unless they have a default. The mark may take a second argument, a function of one event (a
-`dict`) that recognises an event of the format, so that a message about a wrong `--format` can suggest the right one.
-Names are listed without importing Ibis.
+`engine` are always given. A parameter called like a role of `read_log`, such as `ranker`, or `table` lets the user
+name that column; the format fixes the other roles. Further parameters are the format's own inputs, texts such as the
+name of a second file, required unless they have a default. A function that passes `**options` on to `ExportOptions`
+names in the mark which of them it `takes`. The mark may have a second argument, a function of one event (a `dict`)
+that recognises an event of the format, so that a message about a wrong `--format` can suggest the right one. Names are
+listed without importing Ibis.
 """
 
 from __future__ import annotations
@@ -34,11 +35,24 @@ LOOKS: dict[str, Callable[[dict[str, Any]], bool]] = {}
 """Functions that recognise an event of a format, by the name of the format; only of imported formats."""
 
 
-def log_format(name: str, looks: Callable[[dict[str, Any]], bool] | None = None) -> Callable[[Reader], Reader]:
-    """Add the function that reads a format to `FORMATS`; `looks` recognises the events of the format."""
+TAKES: dict[str, tuple[str, ...]] = {}
+"""Options that the functions take by `**options`, beside `context` and `position_base`, by the name of the format."""
+
+
+def log_format(
+    name: str, looks: Callable[[dict[str, Any]], bool] | None = None, *, takes: tuple[str, ...] = ()
+) -> Callable[[Reader], Reader]:
+    """Add the function that reads a format to `FORMATS`.
+
+    Args:
+        name: the name of the format.
+        looks: recognises an event of the format.
+        takes: options among `query`, `ranker` and `within` that the function passes on to `ExportOptions`.
+    """
 
     def mark(reader: Reader) -> Reader:
         FORMATS.add(name, reader)
+        TAKES[name] = takes
         if looks is not None:
             LOOKS[name] = looks
         return reader

@@ -17,7 +17,6 @@ Popover and results page are units of their own. `searchUnitId` can be a context
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
@@ -38,19 +37,11 @@ def looks_like_adobe(event: dict[str, Any]) -> bool:
     return event.get("event") in (*VIEWS, *CLICKS, *INPUTS) or ("eventInfo" in event and "event" in event)
 
 
-@log_format("adobe", looks_like_adobe)
-def read_adobe(
-    source: Any,
-    *,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("adobe", looks_like_adobe, takes=("ranker",))
+def read_adobe(source: Any, *, clicks_from: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Adobe Commerce's storefront events: search results and clicks on products."""
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=text("event", "eventType"),
         wanted=(*VIEWS, *CLICKS, *INPUTS),
@@ -69,13 +60,12 @@ def read_adobe(
         **lists,
     )
     clicks = Rows(CLICKS, text("sku", of="item"), **lists)
-    options = ExportOptions(context, ranker, None, position_base)
     export = Export(
         "Adobe Commerce",
         events,
         shown,
         clicks,
-        options,
+        ExportOptions(**options),
         lookup,
         no_query="export the events that hold searchInputContext, too",
         named=False,

@@ -19,7 +19,6 @@ counts as shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.errors import InputError
@@ -40,16 +39,8 @@ def looks_like_algolia(event: dict[str, Any]) -> bool:
     return "objectIDs" in one and "eventType" in one
 
 
-@log_format("algolia", looks_like_algolia)
-def read_algolia(
-    source: Any,
-    *,
-    results: Any,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("algolia", looks_like_algolia, takes=("ranker",))
+def read_algolia(source: Any, *, results: Any, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Algolia's click events, joined to what its searches returned: the input results."""
     several = "CASE WHEN len({0}) > 0 THEN {0} ELSE [event] END"
     happened = open_events(
@@ -93,7 +84,7 @@ def read_algolia(
         events,
         shown,
         clicks_of,
-        ExportOptions(context, ranker, None, position_base),
+        ExportOptions(**options),
         no_query="results need query or index",
     )
     export.notes.append(RETURNED)

@@ -20,7 +20,6 @@ the events do not say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
@@ -28,7 +27,6 @@ from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.matching import WITHIN
 
 SEARCH, CLICK = "search", "search_click"
 
@@ -40,20 +38,11 @@ def looks_like_elastic(event: dict[str, Any]) -> bool:
     return action in (SEARCH, CLICK, "page_view", "pageview")
 
 
-@log_format("elastic", looks_like_elastic)
-def read_elastic(
-    source: Any,
-    *,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    within: str = WITHIN,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("elastic", looks_like_elastic, takes=("ranker", "within"))
+def read_elastic(source: Any, *, clicks_from: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Elastic behavioral analytics: searches and clicks."""
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=text("event.action"),
         wanted=(SEARCH, CLICK),
@@ -73,12 +62,11 @@ def read_elastic(
     placed += f"'document.id', json_extract(hit, '/document.id'), 'place', {offset} + i)"
     hits = f"list_transform({items('search.results.items')}, lambda hit, i: {placed})"
     shown = Rows((SEARCH,), **lists, items=hits, position=text("place", of="item"), paged_by_time=True)
-    options = ExportOptions(context, ranker, None, position_base, within)
     return Export(
         "Elastic behavioral analytics",
         events,
         shown,
         Rows((CLICK,), **lists),
-        options,
+        ExportOptions(**options),
         no_query="search.query is missing",
     ).read()

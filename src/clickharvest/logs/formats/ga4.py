@@ -19,7 +19,6 @@ view of the same list (by name or id) in the same session that had its item, at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
@@ -27,7 +26,6 @@ from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import entry, items, moment, open_events, something, text, value
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.matching import WITHIN
 
 VIEW, CLICK = "view_item_list", "select_item"
 VALUES = ("string_value", "int_value", "float_value", "double_value")
@@ -39,21 +37,11 @@ def looks_like_ga4(event: dict[str, Any]) -> bool:
     return "event_name" in event and ("event_params" in event or "event_timestamp" in event)
 
 
-@log_format("ga4", looks_like_ga4)
-def read_ga4(
-    source: Any,
-    *,
-    query: str | None = None,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    within: str = WITHIN,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("ga4", looks_like_ga4, takes=("query", "ranker", "within"))
+def read_ga4(source: Any, *, clicks_from: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Google Analytics 4, as BigQuery exports it."""
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=text("event_name"),
         wanted=(VIEW, CLICK),
@@ -77,8 +65,9 @@ def read_ga4(
         fallback=parameter("page_location"),
         paged_by_time=True,
     )
-    options = ExportOptions(context, ranker, query, position_base, within)
-    return Export("Google Analytics 4", events, shown, Rows((CLICK,), **lists), options, lookup=lookup).read()
+    return Export(
+        "Google Analytics 4", events, shown, Rows((CLICK,), **lists), ExportOptions(**options), lookup=lookup
+    ).read()
 
 
 def parameter(name: str) -> str:

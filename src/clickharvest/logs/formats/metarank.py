@@ -19,7 +19,6 @@ the same user that had its item, at most 30 minutes earlier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.errors import InputError
@@ -28,7 +27,6 @@ from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import entry, items, moment, open_events, something, text, value
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.matching import WITHIN
 
 RANKING, INTERACTION = "ranking", "interaction"
 
@@ -38,23 +36,14 @@ def looks_like_metarank(event: dict[str, Any]) -> bool:
     return event.get("event") in (RANKING, INTERACTION, "item", "user") and "timestamp" in event and "id" in event
 
 
-@log_format("metarank", looks_like_metarank)
+@log_format("metarank", looks_like_metarank, takes=("query", "ranker", "within"))
 def read_metarank(
-    source: Any,
-    *,
-    type: str = "click",
-    query: str | None = None,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    within: str = WITHIN,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
+    source: Any, *, type: str = "click", clicks_from: Any = None, engine: Engine | None = None, **options: Any
 ) -> ClickLog:
     """Metarank's events: rankings and interactions."""
     clicked = f"{INTERACTION} of type {type}"
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=f"CASE {text('event')} WHEN '{INTERACTION}' THEN '{INTERACTION} of type ' || coalesce({text('type')}, '') "
         f"ELSE {text('event')} END",
@@ -71,8 +60,7 @@ def read_metarank(
     searched = something(f"json_extract_string({lookup('query')}, '$')")
     shown = Rows((RANKING,), text("id", of="item"), items("items"), query=searched, page=text("id"), **who)
     clicks = Rows((clicked,), text("item", of="item"), page=text("ranking"), **who)
-    options = ExportOptions(context, ranker, query, position_base, within)
-    return Export("Metarank", events, shown, clicks, options, lookup=lookup).read()
+    return Export("Metarank", events, shown, clicks, ExportOptions(**options), lookup=lookup).read()
 
 
 def lookup(path: str) -> str:

@@ -21,7 +21,6 @@ are known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
@@ -29,7 +28,6 @@ from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.matching import WITHIN
 
 VIEWS = ("product list viewed", "product list filtered", "viewed product category")
 CLICKS = ("product clicked", "clicked product")
@@ -41,21 +39,11 @@ def looks_like_segment(event: dict[str, Any]) -> bool:
     return ("properties" in event and "event" in event) or named in (*VIEWS, *CLICKS)
 
 
-@log_format("segment", looks_like_segment)
-def read_segment(
-    source: Any,
-    *,
-    query: str | None = None,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    within: str = WITHIN,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("segment", looks_like_segment, takes=("query", "ranker", "within"))
+def read_segment(source: Any, *, clicks_from: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Segment's e-commerce events, version 2."""
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=f"lower(replace({text('event', 'event_text')}, '_', ' '))",
         wanted=(*VIEWS, *CLICKS),
@@ -83,6 +71,5 @@ def read_segment(
         user=who,
         time=when,
     )
-    options = ExportOptions(context, ranker, query, position_base, within)
     # Calls of `identify` and `page` are among the others, and name no event.
-    return Export("Segment", events, shown, clicks, options, named=False).read()
+    return Export("Segment", events, shown, clicks, ExportOptions(**options), named=False).read()

@@ -22,7 +22,6 @@ minutes earlier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from clickharvest.logs.click_log import ClickLog
@@ -30,7 +29,6 @@ from clickharvest.logs.displays import Export, ExportOptions, Rows
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.events import items, moment, open_events, text
 from clickharvest.logs.formats import log_format
-from clickharvest.logs.matching import WITHIN
 
 VIEW, CLICK = "list_view", "list_click"
 SCHEMA = "com_snowplowanalytics_snowplow_ecommerce"
@@ -46,24 +44,14 @@ def looks_like_snowplow(event: dict[str, Any]) -> bool:
     return "product_event_id" in event or any(name in event for name in (*ACTIONS, *PRODUCTS))
 
 
-@log_format("snowplow", looks_like_snowplow)
-def read_snowplow(
-    source: Any,
-    *,
-    query: str | None = None,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    within: str = WITHIN,
-    clicks_from: Any = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("snowplow", looks_like_snowplow, takes=("query", "ranker", "within"))
+def read_snowplow(source: Any, *, clicks_from: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """Snowplow e-commerce events, or the table product_interactions of its dbt package."""
     no_other = " AND ".join(f"coalesce({text(name)}, 'false') = 'false'" for name in OTHERS)
     older = f"CASE WHEN {text('product_event_id')} IS NOT NULL AND {no_other} THEN '{CLICK}' END"
     named = text("ecommerce_action_type", "product_view_type", *(f"{action}.type" for action in ACTIONS))
     events = open_events(
-        [source] if clicks_from is None else [source, clicks_from],
+        [source, clicks_from],
         engine,
         kind=f"coalesce({named}, {older})",
         wanted=(VIEW, CLICK),
@@ -86,6 +74,5 @@ def read_snowplow(
         page=text("event_id"),
         fallback=text("page_urlpath"),
     )
-    options = ExportOptions(context, ranker, query, position_base, within)
     # Most events of a warehouse are none of a list, and have no type.
-    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), options, named=False).read()
+    return Export("Snowplow", events, shown, Rows((CLICK,), **lists), ExportOptions(**options), named=False).read()

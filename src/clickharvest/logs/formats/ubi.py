@@ -84,7 +84,7 @@ def read_ubi(
         [{'query': 'shoes', 'doc': 'sku7', 'position': 3, 'clicks': 1}]
     """
     opened = open_events(
-        [events] if queries is None else [events, queries],
+        [events, queries],
         engine,
         kind=f"coalesce(lower({text('action_name')}), CASE WHEN {text('query_id')} IS NOT NULL THEN '{QUERY}' END)",
         wanted=(*IMPRESSIONS, CLICK, QUERY),
@@ -127,18 +127,10 @@ def read_ubi(
     return export.read()
 
 
-@log_format("ubi", looks_like_ubi)
-def read_events(
-    source: Any,
-    *,
-    queries: Any = None,
-    ranker: str | None = None,
-    context: Sequence[str] = (),
-    position_base: int | None = None,
-    engine: Engine | None = None,
-) -> ClickLog:
+@log_format("ubi", looks_like_ubi, takes=("ranker",))
+def read_events(source: Any, *, queries: Any = None, engine: Engine | None = None, **options: Any) -> ClickLog:
     """OpenSearch User Behavior Insights: events and queries mixed, or queries in the input `queries`."""
-    return read_ubi(queries, source, ranker=ranker, context=context, position_base=position_base, engine=engine)
+    return read_ubi(queries, source, engine=engine, **options)
 
 
 def lookup(path: str) -> str:
