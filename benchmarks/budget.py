@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from clickharvest import CPBM, PBM, harvest, read_log
 from clickharvest.checks import Displays, Evidence, Finding, check_fit, read_displays
-from clickharvest.checks.budget import noise
+from clickharvest.checks.checking import noise
 from clickharvest.checks.finding import NORMAL
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.model import Propensities

@@ -61,7 +61,7 @@ def import_all() -> None:
     import clickharvest.logs.tallies
     import clickharvest.model.differences
     import clickharvest.planning.designing
-    import clickharvest.planning.scaling
+    import clickharvest.planning.traffic
     import clickharvest.rank.labels
     import clickharvest.rank.learners
     import clickharvest.rank.reranking

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from checks.worlds import fitted, world
 from clickharvest import CPBM, PBM, harvest, read_log
 from clickharvest.checks import TOLERANCE, Budget, Evidence, Finding, budget_of, check_fit, findings_of, make_budget
-from clickharvest.checks.budget import noise
-from clickharvest.checks.checking import displays_of
+from clickharvest.checks.checking import displays_of, noise
 from clickharvest.harvesting import Interventions
 from clickharvest.planning import plan_from_log
 from clickharvest.simulate import simulate_ab_log

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickharvest.checks.design_holds import design_findings
+from clickharvest.checks.clustered_tests import squares_tail
+from clickharvest.checks.design_holds import design_findings, swap_ranks
 from clickharvest.checks.diagnosing import diagnose
 from clickharvest.checks.finding import Finding
-from clickharvest.checks.laws import squares_tail
-from clickharvest.checks.swap_ranks import swap_ranks
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
 from clickharvest.harvesting.placements import LoggedPlacements

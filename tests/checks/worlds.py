@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from clickharvest import CPBM, PBM, harvest, read_log
-from clickharvest.checks import Evidence, Finding, read_displays
-from clickharvest.checks.base import CHECKS
+from clickharvest.checks import CHECKS, Evidence, Finding, read_displays
 from clickharvest.errors import HarvestWarning
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine

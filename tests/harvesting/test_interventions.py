@@ -15,7 +15,7 @@ from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.reading import is_interventions, read_interventions
-from clickharvest.planning.scaling import plan_from_log
+from clickharvest.planning.traffic import plan_from_log
 
 COLUMNS: dict[str, list[Any]] = {
     "unit": [0, 0, 1, 1],

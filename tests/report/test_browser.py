@@ -26,7 +26,7 @@ from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.support import ColumnSupport, Support, value_names
 from clickharvest.model.typical import typical_context
-from clickharvest.planning.scaling import plan_from_log
+from clickharvest.planning.traffic import plan_from_log
 from clickharvest.positions.places import Places
 from clickharvest.report.log_summary import Clipping, LogSummary
 from clickharvest.report.page import write_report

@@ -28,7 +28,7 @@ from clickharvest.model.curves import CURVES, flatten_params, make_curve
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.planning.scaling import plan_from_log
+from clickharvest.planning.traffic import plan_from_log
 from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.packing import MOST_BYTES, pack_model
 from clickharvest.report.page import render_page, script_json, write_report

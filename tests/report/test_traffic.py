@@ -13,8 +13,7 @@ from clickharvest.checks import TOLERANCE
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.reading import read_log
-from clickharvest.planning.needs import MOST_COLUMNS, MOST_SEGMENTS, plan_traffic
-from clickharvest.planning.scaling import plan_from_log
+from clickharvest.planning.traffic import MOST_COLUMNS, MOST_SEGMENTS, plan_from_log, plan_traffic
 from clickharvest.report.content import make_content
 from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.sections import traffic_data

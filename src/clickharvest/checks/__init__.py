@@ -1,26 +1,24 @@
 """Checks: one class per question about a log and its fit, each answered as an effect on the curve."""
 
-from clickharvest.checks import (  # noqa: F401  each enters its check into `CHECKS`, in this order
-    arms,
+# isort: off
+from clickharvest.checks import (  # noqa: F401  each enters its checks into `CHECKS`, in this order
+    reading_by_ranker,
     clicks_above,
-    copied_clicks,
-    crowd,
-    drift,
+    busy_users,
+    change_over_time,
     hidden_column,
-    leaked_contexts,
-    log_doubts,
-    order,
-    rankers,
+    log_integrity,
+    personalised_rankers,
     relevance,
-    rows,
-    step,
-)  # isort: skip
-from clickharvest.checks.base import CHECKS, Check
-from clickharvest.checks.budget import make_budget
-from clickharvest.checks.checking import Checked, check_fit, findings_of
-from clickharvest.checks.displays import Displays, read_displays
+    missing_rows,
+    curve_steps,
+)
+
+# isort: on
+from clickharvest.checks.checking import Checked, check_fit, findings_of, make_budget
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import Finding
+from clickharvest.checks.finding import CHECKS, Check, Finding
+from clickharvest.checks.log_rows import Displays, read_displays
 from clickharvest.model.budget import Budget, budget_of, percent
 from clickharvest.parameters import TOLERANCE
 

@@ -1,4 +1,12 @@
-"""Checking a fit: from a log, or its interventions, and a fitted model to findings and the budget."""
+"""Checking a fit: from a log, or its interventions, and a fitted model to findings and the error budget.
+
+With e the effect of a source on log p and σ its standard error, the truth may lie above the estimate by as much as
+
+    U = √ Σ max(0, e + 1.96 σ)²,
+
+in the kind of context where that is largest; below it likewise, with −e. What no column of the log can test is an
+assumption: the budget lists it and does not count it.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +15,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clickharvest.checks.base import CHECKS
-from clickharvest.checks.budget import make_budget
-from clickharvest.checks.displays import Displays, read_displays
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import NORMAL, Finding
+from clickharvest.checks.finding import CHECKS, NORMAL, Finding
+from clickharvest.checks.log_rows import Displays, read_displays
 from clickharvest.harvesting.interventions import Interventions, UnitKind
-from clickharvest.model.budget import BUDGET, Budget
+from clickharvest.harvesting.numbering import numbered
+from clickharvest.model.budget import BUDGET, NOISE, Budget
 from clickharvest.parameters import TOLERANCE
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
 
+Array = NDArray[np.float64]
+
 FINDINGS = "findings"
 """Where a model's `info` keeps them."""
+UNBOUNDED = float(np.log(1e6))
+"""An error of log p that is as good as infinite."""
+MOST_CONTEXTS = 500
+"""Contexts, of evenly spaced rows, whose intervals give the noise where contexts are many; more take longer."""
+WIDE = 0.9
+"""Where contexts are many, the share of them whose intervals are no wider than the noise that counts."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +81,7 @@ def check_fit(
         tolerance: how far off a usable curve may be, as a fraction.
         seed: seed of the split of users into halves.
         further: findings of other tests, such as those of a design.
-        interventions: what the model was fitted on, from which it is planned how much more data is needed.
+        interventions: what the model was fitted on, for a plan of how much more data is needed.
 
     Example:
         >>> from clickharvest import CPBM, harvest, read_log
@@ -82,8 +98,8 @@ def check_fit(
     else:
         displays = source if isinstance(source, Displays) else read_displays(source, unit)
     evidence = Evidence(displays, model, folds=folds, seed=seed)
-    found = [with_power(check.run(evidence), tolerance) for check in CHECKS.values()]
-    findings = one_model((*further, *found))
+    answers = [with_power(check.run(evidence), tolerance) for check in CHECKS.values()]
+    findings = one_model((*further, *answers))
     budget = make_budget(evidence, findings, positions=positions, tolerance=tolerance, interventions=interventions)
     return Checked(findings, budget)
 
@@ -101,7 +117,7 @@ def with_power(finding: Finding, tolerance: float) -> Finding:
 
 
 def one_model(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings of which the first alone names another click model: users who stop look like trust, too."""
+    """Return findings of which only the first names another click model: users who stop look like trust, too."""
     naming = [finding for finding in findings if "--model " in finding.advice]
     return tuple(replace(finding, advice="") if finding in naming[1:] else finding for finding in findings)
 
@@ -120,8 +136,8 @@ def other_model(findings: Sequence[Finding]) -> str | None:
 def displays_of(interventions: Interventions) -> Displays:
     """Return interventions as displays, counted, without rankers, users, pages and time."""
     return Displays(
-        query=np.unique(interventions.query, return_inverse=True)[1],
-        unit=np.unique(interventions.unit, return_inverse=True)[1],
+        query=numbered(interventions.query)[1],
+        unit=numbered(interventions.unit)[1],
         position=interventions.position,
         shown=interventions.exposure,
         clicks=interventions.clicks.astype(np.float64),
@@ -135,4 +151,91 @@ def findings_of(model: Any) -> list[Finding]:
     kept = model.info.get(FINDINGS)
     if not isinstance(kept, Sequence) or isinstance(kept, str):
         return []
-    return [found for one in kept if (found := Finding.from_dict(one)) is not None]
+    return [finding for one in kept if (finding := Finding.from_dict(one)) is not None]
+
+
+def make_budget(
+    evidence: Evidence,
+    findings: Sequence[Finding],
+    *,
+    positions: Collection[int] = (),
+    tolerance: float = TOLERANCE,
+    interventions: Interventions | None = None,
+) -> Budget:
+    """Return the budget of a fit.
+
+    Args:
+        evidence: the displays and the model that were checked.
+        findings: the findings of checks.
+        positions: positions that are asked for; all that have an estimate without.
+        tolerance: how far off a usable curve may be, as a fraction.
+        interventions: what the model was fitted on, for a plan of how much more data is needed.
+    """
+    down, up = noise(evidence)
+    below, above = {NOISE: down}, {NOISE: up}
+    for finding in findings:
+        if finding.effect is not None:
+            below[finding.kind], above[finding.kind] = finding.bounds
+    asked = evidence.positions != evidence.model.curve.anchor
+    if positions:
+        asked &= np.isin(evidence.positions, sorted(positions))
+    sums = [np.sqrt(sum(bound**2 for bound in side.values())).max(axis=0) for side in (above, below)]
+    straight = np.maximum(*(np.sum(np.broadcast_arrays(*side.values()), axis=0).max(axis=0) for side in (above, below)))
+    terms = {name: np.maximum(above[name].max(axis=0), below[name].max(axis=0)) for name in above}
+    order = sorted(terms, key=lambda name: -float(terms[name][asked].max(initial=0)))
+    decisive = [finding.sentence for finding in findings if finding.severity == "decisive"]
+    if evidence.model.draws is None:
+        decisive.append("the fit has no intervals, so the size of the noise is unknown")
+    times = float((terms[NOISE][asked].max(initial=0) / np.log1p(tolerance)) ** 2)
+    if times > 1 and interventions is not None:
+        from clickharvest.planning.traffic import times_needed
+
+        anchor = int(evidence.model.curve.anchor)
+        planned = times_needed(interventions, tolerance, evidence.positions[asked].tolist(), anchor=anchor)
+        times = times if planned is None else planned
+    known = evidence.positions[asked]
+    every = np.union1d(known, sorted(set(positions) - set(evidence.positions.tolist()))).astype(np.int64)
+
+    def whole(logs: Array, without: float = np.inf) -> Array:
+        """Return numbers of all positions asked for: nothing bounds those without an estimate."""
+        numbers = np.full(len(every), without)
+        numbers[np.isin(every, known)] = logs[asked]
+        return numbers
+
+    return Budget(
+        positions=tuple(every.tolist()),
+        up=_fractions(whole(sums[0])),
+        down=tuple(-np.expm1(-whole(sums[1]))),
+        terms={name: _fractions(whole(terms[name], np.inf if name == NOISE else 0.0)) for name in order},
+        straight=_fractions(whole(straight)),
+        untested={finding.kind: finding.needs for finding in findings if finding.needs},
+        tolerance=tolerance,
+        reason=decisive[0] if decisive else "",
+        folds=evidence.folds,
+        noun="position" if evidence.model.places is None else "place",
+        times=times,
+    )
+
+
+def _fractions(logs: Array) -> tuple[float, ...]:
+    """Return changes of log p as fractions of p, infinite ones beyond `UNBOUNDED`."""
+    return tuple(np.where(logs < UNBOUNDED, np.expm1(np.minimum(logs, UNBOUNDED)), np.inf).tolist())
+
+
+def noise(evidence: Evidence) -> tuple[Array, Array]:
+    """Return how far below and above the estimate its interval reaches, in log p, [contexts or 1, K]."""
+    first = np.unique(evidence.kind, return_index=True)[1]
+    several = evidence.model.context and len(first) == 1
+    if several:
+        order = np.argsort(evidence.context, kind="stable")
+        first = order[np.unique(np.linspace(0, len(order) - 1, MOST_CONTEXTS).astype(np.int64))]
+    table = {name: evidence.displays.contexts[name][first] for name in evidence.model.context} or None
+    prediction = evidence.model.predict(table)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        down = np.log(prediction.propensity) - np.log(prediction.lower)
+        up = np.log(prediction.upper) - np.log(prediction.propensity)
+    estimated = np.isin(prediction.positions, evidence.positions)
+    down, up = (np.where(np.isfinite(side) & prediction.supported, side, np.inf)[:, estimated] for side in (down, up))
+    if several:
+        down, up = (np.quantile(side, WIDE, axis=0, method="lower")[None] for side in (down, up))
+    return down, up

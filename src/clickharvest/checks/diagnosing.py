@@ -1,12 +1,12 @@
-"""Diagnosis: can this log reveal examination at all, and do its assumptions hold?
+"""Diagnosis: can this log identify examination at all, and do its assumptions hold?
 
-Nothing is fitted here. A position that no chain of common, clicked units links to the anchor has no estimate; the
+Nothing is fitted here. A position that no chain of common, clicked units links to the anchor is not identified; the
 diagnosis names such positions and what would help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ import ibis.expr.types as ir
 from clickharvest.checks.assignment import ranker_independence, require_shares, sample_ratio
 from clickharvest.checks.design_holds import design_findings
 from clickharvest.checks.finding import Finding
-from clickharvest.checks.moving import advise_moves
 from clickharvest.checks.overlap import (
     PairOverlap,
     PositionOverlap,
@@ -25,8 +24,7 @@ from clickharvest.checks.overlap import (
     position_overlaps,
     segments,
 )
-from clickharvest.checks.repetition import repetition
-from clickharvest.checks.unmoved import unmoved_queries
+from clickharvest.checks.result_movement import advise_moves, repetition, unmoved_queries
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest_table
 from clickharvest.harvesting.designs import Design
@@ -40,6 +38,7 @@ from clickharvest.positions.places import Anchor, Places, find_anchor, name_plac
 from clickharvest.words import spell_positions
 
 DOMINANT = 0.5
+"""Share of a position's information from which on one query dominates it."""
 FEW = 5
 """Queries below which error bars by query mean little."""
 
@@ -55,7 +54,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log, or its interventions, can tell.
+    """What a log, or its interventions, can identify.
 
     Attributes:
         anchor: the position others are compared with.
@@ -67,7 +66,7 @@ class Diagnosis:
         overlaps: one entry per position with intervened units.
         pairs: one entry per pair of positions with common units.
         segments: connectivity within each level of each context column.
-        findings: what tests of the log have found, that of connectivity first.
+        findings: the findings of tests of the log, that of connectivity first.
         places: what positions stand for, where they are numbers of places and not of a list.
     """
 
@@ -102,17 +101,17 @@ class Diagnosis:
 
         An engine adds up in parallel, in any order: further digits would differ from run to run.
         """
+
+        def rounded(value: Any) -> Any:
+            if isinstance(value, float):
+                return float(f"{value:.12g}")
+            if isinstance(value, dict):
+                return {name: rounded(part) for name, part in value.items()}
+            return type(value)(map(rounded, value)) if isinstance(value, list | tuple) else value
+
         plain = {"identified": self.identified, "unlinked": list(self.unlinked)} | asdict(self)
-        plain["findings"] = tuple(finding.to_dict() for finding in self.findings)
-        return {name: _with_twelve_digits(value) for name, value in plain.items()}
-
-
-def _with_twelve_digits(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.12g}")
-    if isinstance(value, dict):
-        return {name: _with_twelve_digits(one) for name, one in value.items()}
-    return type(value)(map(_with_twelve_digits, value)) if isinstance(value, list | tuple) else value
+        whole: dict[str, Any] = rounded(plain | {"findings": tuple(finding.to_dict() for finding in self.findings)})
+        return whole
 
 
 def diagnose(
@@ -153,41 +152,41 @@ def diagnose(
         require_shares(traffic)
     places = source.places
     anchor = find_anchor(anchor, places)
+    findings: list[Finding] = []
     if isinstance(source, Interventions):
         engine: Engine = DuckDBEngine()
         source = source.undivided()
-        context, findings = tuple(source.contexts), list[Finding]()
+        context = tuple(source.contexts)
         rows = table = engine.materialise(ibis.memtable(source.to_arrow()), task="Reading")
     else:
         logged = [design.column] if isinstance(design, LoggedPlacements) else []
         engine, context, source = source.engine, source.context, source.parsed(also=logged)
         refuse_clicks_alone(source)
-        narrow, designed = source, list[Finding]()
+        narrow = source
         if design is None:
             keys = ["query", *(context if unit == "context" else ()), "doc"]
             narrow = narrowed(source, keys, max_position=max_position)
         else:
-            designed = design_findings(source, design, max_position)
+            findings += design_findings(source, design, max_position)
         harvested = harvest_table(narrow, unit=unit, max_position=max_position, design=design)
         table = engine.materialise(harvested, task="Harvesting")
         rows = source.table if max_position is None else source.table.filter(source.table.position <= max_position)
-        findings = designed + unmoved_queries(source, table)
+        findings += unmoved_queries(source, table)
         findings += repetition(source) if unit == "context" and design is None else []
         if places is None or source.has("page"):  # otherwise a page is what was shown at position 1
             findings += ranker_independence(source) + sample_ratio(source, traffic)
     shown = _shown(rows, engine)
-    positions = [row.position for row in shown]
     pairs = pair_overlaps(table, engine, anchor)
     columns = ("position", "other", "clicks", "other_clicks")
     linked = linked_positions(anchor, *([getattr(pair, name) for pair in pairs] for name in columns))
     overlaps = position_overlaps(table, engine)
     parts = segments(table, engine, context, anchor)
-    first = [_connectivity(shown, linked, pairs, anchor, places)]
     totals = _totals(rows, table, engine)
-    first += [*_dominance(overlaps, places, totals["queries"]), *_thin(parts, linked, places)]
+    first = [_connectivity(shown, linked, pairs, anchor, places)]
+    first += [*_dominance(overlaps, places, totals["queries"]), *_segment_links(parts, linked, places)]
     return Diagnosis(
         anchor=anchor,
-        positions=tuple(positions),
+        positions=tuple(row.position for row in shown),
         linked=linked,
         totals=totals,
         shown=tuple(shown),
@@ -225,27 +224,20 @@ def _connectivity(
 ) -> Finding:
     positions = [row.position for row in shown]
     name, what = "connectivity", "position" if places is None else "place"
-    among = spell_positions(positions) if places is None else places.spell(positions)
-    to = name_place(anchor, places)
+    among, to = _spell(positions, places), name_place(anchor, places)
     if anchor not in positions:
-        return Finding(name, "decisive", f"{_begin(to)} was never shown: choose an anchor among {among}.", value=0.0)
+        sentence = f"{_capitalised(to)} was never shown: choose an anchor among {among}."
+        return Finding(name, "decisive", sentence, value=0.0)
     if len(positions) < 2:
         return Finding(name, "decisive", f"Only one {what} was ever shown: there is nothing to compare.", value=0.0)
     value = len(set(linked) & set(positions)) / len(positions)
     unlinked = [position for position in positions if position not in linked]
     if not unlinked:
-        sentence = f"Every {what} shown ({among}) is linked to {to}."
-        return Finding(name, "ok", sentence, value=value)
+        return Finding(name, "ok", f"Every {what} shown ({among}) is linked to {to}.", value=value)
     touching = {p for pair in pairs if {pair.position, pair.other} & set(linked) for p in (pair.position, pair.other)}
-    silent = [position for position in unlinked if position in touching]
-    why = (
-        f"no document was shown both there and at a linked {what}"
-        if not silent
-        else (
-            f"documents common to {spell_positions(silent) if places is None else places.spell(silent)} and linked "
-            f"{what}s were clicked on one side only"
-        )
-    )
+    why = f"no document was shown both there and at a linked {what}"
+    if silent := [position for position in unlinked if position in touching]:
+        why = f"documents common to {_spell(silent, places)} and linked {what}s were clicked on one side only"
     helps = "a longer log, fewer or coarser context columns, --unit query"
     if places is None:
         moves = advise_moves({row.position: row.clicks for row in shown}, unlinked)
@@ -254,13 +246,15 @@ def _connectivity(
         helps = f"to {moves}; else {helps}, the rankings of all rankers (--rankings){cut}"
     else:
         helps += ", coarser places; the linked ones alone can be estimated"
-    told = f"{_begin(name_places(unlinked, places))} cannot be linked to {to}"
-    sentence = f"{told}: {why}. What would help: {helps}."
-    return Finding(name, "decisive", sentence, value=value)
+    which = _capitalised(name_places(unlinked, places))
+    return Finding(name, "decisive", f"{which} cannot be linked to {to}: {why}. What would help: {helps}.", value=value)
 
 
-def _begin(words: str) -> str:
-    """Return words as a sentence begins."""
+def _spell(positions: Collection[int], places: Places | None) -> str:
+    return spell_positions(positions) if places is None else places.spell(positions)
+
+
+def _capitalised(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
@@ -273,36 +267,33 @@ def _dominance(overlaps: list[PositionOverlap], places: Places | None, queries: 
     if worst.top_share < DOMINANT:
         what = "position" if places is None else "place"
         return [Finding("dominance", "ok", f"Every {what} rests on {few:.0f} effective queries or more.", value=few)]
-    sentence = (
-        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about "
-        f"{name_place(worst.position, places)}"
-    )
-    sentence += (
+    consequence = (
         ": trust query-clustered error bars only, and look at the fit without it."
         if queries >= FEW
         else ", and queries are too few for error bars. Where lists are recommendations, let documents or users take "
         "their place (fit --cluster doc, or --cluster user)."
     )
+    sentence = (
+        f"One query ({worst.top_query}) carries {100 * worst.top_share:.0f} % of what is known about "
+        f"{name_place(worst.position, places)}{consequence}"
+    )
     return [Finding("dominance", "warning", sentence, value=few)]
 
 
-def _thin(parts: list[Segment], linked: tuple[int, ...], places: Places | None) -> list[Finding]:
-    cut = [part for part in parts if set(linked) - set(part.linked)]
+def _segment_links(parts: list[Segment], linked: tuple[int, ...], places: Places | None) -> list[Finding]:
+    lacking = {part: missing for part in parts if (missing := set(linked) - set(part.linked))}
     what = "positions" if places is None else "places"
     if not parts:
         return []
-    if not cut:
+    if not lacking:
         whose = f"Each of the {len(parts)} context segments" if len(parts) > 1 else "The one context segment"
-        sentence = f"{whose} links all these {what} by itself."
-        return [Finding("segments", "ok", sentence, value=1.0)]
-    lacking = [set(linked) - set(part.linked) for part in cut[:3]]
+        return [Finding("segments", "ok", f"{whose} links all these {what} by itself.", value=1.0)]
     named = "; ".join(
-        f"{part.column} = {part.level} lacks {spell_positions(own) if places is None else places.spell(own)}"
-        for part, own in zip(cut, lacking, strict=False)
+        f"{part.column} = {part.level} lacks {_spell(missing, places)}" for part, missing in [*lacking.items()][:3]
     )
-    more = f"; and {len(cut) - 3} more" if len(cut) > 3 else ""
+    more = f"; and {len(lacking) - 3} more" if len(lacking) > 3 else ""
     sentence = (
-        f"{len(cut)} of {len(parts)} context segments do not link all these {what} by themselves ({named}{more}): "
+        f"{len(lacking)} of {len(parts)} context segments do not link all these {what} by themselves ({named}{more}): "
         "a context-dependent curve leans on its shape there."
     )
-    return [Finding("segments", "warning", sentence, value=1 - len(cut) / len(parts))]
+    return [Finding("segments", "warning", sentence, value=1 - len(lacking) / len(parts))]

@@ -1,18 +1,18 @@
-"""Evidence: the displays that a fitted curve speaks of, with all that several checks need, made once."""
+"""The displays at the positions of a fitted curve, with all that several checks need, computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.displays import Displays
-from clickharvest.checks.strata import Estimate, fit_strata
+from clickharvest.checks.conditional_logit import Estimate, fit_strata
+from clickharvest.checks.log_rows import Displays, follows
 from clickharvest.errors import InputError
-from clickharvest.harvesting.numbering import distinct
+from clickharvest.harvesting.numbering import distinct, run_starts
 from clickharvest.positions.places import name_places
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 MOST_KINDS = 12
-"""Contexts of which each is looked at for itself."""
+"""Most contexts that are checked one by one; with more of them, each has fewer clicks."""
 MOST_RANKERS = 8
-"""Rankers of which each has a level of its own."""
+"""Most rankers with a level of their own; the others share one."""
 ENOUGH = 5_000
-"""Clicks of a kind of context from which on it is looked at for itself."""
+"""Clicks from which on a context is checked by itself; with fewer, errors are larger."""
 FEW_QUERIES = 20
-"""Queries below which units stand for them: so few tell little of how queries differ."""
+"""Effective queries below which errors are clustered by unit: so few tell little of how queries differ."""
 
 
 class Evidence:
@@ -77,7 +77,7 @@ class Evidence:
         self.log_p = self.table[self.context, self.place]
 
     def random(self, check: str) -> np.random.Generator:
-        """Return the source of chance of a check: like no other's, even where a log was simulated with this seed."""
+        """Return a random generator of a check's own, independent of a log that was simulated with the same seed."""
         return np.random.default_rng([self.seed, *check.encode()])
 
     @cached_property
@@ -106,22 +106,18 @@ class Evidence:
     @cached_property
     def moved(self) -> Integers:
         """Rows of units with a click that stand at several positions."""
-        unit, count = self.displays.unit, int(self.displays.unit.max(initial=-1)) + 1
-        first = np.zeros(count, dtype=np.int64)
-        first[unit] = self.place
-        several = np.bincount(unit, self.place != first[unit], count) > 0
-        return np.flatnonzero((several & (np.bincount(unit, self.displays.clicks, count) > 0))[unit])
+        unit, n_units = self.displays.unit, int(self.displays.unit.max(initial=-1)) + 1
+        last = np.zeros(n_units, dtype=np.int64)
+        last[unit] = self.place
+        several = np.bincount(unit, self.place != last[unit], n_units) > 0
+        return np.flatnonzero((several & (np.bincount(unit, self.displays.clicks, n_units) > 0))[unit])
 
     @cached_property
     def ranker_number(self) -> Integers:
         """Number of the ranker; beyond the `MOST_RANKERS` with most displays, all others are one, [n]."""
         ranker = self.displays.ranker
         assert ranker is not None
-        ranker = ranker - min(0, int(ranker.min(initial=0)))  # an empty ranker is one, too
-        many = np.bincount(ranker, self.displays.shown)
-        order = np.empty(len(many), dtype=np.int64)
-        order[np.argsort(-many, kind="stable")] = np.arange(len(many))
-        return np.minimum(order, MOST_RANKERS)[ranker]
+        return rank_by_size(ranker, self.displays.shown, MOST_RANKERS)
 
     @cached_property
     def ranker_levels(self) -> Array:
@@ -134,14 +130,21 @@ class Evidence:
         """The moved rows of every kind of context; those of all where one has too few clicks."""
         kind = self.kind[self.moved]
         clicks = np.bincount(kind, self.displays.clicks[self.moved], int(self.kind.max(initial=0)) + 1)
-        return [self.moved[kind == one] if many >= ENOUGH else self.moved for one, many in enumerate(clicks)]
+        return [self.moved[kind == number] if n >= ENOUGH else self.moved for number, n in enumerate(clicks)]
+
+    def by_kind(self, effect: Callable[[Integers], tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Return the effect, and its standard error, of every kind of context, [kinds, K], from its moved rows."""
+        known: dict[int, tuple[Array, Array]] = {}
+        for rows in self.moved_by_kind:
+            if id(rows) not in known:  # kinds with too few clicks share all rows
+                known[id(rows)] = effect(rows)
+        effects, errors = zip(*(known[id(rows)] for rows in self.moved_by_kind), strict=True)
+        return np.stack(effects), np.stack(errors)
 
     @cached_property
     def contexts_vary(self) -> bool:
         """Whether rows of one unit differ in their context."""
-        first = np.zeros(int(self.displays.unit.max(initial=-1)) + 1, dtype=np.int64)
-        first[self.displays.unit] = self.context
-        return bool((first[self.displays.unit] != self.context).any())
+        return not follows(self.context, self.displays.unit)
 
     @cached_property
     def same_place(self) -> Integers:
@@ -149,11 +152,24 @@ class Evidence:
         return self.displays.unit * len(self.positions) + self.place
 
     @cached_property
+    def down_the_pages(self) -> tuple[Integers, Integers]:
+        """Rows page by page, from the top down, and where the page of each begins in that order, [n] each."""
+        page = self.displays.page
+        assert page is not None
+        order = np.lexsort((self.displays.position, page))
+        starts = run_starts([page[order]], len(order))
+        return order, np.flatnonzero(starts)[np.cumsum(starts) - 1]
+
+    @cached_property
     def query(self) -> Integers:
-        """What clicks depend on each other within: the query, or the unit where queries are few, [n]."""
+        """What errors are clustered by: the query, or the unit where queries are few, [n]."""
+        return self.displays.query if self.many_queries else self.displays.unit
+
+    @cached_property
+    def many_queries(self) -> bool:
+        """Whether there are `FEW_QUERIES` effective queries or more."""
         clicks = np.bincount(self.displays.query, self.displays.clicks)
-        few = clicks.sum() ** 2 < FEW_QUERIES * (clicks @ clicks)
-        return self.displays.unit if few else self.displays.query
+        return bool(clicks.sum() ** 2 >= FEW_QUERIES * (clicks @ clicks))
 
     def fit(
         self,
@@ -166,7 +182,7 @@ class Evidence:
         by_viewer: bool = True,
         ridge: float = 0.0,
     ) -> Estimate:
-        """Return the estimate from some rows, [rows] and [rows, size]; beside log p̂, or from scratch."""
+        """Return the estimate from some rows, [rows] and [rows, size], with log p̂ as offset or without."""
         d = self.displays
         if self.contexts_vary:
             cell = distinct(cell, self.context[rows])[1]
@@ -192,16 +208,16 @@ class Evidence:
         beside_model: bool = True,
         by_viewer: bool = True,
     ) -> Estimate:
-        """Return how far curves are bent along the basis within units, or within units and groups [n].
+        """Return how far the curve bends along the basis, from clicks within units, or within units and groups.
 
         Args:
-            groups: what clicks are compared within, beside units.
-            rows: rows that are looked at; those of units that moved without.
+            groups: what strata are divided by, beside units, [n] each.
+            rows: the rows to use; by default those of units that moved.
             unit: other units than those of the log, [n].
-            place: other places than those of the log, [n]; these are not fitted beside log p̂.
+            place: other places than those of the log, [n]; then log p̂ is no offset.
             more: further columns by position, [K, columns].
-            beside_model: whether log p̂ is where bending starts.
-            by_viewer: whether clicks of one viewer depend on each other, too.
+            beside_model: whether log p̂ is the offset.
+            by_viewer: whether errors are clustered by viewer, too.
         """
         if unit is None:
             unit, rows = self.displays.unit, self.moved if rows is None else rows
@@ -215,17 +231,31 @@ class Evidence:
 
     @cached_property
     def pooled(self) -> Estimate:
-        """How far the curve is bent within units, from all moves."""
+        """How far the curve bends, from all moves."""
         return self.moves()
 
     def along(self, theta: Array, covariance: Array) -> tuple[Array, Array]:
-        """Return what parameters along the basis say of log p, [K], and its standard error."""
+        """Return log p by parameters along the basis, [K], and its standard error."""
         variance = np.einsum("ki,ij,kj->k", self.basis, covariance, self.basis)
         return self.basis @ theta, np.sqrt(np.maximum(variance, 0))
 
     def stays(self, level: Integers, x: Array, rows: Integers | None = None, ridge: float = 0.0) -> Estimate:
-        """Return how clicks of a unit at a position fall to levels [n], which differ in x, [n, size]."""
+        """Return the coefficients of x [n, size] for clicks on a unit at a position, divided by level [n]."""
         some = np.arange(len(self.displays)) if rows is None else rows
         stratum, level = self.same_place[some], level[some]
         cell = stratum * (int(level.max(initial=0)) + 1) + level
         return self.fit(some, stratum, cell, x[some], beside_model=self.contexts_vary, ridge=ridge)
+
+
+def rank_by_size(number: Integers, size: Array, most: int) -> Integers:
+    """Return the rank of each row's number by total size, from 0, all ranks from `most` on being one, [n].
+
+    Example:
+        >>> rank_by_size(np.array([-1, 3, 3, 0]), np.ones(4), 1).tolist()
+        [1, 0, 0, 1]
+    """
+    number = number - min(0, int(number.min(initial=0)))  # an empty value is one, too
+    order = np.argsort(-np.bincount(number, size), kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return np.minimum(rank, most)[number]

@@ -1,13 +1,22 @@
-"""The answer of a check: a sentence, and where it has a size, an effect on the curve with its standard error."""
+"""Checks and their findings.
+
+A check asks one question of a log and a fitted curve. Where it can, it answers with an **effect**: how far the truth
+lies from the estimate, log p_k − log p̂_k relative to the anchor, and the standard error of that.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
+
+if TYPE_CHECKING:
+    from clickharvest.checks.evidence import Evidence
 
 Array = NDArray[np.float64]
 Severity = Literal["ok", "untested", "note", "warning", "decisive"]
@@ -18,6 +27,10 @@ NORMAL = 1.96
 """Standard errors to either side of an estimate in a 95 % interval."""
 ALARM, WEAK = 0.001, 0.05
 """p-values below which a test of the log warns, and is a note; more warnings of sound logs if they are larger."""
+MATTERS = 0.05
+"""An effect on log p that is surely larger is a warning; larger, and fewer checks warn."""
+CHECKS: dict[str, Check] = {}
+"""Every check by its name, in the order in which they run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +44,7 @@ class Finding:
         advice: what to do about it; empty where nothing is to be done.
         effect: log p_k less log p̂_k, of every kind of context or of all alike, [contexts or 1, K]; None without size.
         standard_error: of the effect, of the same shape.
-        p: how likely at least such an effect is where there is none.
+        p: probability of such an effect, or a larger one, by chance.
         needs: the column that would answer the question, where the log lacks it.
         either_side: whether the effect has the other sign for other results, so that it counts on both sides.
         value: the number behind a sentence that is not an effect, such as a share.
@@ -53,10 +66,10 @@ class Finding:
         """How far below and above the estimate the truth may lie because of this, in log p, [contexts or 1, K]."""
         if self.effect is None or self.standard_error is None:
             return np.zeros((1, 1)), np.zeros((1, 1))
-        reach = NORMAL * self.standard_error
+        margin = NORMAL * self.standard_error
         if self.either_side:
-            return (reach + np.abs(self.effect),) * 2
-        return np.maximum(0, reach - self.effect), np.maximum(0, reach + self.effect)
+            return (margin + np.abs(self.effect),) * 2
+        return np.maximum(0, margin - self.effect), np.maximum(0, margin + self.effect)
 
     @property
     def counsel(self) -> str:
@@ -65,13 +78,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists."""
-        texts = {
-            "kind": self.kind,
-            "severity": self.severity,
-            "sentence": self.sentence,
-            "advice": self.advice,
-            "needs": self.needs,
-        }
+        texts = {name: getattr(self, name) for name in ("kind", "severity", "sentence", "advice", "needs")}
         plain: dict[str, Any] = {name: text for name, text in texts.items() if text}
         if self.either_side:
             plain["either_side"] = True
@@ -93,6 +100,77 @@ class Finding:
             return cls(str(plain["kind"]), severity, either_side=bool(plain.get("either_side")), **known)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
+
+
+class Check(ABC):
+    """One question about a log and a fit. Defining a subclass enters it into `CHECKS`.
+
+    Attributes:
+        kind: its name, in one or two words.
+        question: what it asks.
+        assumption: what holds if the answer is no, for logs that cannot answer.
+    """
+
+    kind: ClassVar[str]
+    question: ClassVar[str]
+    assumption: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        CHECKS[cls.kind] = cls()
+
+    @abstractmethod
+    def run(self, evidence: Evidence) -> Finding:
+        """Return the answer."""
+
+    def untested(self, needs: str) -> Finding:
+        """Return that the log cannot answer, and the column that would."""
+        return Finding(self.kind, "untested", f"Not tested, no {needs} column: {self.assumption}.", needs=needs)
+
+    def unanswered(self, why: str, needs: str = "more clicks") -> Finding:
+        """Return that the log has the columns but too little in them."""
+        return Finding(self.kind, "untested", f"Not tested, {why}: {self.assumption}.", needs=needs)
+
+    def passed(self, sentence: str, positions: int | None = None) -> Finding:
+        """Return that all is well; with a number of positions, that the effect is 0 at each of them."""
+        none = None if positions is None else np.zeros((1, positions))
+        return Finding(self.kind, "ok", sentence, "", none, none)
+
+    def found(
+        self, effect: Array, standard_error: Array, no: str, yes: str, advice: str, *, either_side: bool = False
+    ) -> Finding:
+        """Return a finding of an effect, [K] or [contexts, K].
+
+        Args:
+            effect: log p_k less log p̂_k.
+            standard_error: of that.
+            no: the sentence where it may be 0 or does not matter.
+            yes: the sentence where it matters, with {size} for the largest effect.
+            advice: what to do where it matters.
+            either_side: whether it counts on both sides.
+        """
+        effect, standard_error = np.atleast_2d(effect), np.atleast_2d(standard_error)
+        sure = np.abs(effect) - NORMAL * standard_error
+        at = np.unravel_index(int(np.argmax(sure)), sure.shape)
+        largest = np.unravel_index(int(np.argmax(np.abs(effect))), effect.shape)
+        p = None
+        if standard_error[largest] > 0:
+            p = float(2 * ndtr(-abs(effect[largest]) / standard_error[largest]))
+        if sure[at] <= MATTERS:
+            return Finding(self.kind, "ok", no, "", effect, standard_error, p, "", either_side)
+        sentence = yes.format(size=spell_change(float(effect[at])))
+        return Finding(self.kind, "warning", sentence, advice, effect, standard_error, p, "", either_side)
+
+
+def spell_change(log_ratio: float) -> str:
+    """Return how large a change of log p is, as people write it.
+
+    Example:
+        >>> spell_change(0.17), spell_change(-1.4)
+        ('19 %', 'a factor of 4.1')
+    """
+    change = np.exp(abs(log_ratio))
+    return f"{100 * (change - 1):.0f} %" if change < 2 else f"a factor of {change:.1f}"
 
 
 def sign_of(p: float) -> Severity:

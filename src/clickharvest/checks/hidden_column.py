@@ -7,36 +7,35 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import MATTERS, Check, spell_change
-from clickharvest.checks.displays import follows
+from clickharvest.checks.clustered_tests import hotelling_tail
+from clickharvest.checks.conditional_logit import Estimate
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import ALARM, NORMAL, Finding
-from clickharvest.checks.laws import hotelling_tail
-from clickharvest.checks.strata import Estimate
+from clickharvest.checks.finding import ALARM, MATTERS, NORMAL, Check, Finding, spell_change
+from clickharvest.checks.log_rows import follows
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.words import clean_text
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 ENOUGH = 200
-"""Clicks of a value below which its curve is not looked at."""
+"""Clicks of a value below which its curve is not estimated."""
 LEVEL = 3.0
-"""How many times as often as others a value may be clicked; more, and the column is taken for made of clicks."""
+"""Largest ratio of click rates of two values; above, the column seems to be made of clicks."""
 ALIKE = 1.5
-"""How many times as frequent as elsewhere a value may be at a position, where pages are not known."""
+"""Largest ratio of a value's frequency at two positions; above, it belongs to results. Only where pages are unknown."""
 PERIODS = 20
-"""Times that each value may come and go, below which a column tells when a page was shown."""
+"""Changes per value below which a column stands for a period of time."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The value of a column whose curve differs most surely from that of all.
+    """How examination differs by the values of a column.
 
     Attributes:
         column: the column.
         at: index of the position at which it differs most.
         shares: examination there by value, the lowest first.
-        p: how likely at least such a difference is in some column without effect.
+        p: probability of such a difference, or a larger one, by chance, corrected for all columns and values.
     """
 
     column: str
@@ -60,15 +59,15 @@ class HiddenColumn(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        tried = {name: code for name, (_, code) in evidence.displays.unnamed.items() if _tells_pages(evidence, code)}
-        if not tried or not len(evidence.moved):
+        columns = {name: code for name, (_, code) in evidence.displays.unnamed.items() if _tells_pages(evidence, code)}
+        if not columns or not len(evidence.moved):
             return self._as_strong(evidence)
-        whole = evidence.moves(by_viewer=False)
-        found = [one for name in tried if (one := _difference(evidence, name, len(tried), whole)) is not None]
-        found = [one for one in found if not _is_period(evidence, tried[one.column])]
-        if not found:
+        pooled = evidence.moves(by_viewer=False)
+        differences = [_difference(evidence, name, len(columns), pooled) for name in columns]
+        clear = [one for one in differences if one is not None and not _is_period(evidence, columns[one.column])]
+        if not clear:
             return self._as_strong(evidence)
-        worst = min(found, key=lambda one: one.p)
+        worst = min(clear, key=lambda difference: difference.p)
         name, position = clean_text(worst.column, 24), evidence.positions[worst.at]
         (low, least), *_, (high, most) = worst.shares.items()
         usual = np.exp(np.median(evidence.table[:, worst.at]))
@@ -76,7 +75,7 @@ class HiddenColumn(Check):
             f"{name} matters: at position {position}, examination is {most:.2g} where {name} = {high} and {least:.2g} "
             f"where it is {low}; everybody gets {usual:.2g}."
         )
-        others = [clean_text(one.column, 24) for one in found if one is not worst]
+        others = [clean_text(difference.column, 24) for difference in clear if difference is not worst]
         more = f"; then look at {', '.join(others[:3])}" if others else ""
         return Finding(self.kind, "warning", sentence, f"name it: --context {name}{more}", p=worst.p)
 
@@ -84,22 +83,17 @@ class HiddenColumn(Check):
         """Return how far the curve would be off without the named column that matters most."""
         d, names = evidence.displays, evidence.model.context
         if not names or d.doc is None or not len(evidence.moved):
-            return Finding(self.kind, "ok", "No column that is not named changes the curve.")
-        codes = {name: d.codes[name] for name in names}
-        known = evidence.moves(beside_model=False)
+            return self.passed("No column that is not named changes the curve.")
+        codes, known = {name: d.codes[name] for name in names}, evidence.moves(beside_model=False)
         moved = {}
         for name in names:
             result = distinct(d.query, d.doc, *(code for other, code in codes.items() if other != name))[1]
-            without = evidence.moves(unit=result, beside_model=False)
-            moved[name] = evidence.basis @ (without.theta - known.theta)
+            moved[name] = evidence.basis @ (evidence.moves(unit=result, beside_model=False).theta - known.theta)
         strongest = max(moved, key=lambda name: float(np.abs(moved[name]).max()))
         at = int(np.argmax(np.abs(moved[strongest])))
-        size = spell_change(float(moved[strongest][at]))
-        return Finding(
-            self.kind,
-            "ok",
+        return self.passed(
             f"A column that is not named, as strong as {clean_text(strongest, 24)}, would move position "
-            f"{evidence.positions[at]} by {size}.",
+            f"{evidence.positions[at]} by {spell_change(float(moved[strongest][at]))}."
         )
 
 
@@ -107,44 +101,43 @@ def _difference(evidence: Evidence, name: str, columns: int, pooled: Estimate) -
     """Return how the curve differs by the values of a column; None where it does not, or too little to matter."""
     values, code = evidence.displays.unnamed[name]
     rows, clicks = evidence.moved, evidence.displays.clicks
-    asked = np.flatnonzero(np.bincount(code[rows] + 1, clicks[rows], len(values) + 1) >= ENOUGH) - 1
-    if len(asked) < 2:
+    common = np.flatnonzero(np.bincount(code[rows] + 1, clicks[rows], len(values) + 1) >= ENOUGH) - 1
+    if len(common) < 2:
         return None
     of_query = np.bincount(evidence.query[rows], clicks[rows])
-    groups = int(of_query.sum() ** 2 / (of_query @ of_query))
+    n_queries = int(of_query.sum() ** 2 / (of_query @ of_query))
     matters = np.maximum(_half_width(evidence), MATTERS)
-    least, curves = 1.0, np.zeros((len(asked), len(evidence.positions)))
+    least, curves = 1.0, np.zeros((len(common), len(evidence.positions)))
     for by_viewer in (False, True):  # the latter takes longer, and is seldom needed
         pooled = evidence.pooled if by_viewer else pooled
         least = 1.0
-        for i, value in enumerate(asked):
-            own = evidence.moves(rows=rows[code[rows] == value], by_viewer=by_viewer)
-            change, covariance = own.minus(pooled)
+        for i, value in enumerate(common):
+            of_value = evidence.moves(rows=rows[code[rows] == value], by_viewer=by_viewer)
+            change, covariance = of_value.minus(pooled)
             effect, error = evidence.along(change, covariance)
-            curves[i] = evidence.basis @ own.theta
+            curves[i] = evidence.basis @ of_value.theta
             if (np.abs(effect) > np.maximum(NORMAL * error, matters)).any():
                 statistic = float(change @ np.linalg.pinv(covariance, hermitian=True) @ change)
-                least = min(least, hotelling_tail(statistic, len(change), groups) * len(asked) * columns)
+                least = min(least, hotelling_tail(statistic, len(change), n_queries) * len(common) * columns)
         if least >= ALARM:
             return None
     at = int(np.argmax(np.ptp(curves, axis=0)))
     usual = float(np.median(evidence.table[:, at]))
     order = np.argsort(curves[:, at], kind="stable")
-    names = ["empty" if value < 0 else clean_text(str(values[value]), 24) for value in asked]
+    names = ["empty" if value < 0 else clean_text(str(values[value]), 24) for value in common]
     return Difference(name, at, {names[i]: float(np.exp(usual + curves[i, at])) for i in order}, least)
 
 
 def _half_width(evidence: Evidence) -> Array:
-    """Return how far the interval of the curve reaches in log p, in the middle of its contexts, [K]."""
-    found = evidence.prediction
-    estimated = np.isin(found.positions, evidence.positions)
+    """Return the half-width of the curve's interval in log p, the median of its contexts, [K]."""
+    estimated = np.isin(evidence.prediction.positions, evidence.positions)
     with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.log(found.upper[:, estimated]) - evidence.table
-    return np.asarray(np.median(np.nan_to_num(reach, nan=0.0, posinf=0.0), axis=0), dtype=np.float64)
+        half_width = np.log(evidence.prediction.upper[:, estimated]) - evidence.table
+    return np.asarray(np.median(np.nan_to_num(half_width, nan=0.0, posinf=0.0), axis=0), dtype=np.float64)
 
 
 def _tells_pages(evidence: Evidence, code: Integers) -> bool:
-    """Whether a column speaks of the page or who saw it: not of the result, the place, the ranker or the clicks."""
+    """Whether a column describes the page or its user: not the result, the place, the ranker or the clicks."""
     d = evidence.displays
     value = code + 1
     shown = np.bincount(value, d.shown)
@@ -172,7 +165,7 @@ def _tells_pages(evidence: Evidence, code: Integers) -> bool:
 
 
 def _is_period(evidence: Evidence, code: Integers) -> bool:
-    """Whether the values of a column follow each other in time: what differs then may be the results."""
+    """Whether the values of a column follow each other in time: then the results may differ."""
     time = evidence.displays.time
     if time is None:
         return False

@@ -1,8 +1,8 @@
-"""Arms of an A/B test as instruments: a curve that rankers who know their users do not spoil.
+"""Arms of an A/B test as instruments: a curve that personalised rankers do not bias.
 
 A ranker that knows its users shows a result higher to those who like it, and clicks within the result fall with
-position too fast. Which arm a user is in has nothing to do with what the user likes. So within an arm, positions are
-compared with where that arm usually shows the result, and between arms, the result with itself.
+position too fast. But the arm of a user is independent of what the user likes. So within an arm, positions are
+compared with the usual position of the result in that arm, and between arms, the result with itself.
 
 Let a result have relevance r·w for a user, w a taste of mean 1 that is spread alike in every arm. If an arm shows it
 higher the larger w is, a user who sees it at position k has a taste between two quantiles: those of the share of the
@@ -14,9 +14,9 @@ be distributed over z as N(m, s²). Then displays at k are worth
 
 m and s of every arm, how m grows with the spread of positions of a result, and a curve that bends along log k are
 fitted at once, as a conditional logit of the clicks of each result. Where rankers do not know users, m = 0 and s = 1.
-What is left of the displays, times w̄, are the exposures of any other fit. The idea of arms as instruments is that of
-Friedberg et al., *Causal Estimation of Position Bias in Recommender Systems Using Marketplace Instruments* (2022); that
-which quantile a position is stands for what is not seen is Imbens and Newey's (2009).
+The displays times w̄ are the exposures of any other fit. Arms as instruments: Friedberg et al., *Causal Estimation of
+Position Bias in Recommender Systems Using Marketplace Instruments* (2022). A quantile as a control for what is not
+seen: Imbens and Newey (2009).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from clickharvest.checks.displays import Displays, read_displays
-from clickharvest.checks.evidence import MOST_RANKERS
+from clickharvest.checks.conditional_logit import Estimate, fit_strata
+from clickharvest.checks.evidence import MOST_RANKERS, rank_by_size
 from clickharvest.checks.finding import Finding
-from clickharvest.checks.strata import Estimate, fit_strata
+from clickharvest.checks.log_rows import Displays, read_displays
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions, UnitKind
 from clickharvest.harvesting.numbering import distinct
@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 STRONG = 10.0
-"""F of the mean position by arm from which on a result is used; a larger one uses fewer results."""
+"""F of the mean position by arm from which on a result is used; larger, and fewer results are used."""
 STEPS, CLOSE, FARTHEST = 30, 1e-4, 0.5
 """Steps of the fit at most, the change that ends them, and the longest step."""
 SMALL = 1e-4
@@ -57,9 +57,9 @@ class Instrumented:
 
     Attributes:
         interventions: results that arms show at clearly different positions, for any fit.
-        displays: all rows, for `check_fit`; displays of other results are compared with nothing.
-        covariance: of the curve's two parameters along L and L², L = log k, because tastes are estimated, [2, 2].
-        shape: how far these move if clicks are spread over tastes by m alone, s = 1 and m alike for all results, [2].
+        displays: all rows, for `check_fit`; each display of another result is a unit of its own.
+        covariance: covariance that estimated tastes add to the curve's parameters along L and L², L = log k, [2, 2].
+        shape: change of these parameters if s = 1 and m is the same for all results, [2].
         sentence: what was compared.
     """
 
@@ -70,7 +70,7 @@ class Instrumented:
     sentence: str
 
     def finding(self, model: Propensities) -> Finding:
-        """Return what the estimate of tastes adds to the budget of a fit."""
+        """Return the error that the estimate of tastes adds to the budget of a fit."""
         positions = np.array(model.curve.positions)
         basis = _basis(positions) - _basis(np.array([model.curve.anchor]))
         square = np.einsum("ki,ij,kj->k", basis, self.covariance, basis) + (basis @ self.shape) ** 2
@@ -109,24 +109,24 @@ def compare_arms(
     if d.ranker is None:
         raise InputError("arms are the values of a ranker column, and the log has none: name it")
     d = d if max_position is None else d.take(d.position <= max_position)
-    cells = _Cells.of(d, unit)
+    cells = _ArmCells.of(d, unit)
     curve, covariance, worth = cells.fit(flexible=True)
     kept, shown = cells.kept[cells.row], d.shown * worth[cells.row]
-    alone = np.where(kept, d.unit, d.unit.max(initial=-1) + 1 + np.arange(len(d)))
-    some = replace(d, shown=shown).take(kept)
-    share = some.clicks.sum() / max(d.clicks.sum(), 1.0)
+    single = np.where(kept, d.unit, d.unit.max(initial=-1) + 1 + np.arange(len(d)))
+    compared = replace(d, shown=shown).take(kept)
+    share = compared.clicks.sum() / max(d.clicks.sum(), 1.0)
     return Instrumented(
-        summed(some, d.shown[kept], unit),
-        replace(d, shown=np.where(kept, shown, d.shown), unit=alone),
+        summed(compared, d.shown[kept], unit),
+        replace(d, shown=np.where(kept, shown, d.shown), unit=single),
         covariance,
         curve - cells.fit(flexible=False)[0],
-        f"Compared between rankers: {len(np.unique(some.unit)):,} results that they show at clearly different "
+        f"Compared between rankers: {len(np.unique(compared.unit)):,} results that they show at clearly different "
         f"positions, with {100 * share:.0f} % of the clicks.",
     )
 
 
 def _basis(position: Integers) -> Array:
-    """Return what the curve bends along, L and L², [n, 2]."""
+    """Return the directions that the curve bends along, L and L², [n, 2]."""
     height = np.log(position.astype(np.float64))
     return np.stack([height, height**2], axis=1)
 
@@ -140,7 +140,7 @@ def summed(d: Displays, impressions: Array, unit: UnitKind) -> Interventions:
     """Return displays summed by unit, context and position; those of units at two positions or more."""
     first, cell = distinct(d.unit, *d.codes.values(), d.position)
     exposure, clicks, shown = (_sums(cell, column) for column in (d.shown, d.clicks, impressions))
-    found = Interventions(
+    interventions = Interventions(
         unit=d.unit[first],
         query=d.query[first],
         position=d.position[first],
@@ -151,14 +151,14 @@ def summed(d: Displays, impressions: Array, unit: UnitKind) -> Interventions:
         exposure_kind="design",
         unit_kind=unit,
     )
-    at = found.unit - found.unit.min(initial=0)
-    place = distinct(at, found.position)[0]
-    return found.take((np.bincount(at[place]) >= 2)[at]).clicked()
+    of_unit = distinct(interventions.unit)[1]
+    places = distinct(of_unit, interventions.position)[0]
+    return interventions.take((np.bincount(of_unit[places]) >= 2)[of_unit]).clicked()
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
-    """What a result got at a position in an arm, one cell each.
+class _ArmCells:
+    """Displays and clicks of each result at each position in each arm, one cell each.
 
     Attributes:
         row: number of the cell of each display, [n].
@@ -168,9 +168,9 @@ class _Cells:
         position: the position, [cells].
         shown: displays, [cells].
         clicks: clicks, [cells].
-        upper: normal score of the arm's pages that show the result higher, [cells].
-        lower: that of those that show it there or higher, [cells].
-        spread: how far positions of a unit spread within its arms, standardised, [cells].
+        upper: normal score of the share of the arm's pages that show the result higher, [cells].
+        lower: that of the share that shows it there or higher, [cells].
+        spread: standard deviation of a unit's position within its arms, standardised, [cells].
         kept: whether the arms of a unit show it at clearly different positions, [cells].
     """
 
@@ -187,7 +187,7 @@ class _Cells:
     kept: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, d: Displays, unit: UnitKind) -> _Cells:
+    def of(cls, d: Displays, unit: UnitKind) -> _ArmCells:
         """Return the cells of displays.
 
         Positions of a unit are compared by arm with F = (Σ_a n_a (x̄_a − x̄)² / (arms − 1)) / σ², n_a the viewers of the
@@ -235,13 +235,11 @@ class _Cells:
         spread = np.sqrt(within)[of_unit]
         centre = np.average(spread, weights=weights)
         scale = np.sqrt(np.average((spread - centre) ** 2, weights=weights))
-        size = np.bincount(d.ranker - d.ranker.min(initial=0), d.shown)
-        order = np.argsort(np.argsort(-size, kind="stable"), kind="stable")
         return cls(
             row=row,
             unit=of_unit,
             query=d.query[first],
-            arm=np.minimum(order, MOST_RANKERS)[d.ranker[first] - d.ranker.min(initial=0)],
+            arm=rank_by_size(d.ranker, d.shown, MOST_RANKERS)[first],
             position=position,
             shown=shown,
             clicks=clicks,
@@ -255,11 +253,11 @@ class _Cells:
         """Return w̄ of every cell, at least 1e−9, [cells]."""
 
         def mass(upper: Array, lower: Array) -> Array:
-            other = lower > 0  # the tail on the other side is exact
-            return ndtr(np.where(other, -lower, upper)) - ndtr(np.where(other, -upper, lower))
+            below = lower > 0  # the tail on the other side is exact
+            return ndtr(np.where(below, -lower, upper)) - ndtr(np.where(below, -upper, lower))
 
-        found = mass((self.upper - m) / s, (self.lower - m) / s)
-        return np.asarray(np.maximum(found / np.maximum(mass(self.upper, self.lower), 1e-12), 1e-9))
+        ratio = mass((self.upper - m) / s, (self.lower - m) / s) / np.maximum(mass(self.upper, self.lower), 1e-12)
+        return np.asarray(np.maximum(ratio, 1e-9))
 
     def fit(self, *, flexible: bool) -> tuple[Array, Array, Array]:
         """Return the curve along L and L², [2], the covariance that tastes add to it, [2, 2], and w̄ of cells, [cells].
@@ -276,34 +274,29 @@ class _Cells:
         theta[:2] = -1.0, 0.0
 
         def solve(offset: Array, x: Array) -> Estimate:
-            cell = np.arange(len(rows))
-            shown, clicks = self.shown[rows], self.clicks[rows]
+            shown, clicks, cell = self.shown[rows], self.clicks[rows], np.arange(len(rows))
             return fit_strata(self.unit[rows], cell, shown, offset[rows], clicks, x[rows], self.query[rows])
 
-        def log_worth(theta: Array, m_more: float = 0.0, s_more: float = 0.0) -> Array:
+        def log_worth(m_more: float = 0.0, s_more: float = 0.0) -> Array:
             s = np.exp(arms @ theta[ends:] + s_more) if flexible else np.exp(np.full(len(columns), s_more))
             return np.log(self.worth(columns @ theta[2:ends] + m_more, s))
 
         for _ in range(STEPS):
-            by_m, by_s = (
-                (log_worth(theta, SMALL * up, SMALL * (1 - up)) - log_worth(theta, -SMALL * up, -SMALL * (1 - up)))
-                / (2 * SMALL)
-                for up in (1, 0)
-            )
-            slopes = [basis, columns * by_m[:, None], *([arms * by_s[:, None]] if flexible else ())]
-            x = np.concatenate(slopes, axis=1)
-            used = np.abs(x[rows]).max(axis=0) > SMALL  # not of arms that have one place for each result
-            found = solve(basis @ theta[:2] + log_worth(theta) - x[:, used] @ theta[used], x[:, used])
-            move = found.theta - theta[used]
+            by_m = (log_worth(m_more=SMALL) - log_worth(m_more=-SMALL)) / (2 * SMALL)
+            by_s = (log_worth(s_more=SMALL) - log_worth(s_more=-SMALL)) / (2 * SMALL)
+            x = np.concatenate([basis, columns * by_m[:, None], *([arms * by_s[:, None]] * flexible)], axis=1)
+            used = np.abs(x[rows]).max(axis=0) > SMALL  # an arm with one place for each result has no slope
+            fit = solve(basis @ theta[:2] + log_worth() - x[:, used] @ theta[used], x[:, used])
+            move = fit.theta - theta[used]
             longest = float(np.abs(move).max(initial=0.0))
             if not np.isfinite(longest):
                 break
             theta[used] += move * min(1.0, FARTHEST / max(longest, SMALL))
             if longest < CLOSE:
-                bent, known = used[:2], solve(log_worth(theta), basis[:, used[:2]])
+                bent, known = used[:2], solve(log_worth(), basis[:, used[:2]])
                 covariance, size = np.zeros((2, 2)), int(bent.sum())
-                covariance[np.ix_(bent, bent)] = found.covariance[:size, :size] - known.covariance
-                return theta[:2], covariance, np.exp(log_worth(theta))
+                covariance[np.ix_(bent, bent)] = fit.covariance[:size, :size] - known.covariance
+                return theta[:2], covariance, np.exp(log_worth())
         raise NotIdentifiedError(
             f"the tastes of users were not found in {STEPS} steps, too few clicks tell of them: fit without the "
             "instrument"

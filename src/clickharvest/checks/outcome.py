@@ -1,20 +1,21 @@
-"""Does what comes of a click depend on the position?"""
+"""Does the outcome of a click depend on the position?"""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.special import ndtr
 
+from clickharvest.checks.conditional_logit import fit_strata
 from clickharvest.checks.finding import NORMAL, Finding
-from clickharvest.checks.strata import fit_strata
 from clickharvest.harvesting.interventions import Interventions
+from clickharvest.harvesting.numbering import numbered
 from clickharvest.words import clean_text
 
 KIND = "outcome"
 ROUGH = 0.5
 """Standard error of the power of k beyond which the test has no power."""
 CLEAR = 0.001
-"""p-value from which on the dependence is clear."""
+"""p-value below which the dependence is clear."""
 
 
 def outcome_and_position(interventions: Interventions, *, anchor: int = 1, outcome: str = "outcome") -> Finding:
@@ -36,30 +37,23 @@ def outcome_and_position(interventions: Interventions, *, anchor: int = 1, outco
         >>> outcome_and_position(harvest(after.log), outcome="purchase").severity
         'note'
     """
-    unit, query = (np.unique(column, return_inverse=True)[1] for column in (interventions.unit, interventions.query))
-    distance = np.log(interventions.position / anchor)
-    fit = fit_strata(
-        unit,
-        np.arange(len(unit)),
-        interventions.exposure,
-        np.zeros(len(unit)),
-        interventions.clicks.astype(np.float64),
-        distance[:, None],
-        query,
-    )
+    unit, query = numbered(interventions.unit)[1], numbered(interventions.query)[1]
+    distance, clicks = np.log(interventions.position / anchor), interventions.clicks.astype(np.float64)
+    rows, offset = np.arange(len(unit)), np.zeros(len(unit))
+    fit = fit_strata(unit, rows, interventions.exposure, offset, clicks, distance[:, None], query)
     power, error = float(fit.theta[0]), float(np.sqrt(fit.covariance[0, 0]))
     outcome = clean_text(outcome)
     if not error < ROUGH:
         return Finding(KIND, "untested", f"There is too little to tell whether {outcome} depends on the position.")
     p = float(2 * ndtr(-abs(power) / error))
-    told = f"power of k {power:+.2f} ± {NORMAL * error:.2f}"
+    size = f"power of k {power:+.2f} ± {NORMAL * error:.2f}"
     how = "rarer" if power < 0 else "more frequent"
     if p >= CLEAR:
-        return Finding(KIND, "ok", f"After a click, {outcome} does not clearly depend on the position ({told}).", p=p)
+        return Finding(KIND, "ok", f"After a click, {outcome} does not clearly depend on the position ({size}).", p=p)
     return Finding(
         KIND,
         "note",
-        f"After a click on the same result, {outcome} is {how} further down ({told}).",
+        f"After a click on the same result, {outcome} is {how} further down ({size}).",
         f"weigh with its curve, too: clickharvest fit --outcome {outcome}, then weigh --after-click",
         p=p,
     )

@@ -1,13 +1,12 @@
-"""Interventional overlap: how much each position, and each pair, is compared through common units.
+"""Interventional overlap: how many clicks of common units compare each position, and each pair.
 
-*Effective clicks* say how much the clicks of common units can tell of a comparison. A unit with n clicks and
-exposure shares π and 1 − π carries n · 4 π (1 − π): all of its clicks if it was shown at both positions equally
-often, hardly any if it was almost always shown at one.
+*Effective clicks*: a unit with n clicks and exposure shares π and 1 − π counts n · 4 π (1 − π), all of its clicks if
+it was shown at both positions equally often, hardly any if it was almost always shown at one.
 
-*Information* says how exactly they can tell it. Given its N_u clicks, those of a unit at position k are N_u π_{u,k} on
-average, π_{u,k} being exposure times examination, as a share of the unit: their information on log p is a Laplacian, in
-which W_{kj} = Σ_u N_u π_{u,k} π_{u,j} ties k and j. For a width a rough p will do: that of paired comparisons of k and
-j by Σ_u c_{u,k} E_{u,j} / (E_{u,k} + E_{u,j}) and the same with k and j exchanged, in expectation as p_k to p_j.
+*Information*: given its N_u clicks, those of a unit at position k are N_u π_{u,k} on average, π_{u,k} being exposure
+times examination, as a share of the unit. Their information on log p is a Laplacian with the weights
+W_{kj} = Σ_u N_u π_{u,k} π_{u,j}. For a width a rough p will do: that of paired comparisons of k and j by
+Σ_u c_{u,k} E_{u,j} / (E_{u,k} + E_{u,j}) and the same with k and j exchanged, in expectation as p_k to p_j.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
     from clickharvest.logs.engines import Engine
 
 MAX_LEVELS = 20
+"""Values of a context column with a segment each; more make thinner segments."""
 BINS = 4
+"""Segments of a number with more values."""
 STEPS, CLOSE = 50, 1e-6
-"""Most steps of Newton's, none longer than a factor of e, and how small the last one is."""
+"""Newton steps at most, none longer than a factor of e, and the size of the last one."""
 
 
 @dataclass(frozen=True)
@@ -135,45 +136,29 @@ def position_overlaps(interventions: ir.Table, engine: Engine) -> list[PositionO
     top = parts.inner_join(by_position, [parts.position == by_position.position, parts.part == by_position.largest])
     top = top.group_by(top_position=parts.position).agg(top_query=top.query.min())
     table = by_position.inner_join(top, by_position.position == top.top_position).drop("top_position")
-    rows = engine.fetch(table.order_by("position"), task="Weighing positions").to_pylist()
-    return [_position_overlap(**row) for row in rows]
-
-
-def _position_overlap(
-    position: int,
-    units: int,
-    clicks: int,
-    effective_clicks: float,
-    squares: float,
-    largest: float,
-    top_query: str | int,
-) -> PositionOverlap:
-    some = effective_clicks > 0
-    return PositionOverlap(
-        position=position,
-        units=units,
-        clicks=clicks,
-        effective_clicks=effective_clicks,
-        effective_queries=effective_clicks**2 / squares if some else 0.0,
-        top_query=top_query if some else None,
-        top_share=largest / effective_clicks if some else 0.0,
-    )
+    overlaps = []
+    for row in engine.fetch(table.order_by("position"), task="Weighing positions").to_pylist():
+        squares, largest, known = row.pop("squares"), row.pop("largest"), row["effective_clicks"]
+        row |= {} if known > 0 else {"top_query": None}
+        effective, share = (known**2 / squares, largest / known) if known > 0 else (0.0, 0.0)
+        overlaps.append(PositionOverlap(**row, effective_queries=effective, top_share=share))
+    return overlaps
 
 
 def segments(interventions: ir.Table, engine: Engine, context: tuple[str, ...], anchor: int) -> list[Segment]:
     """Return, for each level of each context column, which positions it links to the anchor by itself."""
-    found = []
+    parts = []
     for column in context:
         levelled = interventions.mutate(level=level_of(interventions, column, engine))
         task = f"Comparing positions by {column}"
         pairs = engine.fetch(_pairs(levelled, ["level"]), task=task).to_pylist()
         totals = levelled.group_by("level").agg(clicks=levelled.clicks.sum().cast("int64"))
         for total in engine.fetch(totals.order_by("level"), task=task).to_pylist():
-            own = [pair for pair in pairs if pair["level"] == total["level"]]
+            of_level = [pair for pair in pairs if pair["level"] == total["level"]]
             columns = ("position", "other", "clicks", "other_clicks")
-            linked = linked_positions(anchor, *([pair[name] for pair in own] for name in columns))
-            found.append(Segment(column, total["level"], total["clicks"], linked))
-    return found
+            linked = linked_positions(anchor, *([pair[name] for pair in of_level] for name in columns))
+            parts.append(Segment(column, total["level"], total["clicks"], linked))
+    return parts
 
 
 def level_of(table: ir.Table, column: str, engine: Engine, *, weight: str | None = None) -> ir.StringValue:

@@ -7,19 +7,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import Finding
+from clickharvest.checks.finding import Check, Finding
 from clickharvest.harvesting.numbering import distinct
 
 Array = NDArray[np.float64]
 FOLDS = 4
 """Parts that users are dealt into; more of them measure relevance better, and take longer."""
 SPREAD = 2.33
-"""The effect is that on a result so many standard deviations better than average: the best of a hundred."""
+"""Standard deviations above average of the result that the effect is given for: the best of a hundred."""
 TINY = 1e-12
 MOST_CONTEXTS = 200
-"""Contexts up to which results of different ones are not compared within a query."""
+"""Most contexts at which results are compared within a query and context; with more, within a query and kind."""
 AFFINE = "users may trust the top of the page: clickharvest fit LOG --model affine -o model.safetensors"
 UNLIKE = "queries may be read to different depths: name what tells them apart (--context)"
 CLEAR = 2.58
@@ -29,13 +28,13 @@ LEAST_RELIABLE = 0.15
 
 
 class Relevance(Check):
-    """Clicks of three quarters of the users tell how relevant a result is, and those of the others how steep its curve.
+    """Three quarters of the users say how relevant a result is, and the last quarter how steep its curve is.
 
     With z the standardised log click rate of a result among those of its query, in three quarters, the last one gives γ
     of p_k e^{γ z L}, L = log k, and so for each quarter. The share of the variance of z that two halves have in common
-    is its reliability r: per standard deviation of what results really differ by, γ is γ̂ / √r. The effect is that on
-    the best result of a hundred, 2.33 standard deviations of all results better than average, and the other way for the
-    worst. Queries of unequal steepness look like that, too: then the mean curve may be right.
+    is its reliability r: per standard deviation of true relevance, γ is γ̂ / √r. The effect is that on the best result
+    of a hundred, 2.33 standard deviations of all results better than average, and the other way for the worst. Queries
+    of unequal steepness look like that, too: then the mean curve may be right.
     """
 
     kind = "relevance"
@@ -44,10 +43,9 @@ class Relevance(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        found = effect_of_relevance(evidence)
-        if found is None:
+        if (measured := effect_of_relevance(evidence)) is None:
             return self.unanswered("clicks are too few to tell how relevant results are")
-        effect, error = found
+        effect, error = measured
         trusted = bool(effect[np.argmax(np.abs(effect))] > 0)
         steeper = "less" if trusted else "more"
         answer = self.found(
@@ -69,9 +67,8 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
 
     Args:
         evidence: the displays.
-        within: whether results are compared with those of their query and context alone, weighted by what the clicks
-            of the last quarter tell of slopes, so that how steep a query is as a whole changes nothing; the size is
-            then that among these.
+        within: whether results are compared within their query and context alone, weighted by the information of the
+            last quarter on slopes, so that the steepness of a whole query changes nothing.
     """
     fold, evidence = _dealt(evidence)
     d, rows = evidence.displays, evidence.moved
@@ -85,8 +82,8 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
     query = np.zeros(n_units, dtype=np.int64)
     query[d.unit] = d.query
     if within:
-        own = evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind
-        query[d.unit] = distinct(d.query, own)[1]
+        context = evidence.context if len(evidence.table) <= MOST_CONTEXTS else evidence.kind
+        query[d.unit] = distinct(d.query, context)[1]
         weights = known
     else:
         weights = np.repeat((clicks.sum(axis=1) * (known.sum(axis=1) > 0))[:, None], FOLDS, axis=1)
@@ -119,14 +116,14 @@ def effect_of_relevance(evidence: Evidence, *, within: bool = False) -> tuple[Ar
 def _among_queries(z: Array, query: NDArray[np.int64], weights: Array) -> Array:
     """Return columns less their weighted means by query, [units, columns]."""
     means = [
-        np.bincount(query, its * own) / np.maximum(np.bincount(query, its), TINY)
-        for own, its in zip(z.T, weights.T, strict=True)
+        np.bincount(query, weight * column) / np.maximum(np.bincount(query, weight), TINY)
+        for column, weight in zip(z.T, weights.T, strict=True)
     ]
     return z - np.stack(means, axis=1)[query]
 
 
 def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Array:
-    """Return what the clicks of each part tell of a slope by L: clicks times the variance of L by their shares."""
+    """Return the information of each part on a slope by L: clicks times the variance of L by their shares."""
     d, distance = evidence.displays, evidence.distance[evidence.place]
     weight = d.shown * np.exp(evidence.log_p)
     total, first, second = (np.bincount(part, weight * column, parts) for column in (1.0, distance, distance**2))
@@ -137,7 +134,7 @@ def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Arr
 def _dealt(evidence: Evidence) -> tuple[NDArray[np.int64], Evidence]:
     """Deal users, or else pages or single displays, into `FOLDS`; return each row's fold, [n], and the rows.
 
-    Rows that count several displays are torn, each part with its displays and clicks.
+    The displays and clicks of counted rows are divided among the folds.
     """
     d, random = evidence.displays, evidence.random(Relevance.kind)
     if not d.counted:

@@ -1,8 +1,8 @@
 """Validation: does the curve of ordinary pages agree with an experiment on the same results page?
 
-Both are compared position by position and as one power, see `stratified`. They rest on different pages, so that their
-errors count as independent; with a swap they share the pages that were left as they were, and intervals are a little
-too wide.
+Both are compared position by position and as one power, see `experiment_curve`. They rest on different pages, so that
+their errors count as independent; with a swap they share the pages that were left as they were, and intervals are a
+little too wide.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.checks.checking import check_fit, displays_of
-from clickharvest.checks.displays import read_displays
 from clickharvest.checks.evidence import Evidence
+from clickharvest.checks.experiment_curve import CurveEstimate, Experiment
 from clickharvest.checks.finding import NORMAL
-from clickharvest.checks.stratified import CurveEstimate, StratifiedDisplays
+from clickharvest.checks.log_rows import read_displays
 from clickharvest.errors import ClickharvestWarning, InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest
 from clickharvest.harvesting.designs import Swap
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 LEVEL = 0.05
-"""Probability of a difference by chance below which two answers are said to differ."""
+"""p-value below which two curves differ."""
 DEEPEST = 10
 """Position at which the difference of two powers is written as a ratio, where pages are that long."""
 ORIGINAL = "_clickharvest_original"
-"""Context column of where results stood before a swap."""
-REACH = 1e-3
+"""Context column of the rank before a swap."""
+LEAST_RATIO = 1e-3
 """Ratio below which a difference is as good as infinite."""
 MOST_ORDER = 0.25
-"""How much of the order of pages may be the same on all of them for the pages to be an experiment."""
+"""Share of the order that may be the same on all pages of an experiment; larger, and pages in fixed order pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +58,14 @@ class Validation:
     Attributes:
         positions: the K positions that are compared.
         anchor: the position that propensities are relative to.
-        harvested: what the experiment would have shown if the model were true.
-        random: what it has shown.
+        harvested: the curve that the experiment would have shown if the model were true.
+        random: the curve that it has shown.
         rates: click rates of ordinary pages.
         what: how the experiment's pages are called.
-        budget: what the model had said of how far off it can be, if anything.
-        sampled: in what the two kinds of pages were chosen differently for the log; empty where nothing was found.
+        budget: the model's budget, if it has one.
+        sampled: how the two kinds of pages were sampled differently; empty where nothing was found.
         within_results: of pages in random order, the power from results seen at several positions, and its interval.
-        same_order: how much of where a result stands on them is its own, from 0 to 1, if that is beyond chance.
+        same_order: how much of a result's position is the same on all of them, from 0 to 1; 0 if that may be chance.
         parts: the two parts of the log, None where a swap divides them.
         model: the model.
         pooled: the model of ordinary and random pages together, where it was asked for.
@@ -89,7 +89,7 @@ class Validation:
 
     @property
     def comparable(self) -> bool:
-        """Whether both kinds of pages were chosen alike, as far as can be seen, and the random ones by chance."""
+        """Whether no difference in sampling was found, and the order of the random pages is random."""
         return self.same_order <= MOST_ORDER and (self.parts is None or not self.parts.outcome)
 
     @property
@@ -146,16 +146,16 @@ class Validation:
         """
         apart, error = self.power_difference
         distance = -np.log(self.positions[self.deepest] / self.anchor)
-        found, error = distance * apart, abs(distance) * error
-        if not np.isfinite(found) or self.differs_by_position:
-            found, error = (float(part[self.deepest]) for part in self.difference)
-        lower, upper = found - NORMAL * error, found + NORMAL * error
-        return float(np.exp(found)), float(np.exp(lower)), float(np.exp(upper))
+        log_ratio, error = distance * apart, abs(distance) * error
+        if not np.isfinite(log_ratio) or self.differs_by_position:
+            log_ratio, error = (float(part[self.deepest]) for part in self.difference)
+        estimate, lower, upper = (float(np.exp(log_ratio + z * NORMAL * error)) for z in (0, -1, 1))
+        return estimate, lower, upper
 
     @property
     def hidden(self) -> float:
         """The largest difference that chance may hide, as a fraction."""
-        return max(self.ratio[2], 1 / max(self.ratio[1], REACH)) - 1
+        return max(self.ratio[2], 1 / max(self.ratio[1], LEAST_RATIO)) - 1
 
     @property
     def agrees(self) -> bool | None:
@@ -169,9 +169,9 @@ class Validation:
     @property
     def outside(self) -> dict[int, tuple[float, float]]:
         """Positions at which the random pages leave the budget by more than chance: the budget's bound, and theirs."""
-        found: dict[int, tuple[float, float]] = {}
+        outside: dict[int, tuple[float, float]] = {}
         if self.budget is None:
-            return found
+            return outside
         bar = NormalDist().inv_cdf(1 - LEVEL / 2 / max(len(self.others), 1))
         for k, up, down in zip(self.budget.positions, self.budget.up, self.budget.down, strict=True):
             if k not in self.positions or k == self.anchor:
@@ -180,8 +180,8 @@ class Validation:
             away, error = self.random.log_p[i] - self.harvested.log_p[i], self.random.error[i]
             bound = np.log1p(up) if away > 0 else np.log1p(-min(down, 1 - 1e-9))
             if abs(away) - abs(bound) > bar * error:
-                found[k] = float(np.expm1(bound)), float(np.expm1(away))
-        return found
+                outside[k] = float(np.expm1(bound)), float(np.expm1(away))
+        return outside
 
     @property
     def held(self) -> bool | None:
@@ -195,8 +195,19 @@ class Validation:
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """Return what was found: whether both agree, what could hide, and whether the budget held."""
-        return [self._verdict(), *self._of_budget(), *self._warnings(), *self._of_pooling()]
+        """Return whether both agree, what could hide, whether the budget held, and what pooling gains."""
+        sentences = [self._verdict(), *self._of_budget()]
+        if self.comparable and self.sampled:
+            sentences.append(f"! Sampled differently: {self.sampled}.")
+        if 0 < self.same_order <= MOST_ORDER:
+            sentences.append(
+                f"! The order is not random throughout: {100 * self.same_order:.0f} % of where a result stands on the "
+                f"{self.what} is the same on all of them."
+            )
+        if self.pooled_curve is not None and self.harvested.error.any() and self.pooled_curve.error.any():
+            how = f"{percent(1 - self.gain)} smaller than" if self.gain < 1 else "no smaller than"
+            sentences.append(f"Pooled, standard errors are {how} from ordinary pages alone.")
+        return sentences
 
     def _verdict(self) -> str:
         ratio, lower, upper = self.ratio
@@ -222,32 +233,17 @@ class Validation:
     def _of_budget(self) -> list[str]:
         if self.budget is None or not self.comparable:
             return []
-        said = f"The budget had said {str(self.budget).partition(', mostly')[0]}."
+        promise = f"The budget had said {str(self.budget).partition(', mostly')[0]}."
         if not np.isfinite(self.budget.off):
-            return [said]
+            return [promise]
         tested = sum(self.positions[i] in self.budget.positions for i in self.others)
         if not self.outside:
-            return [f"{said} It held at all {tested} positions."]
-        k, (bound, away) = max(self.outside.items(), key=lambda one: abs(np.log1p(one[1][1])))
+            return [f"{promise} It held at all {tested} positions."]
+        k, (bound, away) = max(self.outside.items(), key=lambda position: abs(np.log1p(position[1][1])))
         return [
-            f"{said} It did not hold at {len(self.outside)} of {tested} positions: at position {k} the "
+            f"{promise} It did not hold at {len(self.outside)} of {tested} positions: at position {k} the "
             f"{self.what} are {100 * away:+.0f} % away, where it allowed {100 * bound:+.0f} %."
         ]
-
-    def _warnings(self) -> list[str]:
-        warned = [f"! Sampled differently: {self.sampled}."] if self.sampled and self.comparable else []
-        if 0 < self.same_order <= MOST_ORDER:
-            warned.append(
-                f"! The order is not random throughout: {100 * self.same_order:.0f} % of where a result stands on the "
-                f"{self.what} is the same on all of them."
-            )
-        return warned
-
-    def _of_pooling(self) -> list[str]:
-        if self.pooled_curve is None or not self.harvested.error.any() or not self.pooled_curve.error.any():
-            return []
-        how = f"{percent(1 - self.gain)} smaller than" if self.gain < 1 else "no smaller than"
-        return [f"Pooled, standard errors are {how} from ordinary pages alone."]
 
     @property
     def gain(self) -> float:
@@ -262,29 +258,23 @@ class Validation:
         def plain(values: Sequence[float]) -> list[float | None]:
             return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
 
-        outside = self.outside
-        bounds = {} if self.budget is None else dict(
-            zip(self.budget.positions, zip(self.budget.down, self.budget.up, strict=True), strict=True)
-        )  # fmt: skip
-        rows = [
-            {
-                "position": k,
-                "harvested": plain(self.harvested.interval(i)),
-                "random": plain(self.random.interval(i)),
-                "rates": plain(self.rates.interval(i)),
-                "budget": plain(np.exp(self.harvested.log_p[i]) * (1 + np.array([-1, 1]) * bounds[k]))
-                if k in bounds
-                else None,
-                "held": None if k not in bounds or self.held is None else k not in outside,
-            }
-            for i, k in enumerate(self.positions)
-            if k != self.anchor
-        ]
-        powers = {"harvested": self.harvested, "random": self.random, "rates": self.rates}
+        curves = {"harvested": self.harvested, "random": self.random, "rates": self.rates}
+        bounds: dict[int, Array] = {}
+        if self.budget is not None:
+            sides = np.array([1 - np.array(self.budget.down), 1 + np.array(self.budget.up)]).T
+            bounds = dict(zip(self.budget.positions, sides, strict=True))
+        rows, outside, held = [], self.outside, self.held
+        for i in self.others:
+            k, share = self.positions[i], np.exp(self.harvested.log_p[i])
+            row: dict[str, Any] = {"position": k}
+            row |= {name: plain(curve.interval(i)) for name, curve in curves.items()}
+            row["budget"] = plain(share * bounds[k]) if k in bounds else None
+            row["held"] = None if k not in bounds or held is None else k not in outside
+            rows.append(row)
         return {
             "agrees": self.agrees,
             "p": plain([self.p])[0],
-            "power": {name: plain(curve.power_interval) for name, curve in powers.items()}
+            "power": {name: plain(curve.power_interval) for name, curve in curves.items()}
             | {"within_results": None if self.within_results is None else plain(self.within_results)},
             "anchor": self.anchor,
             "positions": rows,
@@ -344,7 +334,7 @@ def validate(
     estimate = estimate or default_estimate(anchor)
     cluster = cluster or ("doc" if log.roles["query"] == NO_QUERY else "query")
     options: dict[str, Any] = {"unit": unit, "max_position": max_position, "cluster": cluster}
-    asked = {"unit": unit, "tolerance": tolerance, "positions": positions, "folds": folds}
+    wanted = {"unit": unit, "tolerance": tolerance, "positions": positions, "folds": folds}
     parts = None
     if swap is None:
         parts = split_log(log, random, pages_with)
@@ -352,34 +342,33 @@ def validate(
     else:
         log, ordinary = _swapped(log, swap, random, pages_with)
     if model is None:
-        model = _fitted(ordinary, estimate, options, asked)
+        model = _fitted(ordinary, estimate, options, wanted)
     if parts is not None:
         experiment = _of_random(parts.random, unit, model)
     else:
         assert swap is not None
         experiment = _of_swap(log, swap, options, model)
-    harvested = experiment.of_model(model)
     displays = read_displays(ordinary, unit)
     shown = Evidence(displays.take(np.isin(displays.position, experiment.evidence.displays.position)), model)
-    rates = StratifiedDisplays(shown, np.zeros(len(shown.displays), dtype=np.int64), experiment.positions).curve()
-    found = Validation(
+    random_order = parts is not None and model.places is None
+    validation = Validation(
         positions=tuple(experiment.positions.tolist()),
         anchor=model.curve.anchor,
-        harvested=harvested,
+        harvested=experiment.of_model(model),
         random=experiment.curve(),
-        rates=rates,
+        rates=Experiment(shown, np.zeros(len(shown.displays), dtype=np.int64), experiment.positions).curve(),
         what="swapped pages" if parts is None else "random pages",
         budget=budget_of(model),
         sampled="" if parts is None else parts.sampled,
+        within_results=experiment.within_results() if random_order else None,
+        same_order=experiment.order() if random_order else 0.0,
         parts=parts,
         model=model,
     )
-    if parts is not None and model.places is None:
-        found = replace(found, within_results=experiment.within_results(), same_order=experiment.order())
-    if pool and found.agrees is not False and found.comparable:
-        pooled = _fitted(log, estimate, options | {"design": swap}, asked)
-        found = replace(found, pooled=pooled, pooled_curve=experiment.of_model(pooled))
-    return found
+    if pool and validation.agrees is not False and validation.comparable:
+        pooled = _fitted(log, estimate, options | {"design": swap}, wanted)
+        validation = replace(validation, pooled=pooled, pooled_curve=experiment.of_model(pooled))
+    return validation
 
 
 def default_estimate(anchor: int = 1) -> Callable[[Interventions], Propensities]:
@@ -400,36 +389,36 @@ def _by_chance(difference: Array, error: Array) -> float:
 
 
 def _fitted(
-    log: ClickLog, estimate: Callable[[Interventions], Propensities], options: dict[str, Any], asked: dict[str, Any]
+    log: ClickLog, estimate: Callable[[Interventions], Propensities], options: dict[str, Any], wanted: dict[str, Any]
 ) -> Propensities:
     """Return the model of a log, with a budget."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClickharvestWarning)  # checks tell the same
+        warnings.simplefilter("ignore", ClickharvestWarning)  # checks find the same
         try:
             interventions = harvest(log, **options, clicked_only=True, max_clicks=MOST_CLICKS)
         except NotIdentifiedError as error:
             raise NotIdentifiedError(f"there is no curve to validate: {error}") from None
         model = estimate(interventions)
-        checked = check_fit(log, model, **asked, interventions=interventions)
+        checked = check_fit(log, model, **wanted, interventions=interventions)
     return replace(model, info=dict(model.info) | checked.info())
 
 
-def _of_random(log: ClickLog, unit: UnitKind, model: Propensities) -> StratifiedDisplays:
+def _of_random(log: ClickLog, unit: UnitKind, model: Propensities) -> Experiment:
     """Return the pages in random order; without pages, a stratum is a query."""
     evidence = Evidence(read_displays(log, unit), model)
     d = evidence.displays
-    return StratifiedDisplays(evidence, d.query if d.page is None else d.page, what="random pages")
+    return Experiment(evidence, d.query if d.page is None else d.page, what="random pages")
 
 
-def _of_swap(log: ClickLog, swap: Swap, options: dict[str, Any], model: Propensities) -> StratifiedDisplays:
-    """Return the swap: each result, in the place that its ranker gave it, before and after."""
-    own = replace(log, context=(*log.context, ORIGINAL), columns=log.columns | {ORIGINAL: log.columns["original"]})
-    designed = harvest(own, **options | {"unit": "context"}, design=swap, clicked_only=True, max_clicks=MOST_CLICKS)
+def _of_swap(log: ClickLog, swap: Swap, options: dict[str, Any], model: Propensities) -> Experiment:
+    """Return the swap: each result, at the rank that its ranker gave it, before and after."""
+    ranked = replace(log, context=(*log.context, ORIGINAL), columns=log.columns | {ORIGINAL: log.columns["original"]})
+    designed = harvest(ranked, **options | {"unit": "context"}, design=swap, clicked_only=True, max_clicks=MOST_CLICKS)
     displays = displays_of(designed)
     drawn = [rank for rank, probability in swap.probabilities.items() if probability > 0]
     evidence = Evidence(displays.take(np.isin(displays.position, [swap.pivot, *drawn])), model)
     d = evidence.displays
-    return StratifiedDisplays(evidence, d.unit, what="swapped pages")
+    return Experiment(evidence, d.unit, what="swapped pages")
 
 
 def _swapped(

@@ -50,7 +50,7 @@ def harvest(
 
       clickharvest harvest shop.search.clicks --emit-sql bigquery > harvest.sql
     """
-    from clickharvest.checks.swap_ranks import swap_ranks
+    from clickharvest.checks.design_holds import swap_ranks
     from clickharvest.harvesting.collecting import count_interventions, harvest_to_parquet
     from clickharvest.harvesting.designs import Swap
 

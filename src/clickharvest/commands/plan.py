@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.planning.designing import DesignPlan
     from clickharvest.planning.outline import Outline
-    from clickharvest.planning.scaling import Plan
+    from clickharvest.planning.traffic import Plan
 
 WANTED, DESIGN = "What is wanted", "A design, without LOG"
 MOST_PAGES = 1e12
@@ -141,7 +141,7 @@ def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None,
     from clickharvest.harvesting.collecting import harvest
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.logs.click_log import days_of
-    from clickharvest.planning.scaling import plan_from_log
+    from clickharvest.planning.traffic import plan_from_log
 
     interventions: Interventions
     if is_interventions(log.source):

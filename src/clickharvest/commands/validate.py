@@ -18,7 +18,7 @@ from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 
 if TYPE_CHECKING:
-    from clickharvest.checks.stratified import CurveEstimate
+    from clickharvest.checks.experiment_curve import CurveEstimate
     from clickharvest.checks.validating import Validation
 
 TRUTH = "The experiment"

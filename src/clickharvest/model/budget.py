@@ -1,8 +1,8 @@
 """The budget of a model, and what it says of each position: usable, with care, or cannot tell.
 
-`checks.budget` makes it. Let U be how far off the budget says a position can be in log p, in the kind of context where
-that is largest, N the noise in it, o what all other sources can do together, and n the noise of a context at hand, half
-the width of its 95 % interval of log p. Then log p may be off there by
+`checks.make_budget` makes it. Let U be how far off the budget says a position can be in log p, in the kind of context
+where that is largest, N the noise in it, o what all other sources can do together, and n the noise of a context at
+hand, half the width of its 95 % interval of log p. Then log p may be off there by
 
     √(o² + n²), and by U at most where n ≤ N.
 

@@ -4,6 +4,6 @@ from .forecast import Forecast as Forecast
 from .outline import Outline as Outline
 from .outline import outline_from_rankings as outline_from_rankings
 from .outline import ranked_outline as ranked_outline
-from .scaling import Plan as Plan
-from .scaling import plan_from_log as plan_from_log
 from .swaps import choose_swaps as choose_swaps
+from .traffic import Plan as Plan
+from .traffic import plan_from_log as plan_from_log

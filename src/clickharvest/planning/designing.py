@@ -16,8 +16,8 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import forecast
 from clickharvest.planning.outline import Outline, Pair
-from clickharvest.planning.scaling import log_margin, z_value
 from clickharvest.planning.swaps import candidates, choose_swaps
+from clickharvest.planning.traffic import log_margin, z_value
 from clickharvest.words import name_positions
 
 Array = NDArray[np.float64]

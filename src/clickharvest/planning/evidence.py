@@ -1,6 +1,6 @@
 """Evidence: what a log tells of all that decides how its intervals narrow as it grows, and how surely.
 
-How far queries differ, as `estimation.query_random_effects` estimates it, but with no bound at 0: an estimate far below 0 says
+How far queries differ, as `query_random_effects` estimates it, but with no bound at 0: an estimate far below 0 says
 that there is nothing, one of 0 does not. How overdispersed clicks are, with its error. How surely the information is
 known: clicks N_u of units are counts, so that the variance xᵀ H x of an entry, x = J⁻¹ g, has the variance
 Σ_u N_u v_u², v_u the variance of x·z over the shares of unit u. And how much faster than its pages the information of

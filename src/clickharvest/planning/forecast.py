@@ -1,6 +1,6 @@
 """Forecast: how wide the intervals of a fit will be with s times the traffic.
 
-The covariance of a fit, by query (`estimation.query_random_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
+The covariance of a fit, by query (`query_random_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
 the information of the clicks, S and T what queries that read differently add, and Λ the precision of the prior. With s
 times as many pages of the same kind H becomes s H. S and T do not: more clicks of a query that reads in its own way are
 no new queries. Pages being drawn from one stream of queries, clicks N_u of units are about Poisson, and of S the part

@@ -122,7 +122,7 @@ class Outlook:
         left = then - share @ then
         raw = truth.variances + (evidence.found - truth.variances) @ share.T + noise["variances"] @ _root(left).T
         raw = raw - evidence.hidden / (1 if new_queries else s)
-        # As `query_random_effects` does it: both at least 0, steepness shrunk by its error, what that leaves counted as σ².
+        # As in `query_random_effects`: both at least 0, steepness shrunk by its error, the rest counted as σ².
         alone = raw[:, 1] + information[0, 1] / information[1, 1] * raw[:, 0]
         steep = np.maximum(np.where(raw[:, 0] < 0, alone, raw[:, 1]), 0.0)
         kept = steep**3 / np.maximum(steep**2 + then[1, 1], 1e-300)

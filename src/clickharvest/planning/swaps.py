@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.planning.outline import Outline, Pair, transfer
-from clickharvest.planning.scaling import log_margin, z_value
+from clickharvest.planning.traffic import log_margin, z_value
 
 Array = NDArray[np.float64]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from clickharvest.checks.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.planning.designing import DesignPlan
-    from clickharvest.planning.scaling import Plan
+    from clickharvest.planning.traffic import Plan
 
 PALETTE = ["#0f766e", "#c2410c", "#4f46e5", "#a16207", "#be185d", "#475569", "#0369a1", "#65a30d"]
 CHART_FORMATS: dict[str, Literal["html", "svg", "png"]] = {".html": "html", ".svg": "svg", ".png": "png"}

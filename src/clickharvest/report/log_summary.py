@@ -21,8 +21,7 @@ from clickharvest.model.cautions import outcome_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import fitted_fingerprints
 from clickharvest.parameters import TOLERANCE
-from clickharvest.planning.needs import plan_traffic
-from clickharvest.planning.scaling import Plan
+from clickharvest.planning.traffic import Plan, plan_traffic
 from clickharvest.positions.places import name_places
 from clickharvest.progress import Progress, silent
 from clickharvest.report.values import encode_contexts

@@ -17,7 +17,7 @@ from clickharvest.model.budget import CANNOT_TELL, USABLE
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
-from clickharvest.planning.scaling import Plan
+from clickharvest.planning.traffic import Plan
 from clickharvest.words import clean_text, count, finite
 
 MOST_ADVICE = 3

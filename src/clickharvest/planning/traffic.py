@@ -6,7 +6,7 @@ What a log does not tell (`outlook`) makes that a range, of widths and so of the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clickharvest.errors import InputError
+from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions
-from clickharvest.harvesting.numbering import numbered
+from clickharvest.harvesting.numbering import code_values, distinct, numbered
 from clickharvest.model.support import rests_on_few
 from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import Forecast, forecast
@@ -34,8 +34,8 @@ LEAST_WIDTH = 1e-6
 MOST = 1e4
 """Times the traffic of the log beyond which it is called never."""
 LEAST = 1e-3
-MOST_ROWS, MOST_SEGMENTS = 12, 6
-"""Positions that are printed one by one, and segments; `to_dict` has all."""
+MOST_ROWS, MOST_SEGMENTS, MOST_COLUMNS = 12, 6, 3
+"""Positions that are printed one by one, segments, and context columns; with more columns a plan takes minutes."""
 RANGE_ENDS = (2, 3, 6, 10, 20, 30, 50, 100, 200, 500, 1_000, 10_000, 100_000)
 """Last positions of the ranges in which more are printed."""
 LESS = 0.9
@@ -413,3 +413,46 @@ clicks of these would not.'
         f"{where[0].upper()}{where[1:]} {'rests' if len(few) == 1 else 'rest'} on {amount}, and others may be read in "
         f"another way: more {nouns[1]} would tell, more clicks of these would not."
     )
+
+
+def plan_traffic(
+    interventions: Interventions, *, anchor: int = 1, days: float | None = None, width: float = TOLERANCE
+) -> Plan | None:
+    """Plan from interventions; None where nothing is linked, at places, or where they are a part of the log.
+
+    A plan from a part of the log would say how many times that part is needed, not the log.
+
+    Example:
+        >>> from clickharvest import harvest, read_log
+        >>> from clickharvest.simulate import simulate_ab_log
+        >>> plan = plan_traffic(harvest(read_log(simulate_ab_log(pages=2_000)[0], context=["device"])))
+        >>> plan.segments
+        ['device = mobile', 'device = desktop']
+    """
+    if interventions.thinned_from or interventions.places is not None:
+        return None
+    if interventions.contexts and not _are_few(interventions):
+        interventions = replace(interventions, contexts={})
+    try:
+        return plan_from_log(interventions, anchor=anchor, days=days, width=width)
+    except NotIdentifiedError:
+        return None
+
+
+def times_needed(
+    interventions: Interventions, tolerance: float, positions: Collection[int], *, anchor: int = 1
+) -> float | None:
+    """Return how many times this log brings noise within the tolerance at all these positions, infinite if never.
+
+    None where no plan can be made, or only one of all contexts together.
+    """
+    plan = plan_traffic(interventions, anchor=anchor, width=tolerance)
+    if plan is None or len(plan.contexts) != len(interventions.contexts):
+        return None
+    asked = np.isin(plan.positions, sorted(positions))
+    return float(plan.times[:, asked].max()) if asked.any() else None
+
+
+def _are_few(interventions: Interventions) -> bool:
+    columns = list(interventions.contexts.values())
+    return len(columns) <= MOST_COLUMNS and len(distinct(*map(code_values, columns))[0]) <= MOST_SEGMENTS

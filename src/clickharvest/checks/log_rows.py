@@ -1,6 +1,6 @@
-"""Displays: the rows of a log as arrays of numbers, read once for all checks.
+"""The rows of a log as arrays of numbers, read once for all checks.
 
-Of a large log, the rows of queries that are drawn by hash: pages, users and results of these queries stay whole.
+Of a large log, queries are drawn by hash; their pages, users and results stay whole.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MOST_ROWS = 2_000_000
 """Rows that are read, about; more make checks of large logs slower and their errors smaller."""
 ROLES = ("ranker", "user", "page", "time")
 FEW, MOST_COLUMNS = 12, 8
-"""Values that a column without a role may have, and such columns that are looked at; more make checks slower."""
+"""Most values of a column without a role, and most such columns; more make checks slower."""
 FIRST = 20_000
-"""Rows of the log that tell which columns these are."""
+"""Rows of the log in which these columns are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Displays:
         time: rank of the time, equal times having equal ranks.
         counted: whether rows count several impressions.
         doubts: what reading the log has found doubtful.
-        unnamed: columns of few values that have no role: the values, and the number of each row's, −1 where empty.
+        unnamed: columns of few values without a role: the values, and the number of each row's value, −1 where empty.
     """
 
     query: Integers
@@ -75,7 +75,7 @@ class Displays:
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some of the rows; numbers stay as they are."""
-        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
         some = {name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)}
         contexts = {name: column[rows] for name, column in self.contexts.items()}
         unnamed = {name: (values, code[rows]) for name, (values, code) in self.unnamed.items()}
@@ -110,51 +110,57 @@ def read_displays(log: ClickLog, unit: UnitKind = "context") -> Displays:
     share = min(1.0, log.share * MOST_ROWS / max(rows, 1))
     some = log.with_plain_contexts().thinned(share)
     unnamed = {f"_unnamed_{i}": name for i, name in enumerate(_few_valued(log))}
-    some = replace(some, columns=some.columns | {own: log.source[name] for own, name in unnamed.items()})
+    some = replace(some, columns=some.columns | {alias: log.source[name] for alias, name in unnamed.items()})
     roles = [role for role in ROLES if log.has(role)]
-    read = log.engine.fetch(
+    table = log.engine.fetch(
         some.table.select("query", "doc", "position", "clicks", "impressions", *roles, *some.context, *unnamed),
         task="Reading displays",
         coded=True,
     )
-    query, doc = (_numbers(read[name])[1] for name in ("query", "doc"))
-    contexts = dict(zip(log.context, (_values(read[name]) for name in some.context), strict=True))
-    codes = [_numbers(read[name])[1] for name in some.context]
-    known: dict[str, Any] = {role: _numbers(read[role])[1] for role in roles}
+    codes = {name: _numbers(table[name]) for name in ("query", "doc", *roles, *some.context, *unnamed)}
+    query, doc = codes["query"][1], codes["doc"][1]
+    varying = [codes[name][1] for name in some.context] if unit == "context" else []
+    known: dict[str, Any] = {role: codes[role][1] for role in roles}
     return Displays(
         query=query,
         doc=doc,
-        unit=distinct(query, *(codes if unit == "context" else ()), doc)[1],
-        position=as_array(read["position"]).astype(np.int64),
-        shown=as_array(read["impressions"]).astype(np.float64),
-        clicks=as_array(read["clicks"]).astype(np.float64),
-        contexts=contexts,
+        unit=distinct(query, *varying, doc)[1],
+        position=as_array(table["position"]).astype(np.int64),
+        shown=as_array(table["impressions"]).astype(np.float64),
+        clicks=as_array(table["clicks"]).astype(np.float64),
+        contexts={
+            name: _values(table[column], codes[column]) for name, column in zip(log.context, some.context, strict=True)
+        },
         counted="click" not in log.roles,
         doubts=tuple(doubts(log)),
-        unnamed={name: own for column, name in unnamed.items() if len((own := _numbers(read[column]))[0]) <= FEW},
+        unnamed={name: codes[alias] for alias, name in unnamed.items() if len(codes[alias][0]) <= FEW},
         **known,
     )
 
 
 def _few_valued(log: ClickLog) -> list[str]:
-    """Return columns without a role that have few values, and one value for each page, in the first rows of the log."""
+    """Return columns without a role that have few values, and one for each page, in the first rows of the log."""
     from clickharvest.logs.click_log import OURS
     from clickharvest.logs.click_log import ROLES as TAKEN
 
     used = {*log.roles.values(), *log.context, *log.prepared.get("block", ()), log.prepared.get("page_number", "")}
     used |= {*TAKEN, *(log.places.columns if log.places else ())}
     used = {name.lower() for name in used}
-    kinds = {name: kind for name, kind in log.source.schema().items() if name.lower() not in used}
-    plain = {n: k for n, k in kinds.items() if k.is_string() or k.is_boolean() or k.is_integer()}
-    asked = {f"_unnamed_{i}": name for i, name in enumerate(n for n in plain if not n.startswith(OURS))}
-    if log.tallies or not asked:
+    candidates = [
+        name
+        for name, kind in log.source.schema().items()
+        if name.lower() not in used
+        and not name.startswith(OURS)
+        and (kind.is_string() or kind.is_boolean() or kind.is_integer())
+    ]
+    if log.tallies or not candidates:
         return []
-    columns = {own: log.source[name] for own, name in asked.items()}
+    columns = {f"_unnamed_{i}": log.source[name] for i, name in enumerate(candidates)}
     columns |= {"page": log.columns["page"]} if log.has("page") else {}
     head = log.engine.fetch(log.source.select(**columns).limit(FIRST), task="Looking at columns", coded=True)
     page = _numbers(head["page"])[1] if log.has("page") else np.arange(len(head))
-    coded = {name: _numbers(head[own]) for own, name in asked.items()}
-    few = [name for name, (values, code) in coded.items() if len(values) <= FEW and follows(code + 1, page)]
+    coded = [(name, *_numbers(head[f"_unnamed_{i}"])) for i, name in enumerate(candidates)]
+    few = [name for name, values, code in coded if len(values) <= FEW and follows(code + 1, page)]
     return few[:MOST_COLUMNS]
 
 
@@ -165,9 +171,9 @@ def follows(value: Integers, other: Integers) -> bool:
         >>> follows(np.array([1, 1, 2]), np.array([0, 0, 3])), follows(np.array([1, 2]), np.array([0, 0]))
         (True, False)
     """
-    of_other = np.zeros(int(other.max(initial=0)) + 2, dtype=np.int64)
-    of_other[other] = value
-    return bool((of_other[other] == value).all())
+    last = np.zeros(int(other.max(initial=0)) + 2, dtype=np.int64)
+    last[other] = value
+    return bool((last[other] == value).all())
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
@@ -184,20 +190,19 @@ def _numbers(column: pa.ChunkedArray) -> tuple[list[Any], Integers]:
     return whole.dictionary.take(as_column(order)).to_pylist(), rank[codes]
 
 
-def _values(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return the values of a column; numbers as numbers, without pandas, which Arrow's own way would import."""
+def _values(column: pa.ChunkedArray, coded: tuple[list[Any], Integers]) -> NDArray[Any]:
+    """Return the values of a column, numbers as numbers."""
     import pyarrow as pa
 
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         return _filled(column.cast("float64").combine_chunks(), np.nan) if column.null_count else as_array(column)
-    values, code = _numbers(column)
-    return np.array([*values, None], dtype=object)[code]
+    return np.array([*coded[0], None], dtype=object)[coded[1]]
 
 
 def _filled(numbers: pa.Array, missing: float) -> NDArray[Any]:
-    """Return an array of numbers with a value where Arrow has none: its own ways import pandas, too."""
-    found = np.frombuffer(numbers.buffers()[1], numbers.type.to_pandas_dtype())[numbers.offset :][: len(numbers)]
+    """Return an array of numbers with a value where Arrow has none; Arrow's own way would import pandas."""
+    values = np.frombuffer(numbers.buffers()[1], numbers.type.to_pandas_dtype())[numbers.offset :][: len(numbers)]
     if not numbers.null_count:
-        return found
+        return values
     valid = np.unpackbits(np.frombuffer(numbers.is_valid().buffers()[1], np.uint8), bitorder="little")[: len(numbers)]
-    return np.where(valid, found, missing)
+    return np.where(valid, values, missing)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from checks.worlds import ENGINE, QUERIES, WIDE, world
 from clickharvest import harvest, read_log
-from clickharvest.checks import Displays, displays, read_displays
+from clickharvest.checks import Displays, log_rows, read_displays
 from clickharvest.checks.checking import displays_of
 
 LOG: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_times_are_ranks_whatever_their_type(time: list[Any], rank: list[int]) -
 def test_large_logs_are_thinned_by_whole_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     log = world(0, 2_000).draw().log()
     whole = read_displays(log)
-    monkeypatch.setattr(displays, "MOST_ROWS", len(whole) // 2)
+    monkeypatch.setattr(log_rows, "MOST_ROWS", len(whole) // 2)
     some = read_displays(log)
     assert 0.2 * len(whole) < len(some) < 0.8 * len(whole)
     rows, kept = (np.bincount(one.query)[np.unique(one.query)].tolist() for one in (whole, some))
@@ -140,7 +140,7 @@ def test_large_logs_are_thinned_by_whole_queries(monkeypatch: pytest.MonkeyPatch
 
 def test_a_log_of_so_many_rows_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     log = world(0, 500).draw().log()
-    monkeypatch.setattr(displays, "MOST_ROWS", 500 * WIDE)
+    monkeypatch.setattr(log_rows, "MOST_ROWS", 500 * WIDE)
     assert len(read_displays(log)) == 500 * WIDE
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 
-from clickharvest.checks.strata import RIDGE, Estimate, at_least, clustered, fit_strata, inverse
+from clickharvest.checks.conditional_logit import RIDGE, Estimate, at_least, clustered, fit_strata, inverse
 from samples import logs
 
 Array = NDArray[Any]

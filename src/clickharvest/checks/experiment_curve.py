@@ -1,12 +1,12 @@
-"""Stratified displays: those among which clicks differ by examination alone, and the curve that they show.
+"""The examination curve that an experiment shows, and the one it would have shown if a model were true.
 
 On pages in random order, the results at every position are equally good, so that the clicks of a page fall as
 C_k ∝ p_k: a stratum is a page. Where results were swapped, the clicks on a result fall as C_uk ∝ q_k(u) p_k, with
 q_k(u) the probability that the swap puts u at k: a stratum is a result. `fit_strata` estimates log p_k/p_anchor from
 either, and the power γ of p_k ∝ k^−γ that comes closest.
 
-A model p̂ is asked what the experiment would have shown if p̂ were true: the clicks n_t p̂_k(x) / Σ p̂ of every stratum
-with n_t clicks, to which the same two curves are fitted. Both answers are then means over the same contexts.
+If a model p̂ were true, n_t clicks of a stratum would fall as n_t p̂_k(x) / Σ p̂; the same two curves are fitted to
+these. Both answers are then means over the same contexts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.evidence import FEW_QUERIES, Evidence
+from clickharvest.checks.conditional_logit import Estimate, cells_of_strata, centred, fit_strata, inverse
+from clickharvest.checks.evidence import Evidence
 from clickharvest.checks.finding import NORMAL
-from clickharvest.checks.strata import Estimate, expected_clicks, fit_strata, inverse
 from clickharvest.errors import NotIdentifiedError
 from clickharvest.harvesting.numbering import distinct
 from clickharvest.positions.places import name_place
@@ -67,7 +67,7 @@ class CurveEstimate:
         return [float(self.power + z * self.power_error) for z in ENDS]
 
 
-class StratifiedDisplays:
+class Experiment:
     """Displays in strata within which clicks fall by examination alone.
 
     The power is that of all positions, also of those without a click. Other numbers are of positions with a click.
@@ -87,35 +87,31 @@ class StratifiedDisplays:
     ) -> None:
         self.evidence = evidence
         d, model = evidence.displays, evidence.model
-        self.stratum, size = distinct(stratum)[1], len(evidence.positions)
-        by_query = np.bincount(d.query, d.clicks)
-        self.by_query = by_query.sum() ** 2 >= FEW_QUERIES * (by_query @ by_query)
-        self.cluster = d.query if self.by_query else self.stratum
+        self.stratum = distinct(stratum)[1]
+        self.cluster = d.query if evidence.many_queries else self.stratum
         self.positions = np.unique(d.position[d.clicks > 0]) if positions is None else positions
         if model.curve.anchor not in self.positions or len(self.positions) < 2:
             where = name_place(model.curve.anchor, model.places)
             raise NotIdentifiedError(f"the {what} have no clicks at {where} and elsewhere: nothing can be compared")
         known = np.flatnonzero(np.isin(evidence.positions, self.positions))
         self.anchor = int(np.flatnonzero(known == evidence.anchor)[0])
-        self.free = np.eye(size)[:, np.delete(known, self.anchor)]
+        self.free = np.eye(len(evidence.positions))[:, np.delete(known, self.anchor)]
         self.rows = np.flatnonzero(np.isin(d.position, self.positions))
-        everywhere = np.arange(len(d))
-        self.slope = None if model.places is not None else (-evidence.distance[:, None], everywhere)
+        self.slope = None if model.places is not None else (-evidence.distance[:, None], np.arange(len(d)))
 
     def curve(self) -> CurveEstimate:
         """Return the curve of the clicks."""
         clicks = self.evidence.displays.clicks
         free = self._fit(self.free, self.rows, clicks)
         if self.slope is None:
-            return self._curve(free.theta, free.covariance)
+            return self._with_anchor(free.theta, free.covariance)
         slope = self._fit(*self.slope, clicks)
-        return self._curve(free.theta, free.covariance, slope.theta, slope.covariance)
+        return self._with_anchor(free.theta, free.covariance, slope.theta, slope.covariance)
 
     def of_model(self, model: Propensities) -> CurveEstimate:
         """Return the curve of the clicks that would be expected if a model were true."""
         d, evidence = self.evidence.displays, Evidence(self.evidence.displays, model)
-        log_weight = np.log(np.maximum(d.shown, 1e-12)) + evidence.log_p
-        total = np.bincount(self.stratum, d.clicks).astype(np.float64)
+        weight = np.maximum(d.shown, 1e-12) * np.exp(evidence.log_p)
         cell = evidence.context * len(evidence.positions) + evidence.place
         errors = None
         if model.draws is not None:
@@ -123,28 +119,31 @@ class StratifiedDisplays:
             errors = model.drawn_curves().deviations(evidence.x).reshape(len(model.draws), -1)
 
         def answer(columns: Array, rows: Integers) -> tuple[Array, Array]:
-            x = columns[self.evidence.place[rows]]
+            cells, chosen = cells_of_strata(self.stratum[rows], weight[rows], d.clicks[rows])
+            rows_of_cells, share = rows[chosen], cells.shares_of(np.zeros(len(chosen))).share
             expected = np.zeros(len(d))
-            expected[rows], centred = expected_clicks(self.stratum[rows], log_weight[rows], total, x)
-            found = self._fit(columns, rows, expected)
+            expected[rows_of_cells] = cells.clicks_of_unit * share
+            fit = self._fit(columns, rows, expected)
             if errors is None:
-                return found.theta, np.zeros((x.shape[1],) * 2)
-            pulls = [np.bincount(cell[rows], expected[rows] * column, errors.shape[1]) for column in centred.T]
-            moved = errors @ np.stack(pulls, axis=1) @ inverse(found.information)
-            return found.theta, moved.T @ moved / max(len(moved) - 1, 1)
+                return fit.theta, np.zeros((columns.shape[1],) * 2)
+            slopes = centred(cells, share, columns[self.evidence.place[rows_of_cells]])
+            slopes *= expected[rows_of_cells, None]
+            pulls = [np.bincount(cell[rows_of_cells], column, errors.shape[1]) for column in slopes.T]
+            moved = errors @ np.stack(pulls, axis=1) @ inverse(fit.information)
+            return fit.theta, moved.T @ moved / max(len(moved) - 1, 1)
 
-        return self._curve(*answer(self.free, self.rows), *(answer(*self.slope) if self.slope else ()))
+        return self._with_anchor(*answer(self.free, self.rows), *(answer(*self.slope) if self.slope else ()))
 
     def within_results(self) -> tuple[float, float, float] | None:
         """Return the power from results seen at several positions, and the ends of its interval; None without such."""
         d = self.evidence.displays
-        if self.slope is None or not (found := self._fit(*self.slope, d.clicks, stratum=d.unit)).clicks:
+        if self.slope is None or not (fit := self._fit(*self.slope, d.clicks, stratum=d.unit)).clicks:
             return None
-        estimate, lower, upper = (float(found.theta[0] + z * np.sqrt(found.covariance[0, 0])) for z in ENDS)
+        estimate, lower, upper = (float(fit.theta[0] + z * np.sqrt(fit.covariance[0, 0])) for z in ENDS)
         return estimate, lower, upper
 
     def order(self) -> float:
-        """Return how much of where a result stands is its own on all pages, if that is beyond chance; else 0.
+        """Return how much of a result's position is the same on all pages, from 0 to 1; 0 if that may be chance.
 
         With z the log position less the page's mean, the products z_i z_j of two pages of a result are 0 in the mean
         where chance has drawn the order, and z² where it is the same on both.
@@ -162,13 +161,12 @@ class StratifiedDisplays:
 
     def _fit(self, columns: Array, rows: Integers, clicks: Array, stratum: Integers | None = None) -> Estimate:
         """Return the estimate from some rows, x being columns by position, [K, size]."""
-        d, stratum = self.evidence.displays, (self.stratum if stratum is None else stratum)[rows]
-        place = self.evidence.place[rows]
+        shown, place = self.evidence.displays.shown[rows], self.evidence.place[rows]
+        stratum = (self.stratum if stratum is None else stratum)[rows]
         cell = stratum * len(self.evidence.positions) + place
-        offset = np.zeros(len(rows))
-        return fit_strata(stratum, cell, d.shown[rows], offset, clicks[rows], columns[place], self.cluster[rows])
+        return fit_strata(stratum, cell, shown, np.zeros(len(rows)), clicks[rows], columns[place], self.cluster[rows])
 
-    def _curve(
+    def _with_anchor(
         self, log_p: Array, covariance: Array, power: Array | None = None, variance: Array | None = None
     ) -> CurveEstimate:
         """Return a curve with the anchor's 0."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import Finding
-from clickharvest.harvesting.numbering import distinct, whole_numbers
+from clickharvest.checks.finding import Check, Finding
+from clickharvest.harvesting.numbering import distinct, run_starts, whole_numbers
 
 Array = NDArray[np.float64]
 GAPPED = 0.3
@@ -17,13 +16,13 @@ FIXED = 0.95
 """Share of pages without a position from which on something else always stands there."""
 
 
-class Rows(Check):
+class MissingRows(Check):
     """The log of the share of a query's pages that have a row at k, relative to the anchor, by context.
 
     Where rows are logged only if they were on the screen, the curve is that of results on the screen, and the share
     is what is missing. Where pages have gaps at changing positions, positions may also have been counted before
-    results were removed: then the effect is the larger of that share and of how the curve changes if the rows of every
-    page are numbered through.
+    results were removed: then the effect is the larger of that share and of the change of the curve if the rows of
+    every page are numbered anew.
     """
 
     kind = "rows"
@@ -32,20 +31,18 @@ class Rows(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        d = evidence.displays
-        if d.page is None:
+        if evidence.displays.page is None:
             return self.untested("page")
         if evidence.model.places is not None:
-            return Finding(self.kind, "ok", "Places may have rows or not: pages that users did not turn to have none.")
+            return self.passed("Places may have rows or not: pages that users did not turn to have none.")
         effect = _missing(evidence)
         error = np.zeros_like(effect)
-        gapped, through = _gaps(evidence)
+        gapped, renumbered = _gaps(evidence)
         if gapped:
-            renumbered, its_error = evidence.along(
-                *evidence.moves(place=through).minus(evidence.moves(beside_model=False))
-            )
-            larger = np.abs(renumbered) > np.abs(effect)
-            effect, error = np.where(larger, renumbered, effect), np.where(larger, its_error, error)
+            without_gaps = evidence.moves(place=renumbered)
+            change, its_error = evidence.along(*without_gaps.minus(evidence.moves(beside_model=False)))
+            larger = np.abs(change) > np.abs(effect)
+            effect, error = np.where(larger, change, effect), np.where(larger, its_error, error)
         return self.found(
             effect,
             error,
@@ -68,32 +65,28 @@ def _missing(evidence: Evidence) -> Array:
     row = distinct(d.page * n_places + evidence.place)[0]
     there = np.bincount(group[row] * n_places + evidence.place[row], minlength=len(head) * n_places)
     there = there.reshape(len(head), n_places)
-    # Of queries that reach a place at all: others have no more results.
-    could = (there > 0) * pages[:, None]
+    could = (there > 0) * pages[:, None]  # queries that never reach a place have no more results
     kind = evidence.kind[head]
-    sums = [np.stack([np.bincount(kind, column) for column in own.T], axis=1) for own in (there, could)]
-    share = sums[0] / np.maximum(sums[1], 1)
-    found = np.log(np.where(share > 0, share, 1.0))
-    return np.asarray(found - found[:, [evidence.anchor]])
+    by_kind = [np.stack([np.bincount(kind, column) for column in counts.T], axis=1) for counts in (there, could)]
+    share = by_kind[0] / np.maximum(by_kind[1], 1)
+    log_share = np.log(np.where(share > 0, share, 1.0))
+    return np.asarray(log_share - log_share[:, [evidence.anchor]])
 
 
 def _gaps(evidence: Evidence) -> tuple[bool, NDArray[np.int64]]:
-    """Return whether pages have gaps at changing positions, and the places if rows are numbered through, [n]."""
+    """Return whether pages have gaps at changing positions, and the places if rows are numbered anew, [n]."""
     d, n_places = evidence.displays, len(evidence.positions)
     assert d.page is not None
     there = whole_numbers(d.page * n_places + evidence.place)
     page, place = there // n_places, there % n_places
-    starts = np.flatnonzero(np.append(True, page[1:] != page[:-1]))
-    size = np.diff(starts, append=len(page))
-    last = place[starts + size - 1]
-    n_pages = len(starts)
-    reach = n_pages - np.cumsum(np.bincount(last, minlength=n_places)) + np.bincount(last, minlength=n_places)
+    starts = np.flatnonzero(run_starts([page], len(page)))
+    last = place[np.append(starts[1:], len(page)) - 1]
+    ending = np.bincount(last, minlength=n_places)
+    reach = len(starts) - np.cumsum(ending) + ending
     filled = np.bincount(place, minlength=n_places) >= (1 - FIXED) * reach
     expected = np.cumsum(filled)[last]
     present = np.add.reduceat(filled[place].astype(np.int64), starts)
-    order = np.lexsort((evidence.place, d.page))
-    of = d.page[order]
-    begins = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
-    through = np.empty(len(of), dtype=np.int64)
-    through[order] = np.arange(len(of)) - np.repeat(begins, np.diff(begins, append=len(of)))
-    return bool(np.mean(present < expected) >= GAPPED), np.minimum(through, n_places - 1)
+    order, starts = evidence.down_the_pages
+    renumbered = np.empty(len(order), dtype=np.int64)
+    renumbered[order] = np.arange(len(order)) - starts
+    return bool(np.mean(present < expected) >= GAPPED), np.minimum(renumbered, n_places - 1)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from clickharvest.checks.base import Check
+from clickharvest.checks.conditional_logit import Estimate
 from clickharvest.checks.evidence import Evidence
-from clickharvest.checks.finding import NORMAL, Finding
-from clickharvest.checks.strata import Estimate
+from clickharvest.checks.finding import NORMAL, Check, Finding
 
 DEEP = 0.1
 """Spread of log p at the last position from which on rankers are read to different depths."""
@@ -18,11 +14,11 @@ RIDGE = 1e-3
 """Precision of the prior of all levels and depths of rankers: keeps them apart where rankers hardly meet."""
 
 
-class Arms(Check):
+class ReadingByRanker(Check):
     """Rankers may be read to different depths, or clicked more at every position.
 
-    - Depth: the same result at the same place under several rankers, a level and a slope by log k for each. By how much
-      slopes vary beyond chance, weighted by clicks, bounds the effect on either side.
+    - Depth: the same result at the same place under several rankers, a level and a slope by log k for each. The
+      standard deviation of slopes beyond chance, weighted by clicks, bounds the effect on either side.
     - Level: the curve with a free level of each ranker, less that without.
     """
 
@@ -32,20 +28,17 @@ class Arms(Check):
 
     def run(self, evidence: Evidence) -> Finding:
         """Return the answer."""
-        d = evidence.displays
-        if d.ranker is None:
+        if evidence.displays.ranker is None:
             return self.untested("ranker")
-        none = np.zeros(len(evidence.positions))
         if not evidence.ranker_levels.shape[1]:
-            return Finding(self.kind, "ok", "There is one ranker.", "", none[None], none[None])
-        spread = self._spread_of_depth(evidence, evidence.ranker_levels)
-        free, pooled = self._with_levels(evidence, evidence.ranker_levels), evidence.pooled
-        effect, error = evidence.along(*free.minus(pooled))
+            return self.passed("There is one ranker.", len(evidence.positions))
+        spread = self._spread_of_depth(evidence)
+        effect, error = evidence.along(*self._with_levels(evidence).minus(evidence.pooled))
         error = np.sqrt(error**2 + (spread * evidence.distance / NORMAL) ** 2)
         advice = "name the ranker as context (--context), or fit each ranker's pages for themselves"
         if spread * np.abs(evidence.distance).max() > DEEP:
-            told = f"Rankers' pages are read to different depths: the power of k differs by ± {spread:.2f}."
-            return Finding(self.kind, "warning", told, advice, effect[None], error[None])
+            sentence = f"Rankers' pages are read to different depths: the power of k differs by ± {spread:.2f}."
+            return Finding(self.kind, "warning", sentence, advice, effect[None], error[None])
         return self.found(
             effect,
             error,
@@ -54,23 +47,23 @@ class Arms(Check):
             advice,
         )
 
-    def _spread_of_depth(self, evidence: Evidence, levels: NDArray[Any]) -> float:
+    def _spread_of_depth(self, evidence: Evidence) -> float:
         """Return the standard deviation of the power of k among rankers, beyond chance."""
-        d, more = evidence.displays, levels.shape[1]
+        levels = evidence.ranker_levels
+        others = levels.shape[1]
         slopes = levels * evidence.distance[evidence.place][:, None]
         fit = evidence.stays(evidence.ranker_number, np.concatenate([levels, slopes], axis=1), ridge=RIDGE)
-        depth, covariance = np.zeros(more + 1), np.zeros((more + 1, more + 1))
-        depth[1:], covariance[1:, 1:] = fit.theta[more:], fit.covariance[more:, more:]
-        weight = np.bincount(evidence.ranker_number, d.clicks, more + 1)
+        depth, covariance = np.zeros(others + 1), np.zeros((others + 1, others + 1))
+        depth[1:], covariance[1:, 1:] = fit.theta[others:], fit.covariance[others:, others:]
+        weight = np.bincount(evidence.ranker_number, evidence.displays.clicks, others + 1)
         weight = weight / weight.sum()
-        apart = np.eye(more + 1) - weight
+        apart = np.eye(others + 1) - weight
         by_chance = weight @ np.diag(apart @ covariance @ apart.T)
         return float(np.sqrt(max(0.0, weight @ (apart @ depth) ** 2 - by_chance)))
 
-    def _with_levels(self, evidence: Evidence, levels: NDArray[Any]) -> Estimate:
+    def _with_levels(self, evidence: Evidence) -> Estimate:
         """Return the curve within units, with a free level of each ranker."""
-        rows, d = evidence.moved, evidence.displays
-        cell = (d.unit[rows] * len(evidence.positions) + evidence.place[rows]) * (levels.shape[1] + 1)
-        cell = cell + evidence.ranker_number[rows]
+        rows, unit, levels = evidence.moved, evidence.displays.unit, evidence.ranker_levels
+        cell = evidence.same_place[rows] * (levels.shape[1] + 1) + evidence.ranker_number[rows]
         x = np.concatenate([evidence.basis[evidence.place[rows]], levels[rows]], axis=1)
-        return evidence.fit(rows, d.unit[rows], cell, x, ridge=RIDGE).first(evidence.basis.shape[1])
+        return evidence.fit(rows, unit[rows], cell, x, ridge=RIDGE).first(evidence.basis.shape[1])
