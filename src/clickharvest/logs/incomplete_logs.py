@@ -31,8 +31,8 @@ SHARED_REMEDY = (
     "where ads or other blocks have positions of their own, keep one block with --block COLUMN=VALUE"
 )
 CLICKED_PAGES = (
-    "ClickShare, the default, bears that: it compares clicks with clicks, and comes out a little too flat (not at all "
-    "with --rankings). It is fatal for click rates and AllPairs, which compare clicks with what was shown"
+    "ClickShare, the default, becomes a little too flat by that (not at all with --rankings), whereas click rates and "
+    "AllPairs are wrong"
 )
 
 
@@ -75,8 +75,8 @@ def doubts(log: ClickLog) -> list[Doubt]:
     reasons = []
     if facts.impressions >= ENOUGH and facts.clicks >= NEARLY_ALL * facts.impressions:
         sentence = (
-            f"{facts.clicks:,} of {facts.impressions:,} impressions are clicked, which hardly any list of results is: "
-            "examination shows in what was seen and left. Log what was shown, not only what was clicked."
+            f"{facts.clicks:,} of {facts.impressions:,} impressions are clicked, more than in any list of results. Log "
+            "what was shown, not only what was clicked."
         )
         reasons.append(Doubt("clicked rows", sentence, facts.clicks / facts.impressions))
     if has_sessions(facts):
@@ -94,7 +94,7 @@ def doubts(log: ClickLog) -> list[Doubt]:
         reasons.append(Doubt("shared positions", sentence, facts.shared_pages / facts.pages))
     if log.only_clicked_pages:
         sentence = (
-            f"{facts.clicked_pages:,} of {facts.pages:,} pages have a click: those without one seem to be left out. "
+            f"{facts.clicked_pages:,} of {facts.pages:,} pages have a click: pages without one seem to be left out. "
             f"{CLICKED_PAGES}."
         )
         reasons.append(Doubt("clicked pages", sentence, facts.clicked_pages / facts.pages))
@@ -107,10 +107,9 @@ def doubts(log: ClickLog) -> list[Doubt]:
 def _single_clicks(facts: LogFacts, *, known: bool) -> list[Doubt]:
     """Doubt a log whose pages have one click at most.
 
-    If the rows of pages were clicked at random, at the rate r of the log, Σ 1 − (1 − r)^rows of the pages would have a
-    click, and all clicks beyond as many be second or later ones; users of unequal zeal make more. So many must be
-    expected that they matter, and less than a twentieth of them be there. Where pages without a click are missing, r
-    is not known, and second clicks may be as rare as they look.
+    With clicks at random, at the rate r of the log, Σ 1 − (1 − r)^rows of the pages have a click, and all further
+    clicks are second or later ones; users of unequal zeal make more of these. A doubt needs enough expected ones to
+    matter, and less than a twentieth of them in the log. Where pages without a click are missing, r is not known.
     """
     if not facts.likely_pages:
         return []
@@ -120,16 +119,15 @@ def _single_clicks(facts: LogFacts, *, known: bool) -> list[Doubt]:
         return []
     if not known:
         sentence = (
-            f"{later:,} of {facts.clicks:,} clicks are second or later ones of their page: if users click several "
-            "results of a page and one of these clicks is kept, the curve may be off by a factor; if they seldom do, "
-            "nothing is lost. Find out which."
+            f"{later:,} of {facts.clicks:,} clicks are second or later clicks on their page. If the log keeps one of "
+            "several clicks on a page, the curve may be off by a factor: find out whether it does."
         )
         return [Doubt("one click a page", sentence, later / facts.clicks)]
     sentence = (
-        f"{later:,} of {facts.clicks:,} clicks are second or later ones of their page, where clicks at random would "
-        f"make {expected:,.0f}: the log keeps one click of a page, or users leave with the first one. Either way a "
-        "click hides others, and the curve may be off by a factor: too steep where the first is kept, too flat where "
-        "the last is. Log every click; if pages get a new name when users come back to them, name the visit as --page."
+        f"{later:,} of {facts.clicks:,} clicks are second or later clicks on their page, against {expected:,.0f} by "
+        "chance: the log keeps one click of a page, or users leave after one, and the curve may be off by a factor "
+        "(too steep if the first click is kept, too flat if the last). Log every click; if pages get a new name when "
+        "users come back to them, name the visit with --page."
     )
     return [Doubt("single clicks", sentence, later / facts.clicks)]
 
@@ -143,9 +141,9 @@ def _clicked_through(facts: LogFacts) -> list[Doubt]:
     if facts.through_pages < BEYOND_CHANCE * expected:
         return []
     sentence = (
-        f"On {facts.through_pages:,} of {facts.pages:,} pages every result is clicked ({LONG} or more; chance would "
-        f"make {expected:,.0f}), which have {100 * facts.through_clicks / facts.clicks:.0f} % of all clicks: robots "
-        "click like that, and make the curve too flat. Leave out whoever made these pages."
+        f"{facts.through_pages:,} of {facts.pages:,} pages have a click on every result ({LONG} or more), against "
+        f"{expected:,.0f} by chance, and {100 * facts.through_clicks / facts.clicks:.0f} % of all clicks: robots click "
+        "like that, and make the curve too flat. Leave out the users of these pages."
     )
     return [Doubt("clicked through", sentence, facts.through_clicks / facts.clicks)]
 
@@ -155,10 +153,9 @@ def _gaps(facts: LogFacts) -> list[Doubt]:
     if facts.gapped_pages < max(ENOUGH, GAPPED * facts.pages):
         return []
     sentence = (
-        f"{facts.gapped_pages:,} of {facts.pages:,} pages lack a position between their first and their last. If rows "
-        "without a click were thinned out, too few displays are counted where clicks are many, and the curve is too "
-        "flat: keep pages whole, or leave out whole pages by chance. If something else stands there, such as ads, that "
-        "is harmless."
+        f"{facts.gapped_pages:,} of {facts.pages:,} pages lack a position between their first and their last, which is "
+        "harmless if ads stand there. If rows without a click were left out, the curve is too flat: keep all rows of a "
+        "page, or leave out whole pages by chance."
     )
     return [Doubt("missing rows", sentence, facts.gapped_pages / facts.pages)]
 

@@ -86,8 +86,8 @@ def test_missing_pages_are_found() -> None:
     table = clicked_pages(simulated())
     assert names(table) == ["clicked pages"]
     (doubt,) = doubts(read_log(table))
-    assert "ClickShare, the default, bears that" in doubt.sentence
-    assert "fatal for click rates and AllPairs" in doubt.sentence
+    assert "ClickShare, the default, becomes a little too flat" in doubt.sentence
+    assert "click rates and AllPairs are wrong" in doubt.sentence
 
 
 ESTIMATORS: dict[str, Callable[[Any], Any]] = {

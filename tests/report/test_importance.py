@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from clickharvest.report.values import typical_query
 
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import flatten_params, make_curve
 from clickharvest.model.propensities import DrawsKind, Propensities
 from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.report.importance import column_importance, contrast_columns, movement, rank_columns
-from clickharvest.report.values import column_values
+from clickharvest.report.values import column_values, typical_query
 
 
 def complex_queries(
