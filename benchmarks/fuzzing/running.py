@@ -63,7 +63,7 @@ def import_all() -> None:
     import clickharvest.planning.designing
     import clickharvest.planning.traffic
     import clickharvest.rank.labels
-    import clickharvest.rank.learners
+    import clickharvest.rank.training
     import clickharvest.rank.reranking
     import clickharvest.rank.tables
     import clickharvest.report.page

@@ -27,7 +27,7 @@ from clickharvest.rank import (
     take_lists,
     train_ranker,
 )
-from clickharvest.rank.learners import click_labels
+from clickharvest.rank.training import click_labels
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from clickharvest.rank.features import PANEL, Features
-from clickharvest.rank.linear import scaled
 
 N = 2 * PANEL + 7
 
@@ -24,7 +23,7 @@ def test_scaling_equals_a_scaled_copy(given: np.ndarray, dtype: type, rows: np.n
     x = given.astype(dtype)
     plain = Features.of(x) if rows is None else Features.of(x).take(rows, copy=False)
     own = x if rows is None else x[rows]
-    found, scale = scaled(plain)
+    found, scale = plain.scaled()
     copy = own / own.std(axis=0, dtype=np.float64)
     random = np.random.default_rng(1)
     w, v = random.normal(size=3), random.normal(size=len(own))
@@ -41,5 +40,5 @@ def test_scaling_equals_a_scaled_copy(given: np.ndarray, dtype: type, rows: np.n
 
 def test_a_constant_column_stays() -> None:
     x = np.column_stack([np.full(10_001, 0.1), np.arange(10_001.0)])
-    assert scaled(Features.of(x))[1][0] == 1.0
-    assert scaled(Features.of(x.astype(np.float32)))[1][0] == 1.0
+    assert Features.of(x).scaled()[1][0] == 1.0
+    assert Features.of(x.astype(np.float32)).scaled()[1][0] == 1.0

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from clickharvest.errors import InputError
 from clickharvest.rank import BoostSettings, PropensitySVMRankCV, RankingData, ranking_data, train_ranker
-from clickharvest.rank.endings import LOSSES
-from clickharvest.rank.learners import click_labels
+from clickharvest.rank.learners import LEARNERS
+from clickharvest.rank.training import click_labels
 
 QUICK = BoostSettings(rounds=8, leaves=4)
 
@@ -44,7 +44,7 @@ def test_the_clip_vanishes_as_clicks_grow_in_number() -> None:
     assert click_labels(replace(data, clicks=100 * data.clicks))[1] == pytest.approx(0.025)
 
 
-@pytest.mark.parametrize(("learner", "loss"), [(learner, loss) for learner in LOSSES for loss in LOSSES[learner]])
+@pytest.mark.parametrize(("learner", "loss"), [(name, loss) for name in LEARNERS for loss in LEARNERS[name].losses])
 def test_every_learner_and_loss_learns_what_matters(learner: str, loss: str) -> None:
     if learner in ("lightgbm", "xgboost"):
         pytest.importorskip(learner, reason="the boost extra is not installed")

@@ -79,7 +79,7 @@ def format_names() -> list[str]:
 
 def learner_names() -> list[str]:
     """Return what can learn a ranker."""
-    from clickharvest.rank.endings import LEARNERS
+    from clickharvest.rank.learners import LEARNERS
 
     return [*LEARNERS, "auto"]
 

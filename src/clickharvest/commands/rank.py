@@ -21,7 +21,7 @@ from clickharvest.commands.progress import show_progress
 from clickharvest.commands.verdicts import VERDICT, print_rank, verdict
 from clickharvest.errors import InputError
 from clickharvest.extras import require
-from clickharvest.rank.endings import LEARNERS, LOSSES
+from clickharvest.rank.learners import LEARNERS
 from clickharvest.words import clean_text, json_value
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ class RankOptions:
             raise InputError(f"--C {self.cost} goes with --learner svm: leave it out for {self.learner}")
         if self.loss is not None and self.learner == AUTO:
             raise InputError(f"--learner auto chooses the loss: leave out --loss {clean_text(self.loss)}, or name one")
-        if self.loss is not None and self.loss not in LOSSES[self.learner]:
-            raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LOSSES[self.learner])}")
-        if self.learner not in ("linear", "svm", AUTO):
-            require(self.learner, "boost", f"--learner {self.learner}")
+        if self.loss is not None and self.loss not in LEARNERS[self.learner].losses:
+            raise InputError(f"--loss {self.loss}: {self.learner} has {', '.join(LEARNERS[self.learner].losses)}")
+        if self.learner != AUTO and (library := LEARNERS[self.learner].library) is not None:
+            require(library, "boost", f"--learner {self.learner}")
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -167,7 +167,7 @@ def rank(
     from clickharvest.rank.tables import read_clicks, read_grades
 
     sources = [*log.sources, documents, ranker.model, ranker.judgements]
-    endings = dict.fromkeys((".json", LEARNERS.get(ranker.learner, ".json")))
+    endings = [".json", ".txt"] if ranker.learner == "lightgbm" else [".json"]
     target = place_to_write(output, "the ranker", "ranker.json", sources, endings)
     ranker.check()
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
@@ -240,7 +240,7 @@ def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: fl
     """Train the learner that was named, with and without propensities, on all but the queries that judge."""
     from clickharvest.rank.comparison import NAIVE, NEW, split_lists, take_lists
     from clickharvest.rank.data import at_face_value
-    from clickharvest.rank.learners import train_ranker
+    from clickharvest.rank.training import train_ranker
 
     held = split_lists(clicks.data, options.test_share, seed=options.seed)
     train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))

@@ -18,6 +18,9 @@ Index = NDArray[np.int64]
 PANEL = 1_024
 """Rows of a dense matrix that are summed in its own precision before sums go on in double precision."""
 
+ROUNDING = 1e-7
+"""A column that varies by less than this share of its mean is constant: that is rounding."""
+
 
 @dataclass(frozen=True)
 class Features:
@@ -121,3 +124,18 @@ class Features:
         """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
         own = rows if self.rows is None else self.rows[rows]
         return replace(self, base=self.base[own], rows=None) if copy else replace(self, rows=own)
+
+    def scaled(self) -> tuple[Features, Array]:
+        """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
+        self.require_complete()
+        n_docs, n_features = self.shape
+        if issparse(self.base):
+            return self, np.ones(n_features)
+        total, squares = np.zeros(n_features), np.zeros(n_features)
+        for panel in self.panels():
+            total += panel.sum(axis=0, dtype=np.float64)
+        for panel in self.panels():
+            squares += np.square(panel - total / n_docs).sum(axis=0, dtype=np.float64)
+        spread = np.sqrt(squares / n_docs)
+        scale = np.where(spread > ROUNDING * np.abs(total / n_docs), spread, 1.0)
+        return replace(self, scale=scale), scale

@@ -1,0 +1,212 @@
+"""Training rankers from clicks, by the name of a learner; `rankers` has what they become.
+
+| learner | what it is | losses |
+|---|---|---|
+| `linear` | weights by L-BFGS | softmax, poisson |
+| `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge |
+| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson |
+| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson |
+
+Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
+offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
+
+Corrected clicks of an affine model (`data`) may be negative. Pairwise, lambda and hinge take them, the least of each
+list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and refuse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clickharvest.errors import InputError
+from clickharvest.progress import Progress, Update, silent
+from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
+from clickharvest.rank.comparison import split_lists, take_lists
+from clickharvest.rank.data import RankingData, grounded, shown_documents
+from clickharvest.rank.features import Array
+from clickharvest.rank.learners import LEARNERS
+from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, log_offset
+from clickharvest.rank.rankers import TrainedRanker
+from clickharvest.weights.clipping import vanishing_clip
+
+OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
+WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
+TREE_LOSSES = (*WEIGHTED, *OFFSETS)
+NO_COUNTS = "a likelihood of counts, which corrected clicks of an affine model, some below 0, are not"
+
+
+@dataclass(frozen=True)
+class BoostSettings:
+    """How trees are grown, the same in both libraries.
+
+    Attributes:
+        rounds: number of trees, at most.
+        leaves: leaves of a tree, at most.
+        rate: learning rate.
+        patience: trees without an improvement on held-out clicks after which growing stops.
+        held_out: share of the queries that are held out for this; with 0, all `rounds` trees are grown on all queries.
+        seed: seed of the library, and of which queries are held out.
+    """
+
+    rounds: int = 300
+    leaves: int = 15
+    rate: float = 0.1
+    patience: int = 20
+    held_out: float = 0.2
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a learner is to do.
+
+    Attributes:
+        learner: its name.
+        loss: one of its losses.
+        features: names of the features, [F].
+        C: cost of errors of `svm`; None to choose it.
+        clip: least propensity of losses that divide by it; None to choose it.
+        settings: how trees are grown.
+        seed: seed of folds and of held-out queries.
+        progress: shows what is being done.
+    """
+
+    learner: str
+    loss: str
+    features: tuple[str, ...]
+    C: float | None
+    clip: float | None
+    settings: BoostSettings
+    seed: int
+    progress: Progress
+
+    def ranker(self, model: Any, **chosen: Any) -> TrainedRanker:
+        """Return the ranker of a model, with what the learner chose."""
+        return TrainedRanker(self.learner, self.features, {"loss": self.loss, **chosen}, model)
+
+
+def train_ranker(
+    data: RankingData,
+    learner: str = "svm",
+    *,
+    loss: str | None = None,
+    names: Sequence[str] | None = None,
+    C: float | None = None,
+    clip: float | None = None,
+    settings: BoostSettings | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> TrainedRanker:
+    """Train a ranker from clicks with propensities; documents that were never shown teach it nothing.
+
+    Args:
+        data: lists and clicks.
+        learner: one of `LEARNERS`. `svm` and `linear` scale dense features by their standard deviations first; their
+            weights are those of the features as they came.
+        loss: one of the learner's `losses`; its first by default.
+        names: names of the features; `f1`, `f2` … by default.
+        C: cost of errors of `svm`; chosen by cross-validation if None.
+        clip: least propensity of losses that divide by it. If None, `svm` chooses it by cross-validation, the others
+            take 1 / √clicks, see `vanishing_clip`.
+        settings: how trees are grown.
+        seed: seed of folds and of libraries.
+        progress: shows what is being done, see `clickharvest.progress`; nothing by default.
+
+    Raises:
+        InputError: there is no such learner, or its library is not installed.
+        NotIdentifiedError: no clicked document has a rival.
+
+    Example:
+        >>> from clickharvest.rank.data import ranking_data
+        >>> data = ranking_data([[1.0, 0.0], [0.0, 1.0]], [0, 2], clicked=[0, 0, 1], propensity=[0.5, 1.0, 1.0])
+        >>> ranker = train_ranker(data, names=["price", "stars"], C=0.3, clip=0.1)
+        >>> ranker.predict([[1.0, 0.0], [0.0, 1.0]]).round(3).tolist(), ranker.settings
+        ([0.5, -0.5], {'loss': 'hinge', 'C': 0.3, 'clip': 0.1})
+    """
+    kind = LEARNERS.find(learner)
+    loss = kind.losses[0] if loss is None else loss
+    if loss not in kind.losses:
+        raise InputError(f"no loss {loss!r} of {learner}: expected one of {', '.join(kind.losses)}")
+    if C is not None and learner != "svm":
+        raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
+    if clip is not None and loss in OFFSETS:
+        raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
+    if data.shift is not None and loss in OFFSETS:
+        raise InputError(f"the loss {loss} is {NO_COUNTS}: use --learner svm, or trees with --loss pairwise or lambda")
+    data = shown_documents(data)
+    features = tuple(names) if names is not None else tuple(f"f{j}" for j in range(1, data.features.shape[1] + 1))
+    task = Task(learner, loss, features, C, clip, settings or BoostSettings(seed=seed), seed, progress)
+    return kind().train(data, task)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeTarget:
+    """What trees are grown for.
+
+    Attributes:
+        objective: what libraries call.
+        labels: of every document, [n_docs].
+        offset: scores to start from, [n_docs], None for 0.
+        chosen: what was chosen, by name.
+    """
+
+    objective: ClickObjective | OffsetObjective
+    labels: Array
+    offset: Array | None
+    chosen: dict[str, float]
+
+    @classmethod
+    def of(cls, data: RankingData, task: Task) -> TreeTarget:
+        """Return the target of a task."""
+        if task.loss in OFFSETS:
+            return cls(OFFSETS[task.loss], data.clicks_by_document, log_offset(data), {})
+        labels, clip = click_labels(data, task.clip)
+        return cls(WEIGHTED[task.loss], labels, None, {"clip": clip})
+
+    def sides(self, data: RankingData, settings: BoostSettings) -> list[tuple[RankingData, Array, Array | None]]:
+        """Return the lists to learn from, and those held out to stop early if any, with their labels and offsets."""
+        if settings.held_out == 0:
+            return [(data, self.labels, self.offset)]
+        held = split_lists(data, settings.held_out, seed=settings.seed)
+        documents = np.repeat(held, np.diff(data.starts))
+        return [
+            (take_lists(data, which, copy=False), self.labels[rows], None if self.offset is None else self.offset[rows])
+            for which, rows in ((~held, ~documents), (held, documents))
+        ]
+
+    def metric(self, rounds: int, update: Update) -> Callable[..., Any]:
+        """Return the metric of the objective, which also shows how many rounds are done: it is called after each."""
+        done = 0
+
+        def metric(*arguments: Any) -> Any:
+            nonlocal done
+            done += 1
+            update(done / rounds, f"round {done:,}")
+            return self.objective.metric(*arguments)
+
+        return metric
+
+
+def click_labels(data: RankingData, clip: float | None = None) -> tuple[Array, float]:
+    """Return the sum of the weights of every document's clicks, [n_docs], and the clip.
+
+    Weights are divided by their mean, so that libraries' limits on second derivatives mean the same for any propensity.
+    Of affine clicks lists are `grounded`.
+
+    Example:
+        >>> from clickharvest.rank.data import ranking_data
+        >>> data = ranking_data([[0.0]] * 3, [0, 3], clicked=[0, 2, 2], propensity=[1.0, 1.0, 0.25])
+        >>> click_labels(data, clip=0.25)[0].tolist()
+        [0.5, 0.0, 2.5]
+    """
+    used = vanishing_clip(float(data.clicks.sum())) if clip is None else clip
+    weights, clicks, n_docs = data.weights(used), max(float(data.clicks.sum()), 1.0), data.features.shape[0]
+    if data.shift is not None:
+        sums = grounded(np.bincount(data.clicked, weights, n_docs).astype(np.float64), data.starts)
+        return sums / (sums.sum() / clicks or 1.0), float(used)
+    scale = weights.sum() / clicks
+    return np.asarray(np.bincount(data.clicked, weights / (scale or 1.0), n_docs), np.float64), float(used)
