@@ -17,7 +17,7 @@ from clickharvest.errors import ClickharvestError, EngineError
 from clickharvest.logs import spark
 from clickharvest.model.curves import make_curve
 from clickharvest.rank.data import ranking_data
-from clickharvest.rank.training import train_ranker
+from clickharvest.rank.learners import train_ranker
 from clickharvest.report.tracking import log_to_mlflow
 from command_line import Command
 from places import ROOT

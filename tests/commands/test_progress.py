@@ -18,7 +18,8 @@ from clickharvest.commands.progress import DRAWING, PATIENCE, bars_on
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.progress import Update, part_of, silent
 from clickharvest.rank.data import ranking_data
-from clickharvest.rank.training import BoostSettings, train_ranker
+from clickharvest.rank.learners import train_ranker
+from clickharvest.rank.training import BoostSettings
 from clickharvest.simulate import simulate_ab_log
 
 

@@ -18,10 +18,11 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.rank import RankingData, choosing, load_ranker, off_policy, ranking_data, training
+from clickharvest.rank import RankingData, choosing, learners, load_ranker, off_policy, ranking_data
 from clickharvest.rank.comparison import compare_rankers, split_lists, take_lists
+from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.tables import read_clicks, read_grades
-from clickharvest.rank.training import BoostSettings, click_labels, train_ranker
+from clickharvest.rank.training import BoostSettings, click_labels
 from command_line import run
 
 QUERIES, DOCS = 120, 6
@@ -167,7 +168,7 @@ def test_boosters(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, learner: str, ending: str
 ) -> None:
     library = pytest.importorskip(learner, reason="the boost extra is not installed")
-    monkeypatch.setattr(training, "train_ranker", partial(train_ranker, settings=BoostSettings(rounds=20)))
+    monkeypatch.setattr(learners, "train_ranker", partial(train_ranker, settings=BoostSettings(rounds=20)))
     out = folder / f"{learner}{ending}"
     assert run("rank", folder / "w.parquet", folder / "features.parquet", *ROLES, "--learner", learner, "-o", out) == 0
     printed = capsys.readouterr().out
@@ -412,7 +413,7 @@ class TestTraining:
             rankers[0].predict(np.ones((2, 4)))
 
     def test_refusals(self) -> None:
-        with pytest.raises(InputError, match="expected one of linear, svm, lightgbm, xgboost"):
+        with pytest.raises(InputError, match="expected one of lightgbm, linear, svm, xgboost"):
             train_ranker(random_data(), "magic")
         with pytest.raises(InputError, match="goes with the learner svm"):
             train_ranker(random_data(), "xgboost", C=1.0)

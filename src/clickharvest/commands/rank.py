@@ -240,7 +240,7 @@ def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: fl
     """Train the learner that was named, with and without propensities, on all but the queries that judge."""
     from clickharvest.rank.comparison import NAIVE, NEW, split_lists, take_lists
     from clickharvest.rank.data import at_face_value
-    from clickharvest.rank.training import train_ranker
+    from clickharvest.rank.learners import train_ranker
 
     held = split_lists(clicks.data, options.test_share, seed=options.seed)
     train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))

@@ -15,6 +15,7 @@ from .estimates import off_policy as off_policy
 from .estimates import ranks as ranks
 from .exports import export_ranker as export_ranker
 from .labels import relevance_labels as relevance_labels
+from .learners import train_ranker as train_ranker
 from .metrics import ranking_metrics as ranking_metrics
 from .offsets import OffsetObjective as OffsetObjective
 from .offsets import PoissonObjective as PoissonObjective
@@ -33,4 +34,3 @@ from .svm import SVMRank as SVMRank
 from .tables import Clicks as Clicks
 from .tables import read_clicks as read_clicks
 from .training import BoostSettings as BoostSettings
-from .training import train_ranker as train_ranker

@@ -27,9 +27,10 @@ from clickharvest.rank.comparison import best_shown, compare_rankers, take_lists
 from clickharvest.rank.data import RankingData, at_face_value
 from clickharvest.rank.estimates import Estimate, off_policy
 from clickharvest.rank.features import Array
+from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.rankers import Part, TrainedRanker
 from clickharvest.rank.shown import ShownRanking
-from clickharvest.rank.training import BoostSettings, train_ranker
+from clickharvest.rank.training import BoostSettings
 
 FOLDS = 4
 BLEND = "blend"

@@ -1,11 +1,4 @@
-"""Training rankers from clicks, by the name of a learner; `rankers` has what they become.
-
-| learner | what it is | losses |
-|---|---|---|
-| `linear` | weights by L-BFGS | softmax, poisson |
-| `svm` | `PropensitySVMRank`, C and clip by cross-validation | hinge |
-| `lightgbm` | LightGBM's trees | pairwise, lambda, softmax, poisson |
-| `xgboost` | XGBoost's trees | pairwise, lambda, softmax, poisson |
+"""What learners of rankers share: the task, the losses, labels of documents, and what trees are grown for.
 
 Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
 offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
@@ -16,19 +9,17 @@ list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from clickharvest.errors import InputError
-from clickharvest.progress import Progress, Update, silent
+from clickharvest.progress import Progress, Update
 from clickharvest.rank.boosting import ClickObjective, LambdaObjective, PairwiseObjective
 from clickharvest.rank.comparison import split_lists, take_lists
-from clickharvest.rank.data import RankingData, grounded, shown_documents
+from clickharvest.rank.data import RankingData, grounded
 from clickharvest.rank.features import Array
-from clickharvest.rank.learners import LEARNERS
 from clickharvest.rank.offsets import OffsetObjective, PoissonObjective, SoftmaxObjective, log_offset
 from clickharvest.rank.rankers import TrainedRanker
 from clickharvest.weights.clipping import vanishing_clip
@@ -36,7 +27,6 @@ from clickharvest.weights.clipping import vanishing_clip
 OFFSETS: dict[str, OffsetObjective] = {"softmax": SoftmaxObjective(), "poisson": PoissonObjective()}
 WEIGHTED: dict[str, ClickObjective] = {"pairwise": PairwiseObjective(), "lambda": LambdaObjective(at=10)}
 TREE_LOSSES = (*WEIGHTED, *OFFSETS)
-NO_COUNTS = "a likelihood of counts, which corrected clicks of an affine model, some below 0, are not"
 
 
 @dataclass(frozen=True)
@@ -87,60 +77,6 @@ class Task:
     def ranker(self, model: Any, **chosen: Any) -> TrainedRanker:
         """Return the ranker of a model, with what the learner chose."""
         return TrainedRanker(self.learner, self.features, {"loss": self.loss, **chosen}, model)
-
-
-def train_ranker(
-    data: RankingData,
-    learner: str = "svm",
-    *,
-    loss: str | None = None,
-    names: Sequence[str] | None = None,
-    C: float | None = None,
-    clip: float | None = None,
-    settings: BoostSettings | None = None,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> TrainedRanker:
-    """Train a ranker from clicks with propensities; documents that were never shown teach it nothing.
-
-    Args:
-        data: lists and clicks.
-        learner: one of `LEARNERS`. `svm` and `linear` scale dense features by their standard deviations first; their
-            weights are those of the features as they came.
-        loss: one of the learner's `losses`; its first by default.
-        names: names of the features; `f1`, `f2` … by default.
-        C: cost of errors of `svm`; chosen by cross-validation if None.
-        clip: least propensity of losses that divide by it. If None, `svm` chooses it by cross-validation, the others
-            take 1 / √clicks, see `vanishing_clip`.
-        settings: how trees are grown.
-        seed: seed of folds and of libraries.
-        progress: shows what is being done, see `clickharvest.progress`; nothing by default.
-
-    Raises:
-        InputError: there is no such learner, or its library is not installed.
-        NotIdentifiedError: no clicked document has a rival.
-
-    Example:
-        >>> from clickharvest.rank.data import ranking_data
-        >>> data = ranking_data([[1.0, 0.0], [0.0, 1.0]], [0, 2], clicked=[0, 0, 1], propensity=[0.5, 1.0, 1.0])
-        >>> ranker = train_ranker(data, names=["price", "stars"], C=0.3, clip=0.1)
-        >>> ranker.predict([[1.0, 0.0], [0.0, 1.0]]).round(3).tolist(), ranker.settings
-        ([0.5, -0.5], {'loss': 'hinge', 'C': 0.3, 'clip': 0.1})
-    """
-    kind = LEARNERS.find(learner)
-    loss = kind.losses[0] if loss is None else loss
-    if loss not in kind.losses:
-        raise InputError(f"no loss {loss!r} of {learner}: expected one of {', '.join(kind.losses)}")
-    if C is not None and learner != "svm":
-        raise InputError(f"C={C:g} goes with the learner svm: leave it out for {learner}")
-    if clip is not None and loss in OFFSETS:
-        raise InputError(f"clip={clip:g} goes with losses that divide by propensities; {loss} does not")
-    if data.shift is not None and loss in OFFSETS:
-        raise InputError(f"the loss {loss} is {NO_COUNTS}: use --learner svm, or trees with --loss pairwise or lambda")
-    data = shown_documents(data)
-    features = tuple(names) if names is not None else tuple(f"f{j}" for j in range(1, data.features.shape[1] + 1))
-    task = Task(learner, loss, features, C, clip, settings or BoostSettings(seed=seed), seed, progress)
-    return kind().train(data, task)
 
 
 @dataclass(frozen=True, eq=False)
