@@ -40,7 +40,11 @@ PARTS = {
     "queries that differ": ("query_random_effects", "_variances", lambda told, overdispersion: (0.0, 0.0)),
     "what the penalty hides": ("local_linear_fit", "excess", lambda curvature, square: np.zeros_like(curvature)),
     "what the curve misses": ("fitting", "misfit", lambda *_: None),
-    "other curves": ("fitting", "rivalry", lambda judged, x: (np.zeros((len(judged[0].fit.curve.positions),) * 2), {})),
+    "other curves": (
+        "fitting",
+        "curve_disagreement",
+        lambda judged, x: (np.zeros((len(judged[0].fit.curve.positions),) * 2), {}),
+    ),
 }
 """What intervals are made of beside the model's own covariance: where each is, and what takes its place."""
 

@@ -9,8 +9,7 @@ from scipy.optimize import minimize_scalar
 from clickharvest.errors import InputError
 from clickharvest.estimation.estimators import CPBM
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.objectives.allpairs import AllPairs
-from clickharvest.estimation.pairs import pair_rows
+from clickharvest.estimation.objectives.allpairs import AllPairs, pair_rows
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import make_curve
 from clickharvest.simulate import simulate_protocol

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from clickharvest.estimation import linear_shares
+from clickharvest.estimation import multinomial_logit
 from clickharvest.estimation.cells import cells_of
 from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import BOUNDS, can_pool, curve_order, pool, with_penalty
@@ -71,7 +71,7 @@ def test_score_and_information_are_the_derivatives(sample: Sample, monkeypatch: 
     assert shares.score(at) == pytest.approx(np.array(slopes), abs=1e-5)
     bends = [(shares.score(shares.shares(theta - e)) - shares.score(shares.shares(theta + e))) / 2e-5 for e in step]
     assert shares.information(at) == pytest.approx(np.array(bends), abs=1e-5)
-    monkeypatch.setattr(linear_shares, "ENTRIES", 50)
+    monkeypatch.setattr(multinomial_logit, "ENTRIES", 50)
     assert linear(sample, 2).information(at) == pytest.approx(shares.information(at), abs=1e-9)
 
 
@@ -99,7 +99,7 @@ def test_one_unit_at_two_positions_has_the_ratio_of_its_click_rates() -> None:
 def test_evidence_has_its_gradient_and_the_spread_is_at_its_top(sample: Sample) -> None:
     curve = Linear(sample.positions, 1, sample.x.shape[1]) if sample.x.shape[1] else Constant(sample.positions, 1, 0)
     found = pool(curve, sample)
-    prior = PowerLawPrior(curve.log_distance(), found.shares.width, found.shares.size)
+    prior = PowerLawPrior(curve.log_distance(), 0, found.shares.width, found.shares.size)
     linear = found.information @ found.theta + found.shares.score(found.at)
     at = np.log([0.2, 0.4, 0.1])
     _, gradient = prior.evidence(at, found.information, linear)
@@ -119,7 +119,7 @@ def test_precision_is_that_of_the_effects() -> None:
     shares = linear(CASES[1], 1)
     log_distance = np.log(np.arange(2.0, 6.0))
     matrix = (
-        PowerLawPrior(log_distance, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
+        PowerLawPrior(log_distance, 0, shares.width, shares.size).matrix(np.array([0.5, 0.3, 0.2])).reshape(4, 3, 4, 3)
     )
     variance = 0.04 * (np.eye(4) + 1) + 0.09 * np.outer(log_distance, log_distance)
     assert np.linalg.inv(matrix[:, 1, :, 1]) == pytest.approx(variance, rel=1e-5)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -140,26 +139,6 @@ def test_the_choice_is_the_same_on_any_number_of_cores(monkeypatch: pytest.Monke
         judged = cross_validate(fit_of, curves, pooled=pooled, folds=3)
         found.append([one.candidate.to_dict() for one in judged])
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize(("ahead", "looks"), [(0.0, 3), (9.0, 2)])
-def test_a_fit_that_is_lost_on_its_way_does_not_go_on(
-    ahead: float, looks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rival is as good as the fit in the end, or far better than whatever it may still gain."""
-    fit = fit_of(curve_of("linear"))
-    aside = fold_weights(fit.n_clusters, 3, 0)
-    alone = selection._Race(fit, aside, fit.starts(1, 0)[0], [])
-    (rival,) = alone.run((1.0,), refine=False, update=lambda share, note="": None)
-    rival = replace(rival, by_query=rival.by_query + ahead * np.abs(rival.by_query))
-    monkeypatch.setattr("clickharvest.estimation.loss.STEPS", 1)  # so that it takes several looks
-    monkeypatch.setattr(selection, "LOOKS", 3)
-    seen: list[Any] = []
-    inner = Fit.solve
-    monkeypatch.setattr(Fit, "solve", lambda *given, **named: seen.append(1) or inner(*given, **named))
-    race = selection._Race(fit, aside, fit.starts(1, 0)[0] + 1.0, [rival])
-    race._judge(1.0, 0)
-    assert len(seen) == looks
 
 
 def test_there_are_no_more_folds_than_queries() -> None:

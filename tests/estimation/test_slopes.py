@@ -14,8 +14,8 @@ from clickharvest.estimation.objectives.allpairs import AllPairs
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.selection import start_from_lines
 from clickharvest.estimation.slopes import Slopes
-from clickharvest.estimation.starts import start_from_lines
 from clickharvest.model.curves import Curve, flatten_params, make_curve, unflatten_params
 from samples import simulated_sample
 

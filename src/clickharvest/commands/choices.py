@@ -58,14 +58,14 @@ def objective_names() -> list[str]:
 
 def relevance_names() -> list[str]:
     """Return the relevance models of AllPairs, and their selection."""
-    from clickharvest.estimation.pair_names import RELEVANCE
+    from clickharvest.estimation.objectives import RELEVANCE
 
     return ["auto", *RELEVANCE]
 
 
 def weighting_names() -> list[str]:
     """Return the weights of AllPairs."""
-    from clickharvest.estimation.pair_names import WEIGHTINGS
+    from clickharvest.estimation.objectives import WEIGHTINGS
 
     return list(WEIGHTINGS)
 

@@ -52,9 +52,9 @@ class PBM(Estimator):
         objective: `"clickshare"` or `"allpairs"`.
         anchor: the position others are relative to; of places the number, or the values, such as `(1, 1)` or `"top"`.
         weighting: weights of AllPairs, see `AllPairs`.
-        intervals: `"clustered"` (`query_random_effects`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered with
-            ClickShare and bootstrap otherwise. Positions are pooled (`pooling`) unless bootstrap or sandwich are asked
-            for, which know no pooling.
+        intervals: `"clustered"` (by query, or by what else clusters), `"bootstrap"`, `"sandwich"` or None; `"auto"` is
+            clustered with ClickShare and bootstrap otherwise. Positions are pooled (`pooling`) unless bootstrap or
+            sandwich are asked for, which know no pooling.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         seed: seed of all randomness.
         progress: shows what is being done and how much of it is, see `clickharvest.progress`; nothing by default.
@@ -133,8 +133,8 @@ class CPBM(Estimator):
         early_stopping: whether Adam keeps a tenth of the queries aside, and the parameters that do best on them;
             otherwise it runs 1,000 full-batch epochs on everything, the paper's recipe.
         starts: starts of the final fit of a curve with random ones; the best is kept.
-        intervals: `"clustered"` (`query_random_effects`, with ClickShare), which counts what the curve may miss of the
-            contexts (`model_uncertainty`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
+        intervals: `"clustered"` (with ClickShare), which counts what the curve may miss of the contexts
+            (`model_uncertainty`), `"bootstrap"`, `"sandwich"` or None; `"auto"` is clustered where it can be, otherwise
             bootstrap, and none where folds chose curve or penalty, which a bootstrap does not count.
         replicates: bootstrap replicates, or draws of the sandwich normal.
         start: a ClickShare model of the same context columns, such as yesterday's: its curve and penalty are taken

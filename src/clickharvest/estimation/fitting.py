@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError
-from clickharvest.estimation.local_linear_fit import smooth
+from clickharvest.estimation.local_linear_fit import linearise
 from clickharvest.estimation.loss import Fit
-from clickharvest.estimation.model_uncertainty import misfit, some_contexts, widened
+from clickharvest.estimation.model_uncertainty import curve_disagreement, misfit, some_contexts, widened
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.objectives.base import Objective
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Solution, Status
 from clickharvest.estimation.pooling import LARGEST, Pooled, can_pool, curve_order
 from clickharvest.estimation.query_random_effects import clustered_covariance
-from clickharvest.estimation.rivals import rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Judged
 from clickharvest.estimation.support import find_support
@@ -124,8 +123,9 @@ class Estimator(Parameterised):
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
             if pooled.spread is not None:
                 names = () if encoder is None else encoder.feature_names
-                in_contexts = {names[i]: list(at) for i, at in pooled.odd_in.items()}
-                told = {"pooled": dict(pooled.spread), "odd": list(pooled.odd), "odd_in": in_contexts}
+                off = pooled.off_curve
+                in_contexts = {names[i - 1]: at for i, at in off.items() if i}
+                told = {"pooled": pooled.spread, "odd": off.get(0, []), "odd_in": in_contexts}
         elif choice.found is not None:
             flat, status = choice.found, Status.converged
         else:
@@ -265,7 +265,7 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
     if not choice.penalty:
         return {}
     if type(choice.fit.objective) is ClickShare:
-        near = smooth(choice.fit, sample, flat, choice.penalty)
+        near = linearise(choice.fit, sample, flat, choice.penalty)
         root = np.linalg.solve(near.information + near.precision, near.left)
         unknown = np.linalg.solve(near.information + near.precision, root.T)
         slopes = near.shares.gradients(some_contexts(sample))
@@ -297,7 +297,7 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
         flat: the fitted parameters, [n].
     """
     fit, learner, pooled = choice.fit, choice.learner or choice.fit, choice.pooled
-    near = pooled or smooth(learner, sample if learner is fit else seen, flat, choice.penalty)
+    near = pooled or linearise(learner, sample if learner is fit else seen, flat, choice.penalty)
     fitted = seen if near.shares.positions == seen.positions else sample
     curve = replace(fit.curve, positions=fitted.positions)
     told = np.isin(fitted.positions, sample.positions)
@@ -311,7 +311,7 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     # Rivals were fitted to a sample of a large log: their distances are the noise of that sample, not of the log.
     if len({one.fit.curve for one in choice.judged}) > 1 and "chosen_on" not in choice.told:
         some = sample.x[some_contexts(sample)]
-        off_by, about["weights"] = rivalry(choice.judged, some)
+        off_by, about["weights"] = curve_disagreement(choice.judged, some)
         about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
         off[np.ix_(told, told)] += off_by
     elif choice.rivals is not None:

@@ -1,13 +1,12 @@
-"""Click shares of any smooth curve near its fit: what `multinomial_logit` is for curves that are linear.
+"""A smooth curve near its fit, where it is linear: its click shares are a multinomial logit.
 
-Close to θ̂ every smooth curve is linear, log p_k(x; θ) ≈ log p_k(x; θ̂) + z·(θ − θ̂), the row z of a cell being the
-gradient of log p_k(x) (and of s(x), where contexts vary inside units). So scores and the expected information have the
-formulas of a multinomial logit, and so has the covariance of `query_random_effects`. The expected information
-H = Σ_u N_u (Σ_k π z zᵀ − z̄ z̄ᵀ) has no negative curvature, unlike the second derivatives of a network's likelihood.
-A penalty λ P(θ) is the precision λ P'' of a normal prior.
+Close to θ̂, log p_k(x; θ) ≈ log p_k(x; θ̂) + z·(θ − θ̂), the row z of a cell being the gradient of log p_k(x) (and of
+s(x), where contexts vary inside units). So scores and the expected information have the formulas of
+`multinomial_logit`, and so has the covariance of `query_random_effects`. A penalty λ P(θ) is the precision λ P'' of a
+normal prior.
 
 Folds choose λ, in sparse logs by luck, and where it is too large it has shrunk what is there. So the clicks are asked
-for the variance τ² of the penalised parameters, as `pooling` asks: where H is quadratic they are normal given τ and the
+for the variance τ² of the penalised parameters, as in `pooling`: where H is quadratic they are normal given τ and the
 clicks, with mean m_τ = (H + P''/τ²)⁻¹ y and covariance C_τ = (H + P''/τ²)⁻¹, and their mean square around the estimate
 is S = E[C_τ + (m_τ − θ̂)(m_τ − θ̂)ᵀ], the mean over all τ, by their evidence: where clicks are few the most evident one
 is often next to nothing. What shrinkage leaves unknown makes the model's own variance S, or J⁻¹ = (H + λ P'')⁻¹ along
@@ -37,22 +36,18 @@ outputs of a network, would otherwise have no end."""
 LOG_SPREAD = np.log(np.geomspace(*BOUNDS, 100))
 """Logarithms of the standard deviations τ that are averaged over."""
 WEAK = 5.0
-"""Weight g of the prior of τ: what a penalty shrinks is about as large as 1 unless clicks say otherwise, as many do.
-Chosen by simulation."""
+"""Weight g of the prior of τ: the larger, the more is what a penalty shrinks taken to be about as large as 1."""
 NOTHING = 1e-12
 """Precision of directions that no penalty holds, by the largest."""
 
 
-class SmoothShares(Cells):
-    """The cells of all clicked units, and the gradient of their log examination at the fit.
+class LinearisedCells(Cells):
+    """The cells of all clicked units, and the gradient of their log examination at a fit.
 
     Args:
         cells: the cells; their arrays are shared.
         fit: curve and objective, ClickShare.
         flat: the fitted parameters θ̂, [size].
-
-    Attributes:
-        size: number of parameters.
     """
 
     def __init__(self, cells: Cells, fit: Fit, flat: Array) -> None:
@@ -65,23 +60,14 @@ class SmoothShares(Cells):
         contexts, row = np.unique(self.context[cells], return_inverse=True)
         return self._fit.gradients(self._flat, contexts)[row, self.position[cells]]
 
-    def shares(self) -> Shares:
-        """Return log likelihood, shares and residuals at θ̂."""
-        return self.shares_of(self._fit.logits(self._flat))
-
-    def score(self, shares: Shares) -> Array:
-        """Return the gradient of the log likelihood, [size]."""
-        parts = (self.design(cells).T @ shares.residual[cells] for cells in self.parts(self.size))
-        return sum(parts, np.zeros(self.size))
-
     def gradients(self, contexts: Integers) -> Array:
         """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
-        found = self._fit.gradients(self._flat, contexts)
-        return found - found[:, [self._fit.curve.anchor_index]]
+        gradients = self._fit.gradients(self._flat, contexts)
+        return gradients - gradients[:, [self._fit.curve.anchor_index]]
 
 
 @dataclass(frozen=True, eq=False)
-class Smooth:
+class LocalLinearFit:
     """A smooth curve's fit, as `query_random_effects` takes it.
 
     Attributes:
@@ -92,7 +78,7 @@ class Smooth:
         left: what shrinkage leaves unknown, Λ or more, [size, size].
     """
 
-    shares: SmoothShares
+    shares: LinearisedCells
     at: Shares
     information: Array
     precision: Array
@@ -101,25 +87,18 @@ class Smooth:
     @property
     def score(self) -> Array:
         """The gradient of the log likelihood, [size], by the same rows as the information."""
-        return self.shares.score(self.at)
+        shares, total = self.shares, np.zeros(self.shares.size)
+        for cells in shares.parts(shares.size):
+            total += shares.design(cells).T @ self.at.residual[cells]
+        return total
 
 
-def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
-    """Return what a covariance needs of a fit.
-
-    Args:
-        fit: curve and objective, ClickShare.
-        sample: the sample.
-        flat: the fitted parameters θ̂, [size].
-        penalty: the penalty λ of the fit.
-    """
-    shares = SmoothShares(cells_of(sample), fit, flat)
-    at = shares.shares()
-    information, penalised = (
-        shares.expected_information(at, len(flat), lambda contexts: fit.gradients(flat, contexts)),
-        np.diag(fit.ridge),
-    )
-    free = FREE * np.eye(len(flat))
+def linearise(fit: Fit, sample: Sample, flat: Array, penalty: float) -> LocalLinearFit:
+    """Return the local linear fit at the fitted parameters θ̂ [size] of a ClickShare fit with some penalty λ."""
+    shares = LinearisedCells(cells_of(sample), fit, flat)
+    at = shares.shares_of(fit.logits(flat))
+    information = shares.expected_information(at, len(flat), lambda contexts: fit.gradients(flat, contexts))
+    penalised, free = np.diag(fit.ridge), FREE * np.eye(len(flat))
     precision = penalty * penalised + free
     left = precision
     if penalty:
@@ -127,7 +106,7 @@ def smooth(fit: Fit, sample: Sample, flat: Array, penalty: float) -> Smooth:
         linear = information @ flat + penalty * penalised @ flat
         square = mean_square(information + free, linear, penalised, flat)
         left = precision + excess(information + precision, square)
-    return Smooth(shares, at, information, precision, left)
+    return LocalLinearFit(shares, at, information, precision, left)
 
 
 def mean_square(information: Array, linear: Array, penalised: Array, estimate: Array) -> Array:
@@ -149,14 +128,14 @@ def mean_square(information: Array, linear: Array, penalised: Array, estimate: A
         >>> mean_square(information, np.array([2.0, 3.0]), np.zeros((2, 2)), estimate).round(6).tolist()
         [[0.25, 0.0], [0.0, 1.0]]
     """
-    held, basis = eigh(penalised, information, check_finite=False)
-    held = np.where(held > NOTHING * held.max(initial=0.0), held, 0.0)
-    known = 1 / (1 + held * np.exp(-2 * LOG_SPREAD[:, None]))
-    told = basis.T @ linear
-    evidence = (known @ told**2 + np.log(known).sum(axis=1)) / 2 - np.count_nonzero(held) * LOG_SPREAD
+    strength, basis = eigh(penalised, information, check_finite=False)
+    strength = np.where(strength > NOTHING * strength.max(initial=0.0), strength, 0.0)
+    variance = 1 / (1 + strength * np.exp(-2 * LOG_SPREAD[:, None]))
+    turned = basis.T @ linear
+    evidence = (variance @ turned**2 + np.log(variance).sum(axis=1)) / 2 - np.count_nonzero(strength) * LOG_SPREAD
     weight = softmax(evidence + WEAK * (LOG_SPREAD - np.exp(LOG_SPREAD)))
-    off = known * told - basis.T @ (information @ estimate)
-    square = (off.T * weight) @ off + np.diag(weight @ known)
+    off = variance * turned - basis.T @ (information @ estimate)
+    square = (off.T * weight) @ off + np.diag(weight @ variance)
     return np.asarray(basis @ square @ basis.T)
 
 

@@ -33,7 +33,6 @@ from clickharvest.progress import Update, ignore
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Leave = Callable[[Array, float], bool]
 
 CONTEXTS = 8_192
 """Contexts of a curve that are evaluated at once: what fits into a processor's cache is several times faster."""
@@ -187,7 +186,6 @@ class Fit:
         *,
         tolerance: float = 1e-5,
         rounds: int | None = None,
-        leave: Leave | None = None,
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
@@ -200,13 +198,11 @@ class Fit:
             tolerance: largest gradient component (with respect to z) at convergence.
             rounds: how many times the curvature is looked at, at most; by default `ROUNDS` times, and what has not
                 converged then goes on by plain L-BFGS.
-            leave: called, before the curvature is looked at again, with the parameters [n] and with how far the loss
-                would still fall if every further look gained as much as the last; True ends it there.
         """
         if start.shape[1] > MOST:
             return self.solve(start, weights, penalty, tolerance=tolerance)
         problems = zip(start, weights, penalty, strict=True)
-        solutions = [self._settle_one(*problem, tolerance, rounds, leave) for problem in problems]
+        solutions = [self._settle_one(*problem, tolerance, rounds) for problem in problems]
         return Solution(
             np.array([one.params[0] for one in solutions]),
             np.array([one.value[0] for one in solutions]),
@@ -215,18 +211,14 @@ class Fit:
         )
 
     def _settle_one(
-        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None, leave: Leave | None
+        self, start: Array, weights: Array, penalty: float, tolerance: float, rounds: int | None
     ) -> Solution:
-        flat, strength, taken, before = start[None], np.array([penalty]), 0, np.inf
-        most = ROUNDS if rounds is None else rounds
-        for looked in range(1, most + 1):
+        flat, strength, taken = start[None], np.array([penalty]), 0
+        for _ in range(ROUNDS if rounds is None else rounds):
             root = self.root(flat[0], penalty, weights)
             found = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
             flat, taken = found.params, taken + int(found.iterations[0])
             if found.status[0] is not Status.out_of_iterations:
-                break
-            gain, before = before - found.value[0], found.value[0]
-            if leave and looked < most and leave(flat[0], (most - looked) * gain):
                 break
         else:
             if rounds is None:

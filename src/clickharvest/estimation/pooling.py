@@ -1,8 +1,8 @@
 """Pooling: positions and contexts are free, and held together by variances that the data choose.
 
 Log examination has a normal prior around 0 whose precision Λ(τ) depends on a few standard deviations: that of a list
-holds positions near a power law (`power_law_prior`), that of places near their parents (`normal_prior`). A sparse log gives a
-smooth curve, a dense log a free one, without a penalty to choose.
+holds positions near a power law (`power_law_prior`), that of places near their parents (`normal_prior`). A sparse log
+gives a smooth curve, a dense log a free one, without a penalty to choose.
 
 The variances maximise the evidence, the likelihood with θ integrated out by Laplace's method,
 
@@ -14,7 +14,6 @@ keeps a variance from collapsing to 0 where too little is there to learn it from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +24,6 @@ from scipy.optimize import minimize
 from clickharvest.estimation.cells import Shares, cells_of
 from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.normal_prior import FREE, NormalPrior, place_prior
-from clickharvest.estimation.odd_positions import ODD, ODD_IN
 from clickharvest.estimation.optimise import Status
 from clickharvest.estimation.power_law_prior import PowerLawPrior
 from clickharvest.estimation.sample import Sample
@@ -44,11 +42,6 @@ ROUNDS, AGAIN, STEPS = 12, 2, 60
 """Most rounds of quadratics, from scratch and from a fit to most of the queries, and most Newton steps of each."""
 LARGEST = 2_000
 """Most parameters: beyond, factoring their matrices takes minutes."""
-
-Spread = Mapping[str, float | None]
-"""The prior's standard deviations by the names of the prior, None where nothing could tell one."""
-
-Prior = PowerLawPrior | NormalPrior
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +64,7 @@ class Pooled:
     at: Shares
     information: Array
     precision: Array
-    prior: Prior | None
+    prior: NormalPrior | None
     log_spread: Array
     status: Status
 
@@ -81,22 +74,10 @@ class Pooled:
         return self.shares.score(self.at)
 
     @property
-    def odd(self) -> tuple[int, ...]:
-        """The positions that do not follow the law of the others."""
-        return self._lighter(0, ODD)
-
-    @property
-    def odd_in(self) -> dict[int, tuple[int, ...]]:
-        """The positions at which a feature does not do what it does at the others, by its number."""
-        found = {i: self._lighter(i + 1, ODD_IN) for i in range(self.shares.width - 1)}
-        return {i: at for i, at in found.items() if at}
-
-    def _lighter(self, curve: int, bound: float) -> tuple[int, ...]:
-        """Return the positions whose weight in b, or in a feature counted from 1, is a bound or less."""
-        if not isinstance(self.prior, PowerLawPrior):
-            return ()
-        weights = np.insert(self.prior.weights[curve, :-1], self.shares.anchored, self.prior.weights[curve, -1])
-        return tuple(k for k, weight in zip(self.shares.positions, weights, strict=True) if weight <= bound)
+    def off_curve(self) -> dict[int, list[int]]:
+        """The positions that the others do not predict: of all contexts (0), and by the number of a feature, from 1."""
+        rows = {} if self.prior is None else self.prior.off_curve()
+        return {row: [self.shares.positions[i] for i in at] for row, at in rows.items()}
 
     @property
     def left(self) -> Array:
@@ -104,7 +85,7 @@ class Pooled:
         return self.precision
 
     @property
-    def spread(self) -> Spread | None:
+    def spread(self) -> dict[str, float | None] | None:
         """The prior's standard deviations; None where Λ is that of a given penalty."""
         if self.prior is None:
             return None
@@ -131,7 +112,7 @@ def linear_shares(curve: Curve, sample: Sample) -> MultinomialLogit:
     return MultinomialLogit(cells_of(sample), sample.x, curve.anchor, varying=sample.unit_kind == "query")
 
 
-def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
+def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> NormalPrior:
     """Return the prior of a curve's positions, or of the parents of its places.
 
     Args:
@@ -142,7 +123,7 @@ def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> Prior:
     """
     if sample.places is not None:
         return place_prior(sample.places, sample.positions, curve.anchor, width, size)
-    return PowerLawPrior(curve.log_distance(), width, size)
+    return PowerLawPrior(curve.log_distance(), curve.anchor_index, width, size)
 
 
 def pool(curve: Curve, sample: Sample) -> Pooled:
@@ -185,22 +166,6 @@ def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     return start(-curve.log_distance(), shares, np.diag(diagonal.ravel()))
 
 
-def with_spread(curve: Curve, sample: Sample, spread: Spread, factor: float = 1.0) -> Pooled:
-    """Fit a curve with standard deviations that are given, instead of the most evident ones.
-
-    Args:
-        curve: one that `can_pool`.
-        sample: the sample.
-        spread: the standard deviations; what is None there is not held together.
-        factor: what the prior's precision Λ is multiplied with.
-    """
-    shares = linear_shares(curve, sample)
-    prior = make_prior(curve, sample, shares.width, shares.size)
-    tau = np.array([spread.get(name) or BOUNDS[0] for name in prior.names])
-    begun = start(-curve.log_distance(), shares, factor * prior.matrix(tau))
-    return settle(replace(begun, prior=prior, log_spread=np.log(tau)), tighter=factor)
-
-
 def curve_order(curve: Curve, shares: MultinomialLogit) -> Integers:
     """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
 
@@ -237,31 +202,28 @@ def start(log_p: Array, shares: MultinomialLogit, precision: Array) -> Pooled:
     return _newton(Pooled(shares, begin, at, np.empty((0, 0)), precision, None, np.empty(0), Status.converged))
 
 
-def settle(found: Pooled, rounds: int = ROUNDS, *, tighter: float | None = None) -> Pooled:
+def settle(fit: Pooled, rounds: int = ROUNDS) -> Pooled:
     """Return the fit whose variances have most evidence: quadratics in turns until they settle.
 
     Args:
-        found: a fit, its prior, and variances to start from.
+        fit: a fit, its prior, and variances to start from.
         rounds: most quadratics.
-        tighter: keeps these variances, and multiplies Λ with this.
     """
-    if found.prior is None or not found.prior.learned.any():
-        return found
+    if fit.prior is None or not fit.prior.learned.any():
+        return fit
     for _ in range(rounds):
-        prior, log_spread, linear = found.prior, found.log_spread, found.information @ found.theta + found.score
-        if tighter is None:
-            log_spread = most_evident(prior, log_spread, found.information, linear)
-        moved = np.abs(log_spread - found.log_spread).max()
-        if isinstance(prior, PowerLawPrior):
-            before = prior.weights
-            prior = prior.loosened(np.exp(log_spread) / np.sqrt(tighter or 1.0), found.information, linear)
-            moved = max(moved, np.abs(prior.weights - before).max())
-        known = found.status is Status.converged
-        precision = (tighter or 1.0) * prior.matrix(np.exp(log_spread))
-        found = _newton(replace(found, precision=precision, prior=prior, log_spread=log_spread), known=known)
+        linear = fit.information @ fit.theta + fit.score
+        log_spread = most_evident(fit.prior, fit.log_spread, fit.information, linear)
+        prior = fit.prior.loosened(np.exp(log_spread), fit.information, linear)
+        moved = np.abs(log_spread - fit.log_spread).max()
+        if isinstance(prior, PowerLawPrior) and isinstance(fit.prior, PowerLawPrior):
+            moved = max(moved, np.abs(prior.weights - fit.prior.weights).max())
+        known = fit.status is Status.converged
+        precision = prior.matrix(np.exp(log_spread))
+        fit = _newton(replace(fit, precision=precision, prior=prior, log_spread=log_spread), known=known)
         if moved < SETTLED:
             break
-    return found
+    return fit
 
 
 def _newton(fit: Pooled, *, known: bool = False, tolerance: float = 1e-9) -> Pooled:
@@ -303,7 +265,7 @@ def _newton(fit: Pooled, *, known: bool = False, tolerance: float = 1e-9) -> Poo
     return replace(fit, theta=theta, at=at, information=information, status=status)
 
 
-def most_evident(prior: Prior, start: Array, information: Array, linear: Array) -> Array:
+def most_evident(prior: NormalPrior, start: Array, information: Array, linear: Array) -> Array:
     """Return the log τ of most evidence, those that nothing can tell left as they are."""
     learned = prior.learned
 

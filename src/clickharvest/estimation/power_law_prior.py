@@ -3,12 +3,14 @@
     log p_k(x) = −(a + u·x) log(k / anchor) + δ_k − δ_anchor + (ω_k − ω_anchor)·x,
     δ_k ~ Cauchy(0, τ_δ),  u_i ~ N(0, τ_u²),  ω_ki ~ Cauchy(0, τ_ω):
 
-a steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). The anchor
-deviates, too: the top of a page is often looked at more than any law says, and that must not move all others. A single
-position may not follow the law at all, or not on phones: Cauchy's tails are those of `odd_positions`, normal with
-weights w. In the parameters of the curve, b_k = δ_k − δ_anchor − a log(k / anchor) and W_k = ω_k − ω_anchor −
-u log(k / anchor), this is a normal prior around 0 with a precision matrix Λ(τ, w); a is free, so that one direction of
-b has no precision.
+a free steepness a, what each feature adds to it (u), and how single positions deviate from a power law (δ, ω). The
+anchor deviates, too: the top of a page is often looked at more than any law says, and that must not move all others.
+
+Most positions follow a power law, more or less, and a single one may not at all: an advertisement on top, or a box in
+the middle of a page, is passed over by everybody, or by all who have a phone. Normal deviations would take it back to
+the law, and if it is the anchor, take all others with it. Hence Cauchy's heavy tails: δ_k is normal with variance
+τ² / w_k, w_k ~ Gamma(½, ½). Of every position the expected w_k is taken, given its own clicks and all other positions,
+and 1 at most: no position is held more tightly than a normal one.
 """
 
 from __future__ import annotations
@@ -17,46 +19,50 @@ from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
-from clickharvest.estimation.normal_prior import FREE, SHARED
-from clickharvest.estimation.odd_positions import off_law, weigh_positions
+from clickharvest.estimation.normal_prior import FREE, NormalPrior, less_anchor
 
 Array = NDArray[np.float64]
 
 WEAK = (1.0, 1 / 3, 1 / 3)
 """Weights g of the weak priors of τ_δ, τ_u and τ_ω."""
+LOG_W = np.linspace(-14.0, 4.0, 145)
+"""Logarithms of the weights that are looked at."""
+OFF_CURVE, OFF_CURVE_IN = 0.2, 0.05
+"""Weights of a position that is off the curve, of all contexts and with a feature, of which there are many more: known
+deviations of 3 τ and 6 τ have them."""
+TURNS, SETTLED = 100, 2e-3
+"""Most turns in which weights follow from each other, and the change below which there are no more."""
 
 
-class PowerLawPrior:
-    """The prior's precision Λ for the blocks of `MultinomialLogit`: `off_law` over τ², of b and of every feature of W.
+class PowerLawPrior(NormalPrior):
+    """The normal prior of a power law and deviations from it, whose variances are divided by weights w.
+
+    τ_δ, `position`, is how far single positions deviate from a power law; τ_u, `steepness`, how far a unit of a feature
+    changes the steepness; τ_ω, `context`, how far it changes single positions beyond that.
 
     Args:
         log_distance: log(k / anchor) of the positions but the anchor, [K − 1].
+        anchored: how many of the positions are above the anchor.
         width: parameters of a block.
         size: parameters of all blocks.
 
     Attributes:
-        names: what each τ is of: τ_δ, how far single positions deviate from a power law; τ_u, how far a unit of a
-            feature changes the steepness; τ_ω, how far it changes single positions beyond that.
-        of_positions: which of them are of b, not of W.
-        learned: whether there is anything to learn each from.
-        weak: weight of the weak prior of each.
-        weights: w of b and of every feature at the positions, the anchor's last, [width, K].
+        weights: w of b and of every feature at the positions, [width, K].
         rank: directions that Λ holds.
     """
 
-    names = ("position", "steepness", "context")
-    of_positions = np.array([True, False, False])
-
-    def __init__(self, log_distance: Array, width: int, size: int) -> None:
-        self.others, self.width, self.size = len(log_distance), width, size
-        self.log_k = np.append(log_distance, 0.0)
-        self.weights = np.ones((self.width, self.others + 1))
-        self.rank = self.others * self.width - 1
-        several, varies = self.others > 1, self.width > 1
+    def __init__(self, log_distance: Array, anchored: int, width: int, size: int) -> None:
+        several, varies = len(log_distance) > 1, width > 1
+        law, deviations = log_distance[:, None], less_anchor(np.eye(len(log_distance) + 1), anchored)
+        super().__init__(
+            {"position": deviations}, {"steepness": law, "context": deviations}, FREE**-0.5 * law, width, size
+        )
         self.learned = np.array([several, varies, several and varies])
         self.weak = np.where(self.learned, WEAK, 0.0)
+        self.anchored, self.log_k = anchored, np.insert(log_distance, anchored, 0.0)
+        self.weights = np.ones((width, len(self.log_k)))
+        self.rank = self.others * width - 1
 
     def loosened(self, spread: Array, information: Array, linear: Array) -> PowerLawPrior:
         """Return the prior with the weights that follow from τ: of each curve, all others integrated out.
@@ -68,71 +74,120 @@ class PowerLawPrior:
         """
         if not self.learned[0]:
             return self
-        covariance = np.asarray(np.linalg.inv(information + self.matrix(spread)), dtype=np.float64)
-        narrow = np.linalg.inv(self._own(covariance))
-        theta = (covariance @ linear)[: self.others * self.width].reshape(self.others, self.width).T
+        precision = self.matrix(spread)
+        covariance = np.linalg.inv(information + precision)
+        rows = np.stack([self._rows_of(feature) for feature in range(self.width)])
+        narrow = np.linalg.inv(covariance[rows[:, :, None], rows[:, None]])
+        seen = np.einsum("cij,cj->ci", narrow, (covariance @ linear)[rows])
+        variance = np.where(np.arange(self.width) > 0, spread[2] ** 2, spread[0] ** 2)
+        hold = np.where(np.arange(self.width) > 0, (spread[2] / spread[1]) ** 2, 0.0)
+        own = narrow - precision[rows[:, :, None], rows[:, None]]
         other = copy(self)
-        other.weights = weigh_positions(
-            self.log_k,
-            self.weights,
-            *self._scales(spread),
-            narrow - self._held(spread),
-            np.einsum("cij,cj->ci", narrow, theta),
-        )
+        other.weights = weigh_positions(self.log_k, self.anchored, self.weights, variance, hold, own, seen)
+        other._scale = self._scale.copy()
+        other._scale[self._group == 0] = other.weights[0] ** -0.5
+        other._scale[self._group == 2] = other.weights[1:].ravel() ** -0.5
         return other
 
-    def matrix(self, spread: Array) -> Array:
-        """Return Λ, [size, size]."""
-        rest = np.full(self.size, SHARED)
-        rest[: self.others * self.width] = FREE
-        return self._whole(self._held(spread), rest)
+    def off_curve(self) -> dict[int, list[int]]:
+        """Return positions, by index, that the others do not predict: of all contexts (0) and by feature, from 1."""
+        off = self.weights <= np.append(OFF_CURVE, np.full(self.width - 1, OFF_CURVE_IN))[:, None]
+        return {int(row): np.flatnonzero(off[row]).tolist() for row in np.flatnonzero(off.any(axis=1))}
 
-    def _scales(self, spread: Array) -> tuple[Array, Array]:
-        """Return τ² and the hold of `off_law` of b and of every feature, [width] each."""
-        position, steepness, context = spread**2
-        of_feature = np.arange(self.width) > 0
-        return np.where(of_feature, context, position), np.where(of_feature, context / steepness, 0.0)
 
-    def _held(self, spread: Array) -> Array:
-        """Return Λ of b and of every feature, [width, K − 1, K − 1]."""
-        variance, hold = self._scales(spread)
-        return off_law(self.log_k, self.weights, hold)[:, :-1, :-1] / variance[:, None, None]
+def off_law(log_k: Array, weights: Array, hold: Array | float = 0.0) -> Array:
+    """Return τ² times the precision of log examination around a power law, [..., K, K].
 
-    def _own(self, matrix: Array) -> Array:
-        """Return a view on the parts of a matrix [size, size] of b and of every feature, [width, K − 1, K − 1]."""
-        n = self.others * self.width
-        found: Array = np.einsum("icjc->cij", matrix[:n, :n].reshape(self.others, self.width, self.others, self.width))
-        return found
+    Deviations have the precision W / τ², W = diag(w), the law's level is free, and its steepness is so, too, or has the
+    variance τ² / h. What is left is W − WXGXᵀW with X = (1, log k) and G = (XᵀWX + diag(0, h))⁻¹.
 
-    def _whole(self, own: Array, rest: Array) -> Array:
-        """Return the matrix [size, size] of these parts [width, K − 1, K − 1], and a diagonal [size]."""
-        whole = np.diag(rest)
-        self._own(whole)[:] += own
-        return whole
+    Args:
+        log_k: log(k / anchor), [K].
+        weights: w, [..., K].
+        hold: h, [...].
 
-    def evidence(self, log_spread: Array, information: Array, linear: Array) -> tuple[float, Array]:
-        """Return the log evidence of log τ up to a constant, and its gradient, [3].
+    Example:
+        It does not matter which of the positions is the anchor.
 
-        With S = (H + Λ)⁻¹ + θθᵀ, its slope along log τ_δ, and along log τ_u and log τ_ω together, is tr ΛS less Λ's
-        rank, of b and of W; along log τ_u alone it is τ_u² LᵀΛ(S − Λ⁻¹)ΛL, L = log(k / anchor), for every feature.
+        >>> log_p, log_k = np.log([1.0, 0.3, 0.25, 0.1]), np.log([1, 2, 3, 4])
+        >>> def surprise(anchor):
+        ...     own = log_p - log_p[anchor]
+        ...     return round(float(own @ off_law(log_k - log_k[anchor], np.array([1.0, 0.2, 1.0, 1.0])) @ own), 6)
+        >>> surprise(0), surprise(3)
+        (0.121362, 0.121362)
+    """
+    x = _law(log_k)
+    weighted = weights[..., None] * x
+    return np.asarray(weights[..., None] * np.eye(len(x)) - weighted @ _law_covariance(x, weights, hold) @ weighted.mT)
 
-        Args:
-            log_spread: log τ, [3].
-            information: H, [size, size].
-            linear: y = H θ̂ + score(θ̂), [size].
-        """
-        spread = np.exp(log_spread)
-        held = self._held(spread)
-        factor = cho_factor(information + self.matrix(spread), lower=True, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(linear)), check_finite=False)
-        theta = inverse @ linear
-        log_det = np.linalg.slogdet(held[1:])[1].sum() - 2 * (self.others - 1) * log_spread[0]
-        value = linear @ theta / 2 + log_det / 2 - np.log(np.diag(factor[0])).sum()
-        around = self._own(inverse + np.outer(theta, theta))
-        together = np.einsum("cij,cij->c", held, around) - self.others
-        along = held[1:] @ self.log_k[:-1]
-        left = np.einsum("ci,cij,cj->", along, around[1:], along) - (along @ self.log_k[:-1]).sum()
-        steepness = spread[1] ** 2 * left
-        gradient = np.array([together[0] + 1, steepness, together[1:].sum() - steepness])
-        weak = self.weak @ (log_spread - spread)
-        return float(value + weak), gradient + self.weak * (1 - spread)
+
+def weigh_positions(
+    log_k: Array, anchored: int, weights: Array, variance: Array, hold: Array, information: Array, linear: Array
+) -> Array:
+    """Return the weights of all positions, [curves, K].
+
+    With f log examination, 0 at the anchor, what the clicks say of it has the log likelihood yᵀb − ½ bᵀHb. Given f, the
+    law's level is free: deviations have the mean (I − X G XᵀW) f and the variance τ² X G Xᵀ, see `off_law`.
+
+    Args:
+        log_k: log(k / anchor), [K].
+        anchored: index of the anchor.
+        weights: weights to start from, [curves, K].
+        variance: τ², [curves].
+        hold: τ² over the variance of the steepness, [curves].
+        information: H of every curve, [curves, K − 1, K − 1].
+        linear: y, [curves, K − 1].
+    """
+    x, tau2, others = _law(log_k), variance[:, None], np.delete(np.arange(len(log_k)), anchored)
+    among = np.ix_(np.arange(len(weights)), others, others)
+    for _ in range(TURNS):
+        off = off_law(log_k, weights, hold)
+        covariance = np.zeros_like(off)
+        covariance[among] = np.linalg.inv(information + off[among] / tau2[..., None])
+        apart = off / weights[..., None]
+        mean = np.squeeze(apart @ (covariance[..., others] @ linear[..., None]), -1)
+        around = ((apart @ covariance) * apart).sum(axis=-1)
+        free = ((x @ _law_covariance(x, weights, hold)) * x).sum(axis=-1)
+        before, weights = weights, expected_weights(mean, around + tau2 * free, weights, tau2)
+        if np.abs(weights - before).max() < SETTLED:
+            break
+    return weights
+
+
+def expected_weights(mean: Array, around: Array, weights: Array, variance: Array) -> Array:
+    """Return E[w] of every position, 1 at most, [..., K].
+
+    Its own clicks and all other positions say of a deviation what is left of its mean and variance once its own prior,
+    N(0, τ² / w), is divided out.
+
+    Args:
+        mean: means of the deviations under that prior, [..., K].
+        around: their variances, [..., K].
+        weights: w of that prior, [..., K].
+        variance: τ², [..., K or 1].
+
+    Example:
+        One position is six standard deviations off its law, known to 1, another is on it: one is let go, but normal
+        deviations have taken it back by three.
+
+        >>> expected_weights(np.array([3.0, 0.0]), np.full(2, 0.5), np.ones(2), np.ones(1)).round(2).tolist()
+        [0.07, 1.0]
+    """
+    precision = np.maximum(1 / around - weights / variance, 1e-9)[..., None]
+    centre = (mean / around)[..., None] / precision
+    apart = 1 / precision + variance[..., None] / np.exp(LOG_W)
+    log_p = (LOG_W - np.exp(LOG_W) - np.log(apart) - centre**2 / apart) / 2
+    p = np.exp(log_p - log_p.max(axis=-1, keepdims=True))
+    expected: Array = np.minimum(1.0, p @ np.exp(LOG_W) / p.sum(axis=-1))
+    return expected
+
+
+def _law(log_k: Array) -> Array:
+    """Return X, [K, 2]."""
+    return np.stack([np.ones_like(log_k), log_k], axis=1)
+
+
+def _law_covariance(x: Array, weights: Array, hold: Array | float) -> Array:
+    """Return G of `off_law`, [..., 2, 2]."""
+    held = np.multiply.outer(hold, np.diag([0.0, 1.0]))
+    return np.asarray(np.linalg.inv(x.T @ (weights[..., None] * x) + held), dtype=np.float64)

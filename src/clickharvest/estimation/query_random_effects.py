@@ -44,7 +44,7 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array, diags_array
 
 from clickharvest.estimation.cells import Cells, Shares
-from clickharvest.estimation.local_linear_fit import Smooth, SmoothShares
+from clickharvest.estimation.local_linear_fit import LinearisedCells, LocalLinearFit
 from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import Pooled
 
@@ -97,7 +97,7 @@ class Clustered:
         }
 
 
-def clustered_covariance(fit: Pooled | Smooth) -> Clustered:
+def clustered_covariance(fit: Pooled | LocalLinearFit) -> Clustered:
     """Return the covariance of a fit's parameters, by query.
 
     Args:
@@ -150,7 +150,7 @@ class Contrasts:
 
 
 def contrasts_of_queries(
-    shares: MultinomialLogit | SmoothShares, at: Shares, cells: Integers
+    shares: MultinomialLogit | LinearisedCells, at: Shares, cells: Integers
 ) -> tuple[tuple[Array, Contrasts], tuple[Array, Contrasts]]:
     """Return Y of some queries at single positions, [rows, size], and of their steepness, each with its contrasts."""
     code = shares.cluster[cells] * shares.n_positions + shares.position[cells]

@@ -1,12 +1,14 @@
 """Selection: curve and penalty by cross-validation, folds split by query.
 
 The score of a candidate is its held-out log likelihood per click, summed over the folds. Nothing is chosen by looking
-at a truth. A power law, or else the pooled linear curve, is taken unless another is better by two
-standard errors of the difference over queries: their intervals are the most honest, and ties are chance.
+at a truth. A power law, or else the pooled linear curve, is taken unless another is better by two standard errors of
+the difference over queries: their intervals are the most honest, and ties are chance.
 
 Curves race fold by fold, simple ones first. Those that come later are left where the folds so far give them less than
 one chance in forty to be ahead, in the end, of what would be taken without them. With z_f standard errors ahead after f
 of F folds, z_F is expected to be normal with mean z_f √(F / f) and variance (F − f) / f.
+
+Curves of several optima start from the pooled linear fit, instead of anywhere (`start_from_lines`).
 """
 
 from __future__ import annotations
@@ -20,9 +22,17 @@ from numpy.typing import NDArray
 
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.pooling import Pooled, curve_order
-from clickharvest.estimation.starts import start_from_lines
 from clickharvest.estimation.threads import in_threads
-from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
+from clickharvest.model.curves import (
+    MLP,
+    Constant,
+    Curve,
+    Linear,
+    LowRank,
+    SingleIndex,
+    flatten_params,
+    unflatten_params,
+)
 from clickharvest.progress import Update, ignore, part_of
 
 Array = NDArray[np.float64]
@@ -41,6 +51,10 @@ LOOKS, MOST = 8, 60
 """Most times that the fit of the first fold looks at its curvature, and most steps of the others from there."""
 COLLAPSED = 1e-4
 """Least size of the penalised parameters of a fit from which that of a smaller penalty starts."""
+LOW = 3.0
+"""How far below saturation the outputs of a network begin: there log σ(z) is nearly z."""
+NEAR = 0.5
+"""Size of the weights into hidden units of a network that begins as lines: there σ(z) is nearly a line."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +177,7 @@ class _Race:
     On the first fold penalties are tried from the middle of the list, up and down, until the score gets worse: there is
     one best. Once all folds have seen these, penalties halfway between are tried, and further ones, until all folds
     have seen both neighbours of the best. A fit of the first fold starts from that of the nearest penalty, those of
-    other folds from that of the first. The first fit of all does not go on to its end where rivals have already left it
-    far behind.
+    other folds from that of the first.
 
     Args:
         fit: curve and objective.
@@ -242,14 +255,8 @@ class _Race:
         fit, aside = self.learning, self.aside[fold]
         weights, strength = (1.0 - aside)[None], np.array([penalty])
 
-        def leave(flat: Array, gain: float) -> bool:
-            by_query = self.judging.by_query(flat[None])
-            return self._is_lost(judged_by_folds(self.fit, penalty, by_query, self.aside, flat[None]), gain)
-
         if not fold:
-            found = fit.settle(
-                self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS, leave=leave
-            )
+            found = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
         else:
             begin = self.of_folds[penalty][0][None]
             if penalty not in self.roots:
@@ -286,28 +293,15 @@ class _Race:
         """
         if not penalties:
             return []
-        found = {penalty: self._judged(penalty) for penalty in penalties}
-        best = max(found.values(), key=lambda one: one.candidate.score)
-        taken = _choose(self.rivals) if self.rivals else None
-        kept = []
-        for penalty, one in found.items():
-            if (one is best or self._chance(one, best, seen)) and (
-                taken is None or self._chance(one, taken, seen, beyond)
-            ):
-                kept.append(penalty)
-        return kept
-
-    def _is_lost(self, one: Judged, gain: float) -> bool:
-        """Return whether the first fit of all, on its way, need not go on, whatever the loss may still gain.
-
-        Queries of the fold gain by a click, at most, what a click of those that are fitted gains: by more than that a
-        fit does not get better for unseen queries.
-        """
-        if not self.rivals or self.of_folds or not np.isfinite(gain):
-            return False
-        more = gain * self.aside[0].mean() / (1 - self.aside[0].mean())
-        lifted = replace(one, by_query=one.by_query + self.aside[0] * more / self.aside[0].sum())
-        return not self._chance(lifted, _choose(self.rivals), 1, FAR)
+        judged = {penalty: self._judged(penalty) for penalty in penalties}
+        best = max(judged.values(), key=lambda one: one.candidate.score)
+        rival = _choose(self.rivals) if self.rivals else None
+        return [
+            penalty
+            for penalty, one in judged.items()
+            if (one is best or self._chance(one, best, seen))
+            and (rival is None or self._chance(one, rival, seen, beyond))
+        ]
 
     def _chance(self, one: Judged, rival: Judged, seen: int, beyond: float = 0.0) -> bool:
         """Return whether one may be ahead of a rival in the end, or behind by no more than some standard errors."""
@@ -378,3 +372,43 @@ def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Arr
 def _se(values: Array) -> float:
     """Return the standard error of the sum of some values."""
     return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def start_from_lines(curve: Curve, base: Array, slopes: Array, seed: int) -> Array | None:
+    """Return parameters of a curve that begins as straight lines do, [n]; None where a curve cannot.
+
+    Slopes [d, K − 1] are what a unit of each feature adds to log examination of an average context, `base` [K − 1].
+    Their largest singular values are the shapes of a low-rank curve, the very largest that of an index; a network whose
+    outputs are far from saturation can begin as that curve, other hidden units small and random.
+    """
+    params = curve.init(np.random.default_rng(seed))
+    if isinstance(curve, LowRank):
+        into, out = _shapes(slopes, curve.rank)
+        return flatten_params(params | {"b": base, "u": into, "V": out})
+    if isinstance(curve, SingleIndex):
+        left, values, right = np.linalg.svd(slopes, full_matrices=False)
+        lines = np.concatenate([values[:1, None] * right[:1], np.zeros_like(params["V"][1:])])
+        return flatten_params(params | {"b": base, "u": left[:, :1], "V": lines})
+    if isinstance(curve, MLP) and curve.width:
+        rank = min(2, curve.width)
+        into, out = _shapes(slopes, rank)
+        size = np.maximum(np.abs(into).max(axis=0), 1e-6) / NEAR
+        anchored = np.insert(out, curve.anchor_index, 0.0, axis=1)
+        params["A"][:, :rank] = into / size
+        # σ(z) is about ½ + z / 4.
+        params["v"] *= 0.1
+        params["v"][:rank] = 4 * size[:, None] * anchored
+        params["c"] = np.insert(base, curve.anchor_index, 0.0) - LOW - params["v"].sum(axis=0) / 2
+        return flatten_params(params)
+    return None
+
+
+def _shapes(slopes: Array, rank: int) -> tuple[Array, Array]:
+    """Return u [d, rank] and V [rank, K − 1] of equal size, uV the nearest to the slopes."""
+    left, values, right = np.linalg.svd(slopes, full_matrices=False)
+    root = np.zeros(rank)
+    root[: len(values)] = np.sqrt(values[:rank])
+    into, out = np.zeros((len(slopes), rank)), np.zeros((rank, slopes.shape[1]))
+    kept = min(rank, len(values))
+    into[:, :kept], out[:kept] = left[:, :kept], right[:kept]
+    return into * root, out * root[:, None]

@@ -13,3 +13,13 @@ if TYPE_CHECKING:
 
 OBJECTIVES: Registry[type[Objective]] = Registry("objective", __name__, besides=("base",))
 """The objectives by name; a module is imported when its objective is looked up."""
+
+WEIGHTINGS = ("paper", "min", "harmonic")
+"""The weights ω of a unit and pair in AllPairs, see `AllPairs`."""
+RELEVANCE = {
+    "constant": "a value for every pair of positions",
+    "mlp": "a network of the context",
+    "squares": "a sigmoid layer of the context and its squares",
+    "free": "a value for every query, context and pair of positions",
+}
+"""The relevance models of AllPairs, in words."""

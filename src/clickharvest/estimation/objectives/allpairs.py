@@ -6,15 +6,16 @@ squares, or free in every query: one value per query, context and pair, profiled
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
+from clickharvest.estimation.objectives import RELEVANCE, WEIGHTINGS
 from clickharvest.estimation.objectives.base import (
     NUMBERS,
     ClusterSlopes,
@@ -24,8 +25,6 @@ from clickharvest.estimation.objectives.base import (
     sums_by_cluster_and_context,
     table,
 )
-from clickharvest.estimation.pair_names import RELEVANCE
-from clickharvest.estimation.pairs import one_of, pair_rows
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
 
@@ -39,6 +38,31 @@ CERTAIN = -1e-9
 """The largest log chance of a click: a curve without an upper limit may ask for more."""
 LOWEST = -700.0
 """The least log odds of relevance whose exponential is a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Clicks of every query, context and pair of positions {k, k'} shown, k < k', by context; n rows.
+
+    Attributes:
+        context: the context, [n].
+        cluster: the query, [n].
+        position: numbers of k and k', [2, n].
+        pair: a number of the pair, [n].
+        clicked: ĉ at k and at k', [2, n].
+        passed: ¬ĉ at both, [2, n].
+    """
+
+    context: Integers
+    cluster: Integers
+    position: Integers
+    pair: Integers
+    clicked: Array
+    passed: Array
+
+    def take(self, rows: Any) -> PairRows:
+        """Return some rows, by a mask, numbers or a slice."""
+        return PairRows(**{name: np.ascontiguousarray(values[..., rows]) for name, values in vars(self).items()})
 
 
 class AllPairs(Objective):
@@ -251,3 +275,56 @@ class AllPairs(Objective):
         root = np.sqrt((s[0] - s[1]) ** 2 + 4 * (self.rows.passed * h).prod(axis=0))
         best: Array = np.minimum(np.log(2 * clicks / (s.sum(axis=0) + root)) - top, 0.0)
         return best
+
+
+def pair_rows(sample: Sample, weighting: str) -> PairRows:
+    """Return the clicks at pairs of positions of a sample, weighted by ω / q, see `AllPairs`."""
+    if sample.unit_kind == "query" and sample.x.shape[1]:
+        raise InputError("AllPairs needs one context per unit: harvest with --unit context, or use clickshare")
+    if sample.division is not None:
+        raise InputError(
+            f"AllPairs adds up the clicks of a query and cannot divide them by {sample.clustered_by}: harvest with "
+            "--cluster query, or use clickshare"
+        )
+    if weighting not in WEIGHTINGS:
+        raise InputError(f"no weighting {weighting!r}: expected {one_of(WEIGHTINGS)}")
+    _, first, counts = np.unique(sample.unit, return_index=True, return_counts=True)
+    partners = counts[sample.unit]
+    row = np.repeat(np.arange(len(sample.unit)), partners)
+    other = first[sample.unit[row]] + np.arange(len(row)) - np.repeat(np.cumsum(partners) - partners, partners)
+    row, other = row[row != other], other[row != other]
+    shown, shown_other = (sample.impressions[i].astype(np.float64) for i in (row, other))
+    weight = _pair_weights(weighting, shown, shown_other) / sample.exposure[row]
+    here, there, clicks = sample.position[row], sample.position[other], sample.clicks[row]
+    low, high = np.minimum(here, there), np.maximum(here, there)
+    key = np.zeros(len(row), dtype=np.int64)
+    for column in (sample.context[row], sample.cluster[row], low, high):
+        key = key * (column.max(initial=0) + 1) + column
+    _, first, code = np.unique(key, return_index=True, return_inverse=True)
+    end, n = code + len(first) * (here > there), len(first)
+    clicked, passed = (
+        np.asarray(np.bincount(end, weight * values, 2 * n), np.float64).reshape(2, n)
+        for values in (clicks, sample.impressions[row] - clicks)
+    )
+    rows = PairRows(
+        context=sample.context[row[first]],
+        cluster=sample.cluster[row[first]],
+        position=np.stack([low[first], high[first]]),
+        pair=low[first] * len(sample.positions) + high[first],
+        clicked=clicked,
+        passed=passed,
+    )
+    return rows.take((clicked + passed > 0).any(axis=0))  # by design a document may stand where it was never shown
+
+
+def _pair_weights(weighting: str, shown: Array, other: Array) -> Array:
+    """Return ω of units and pairs from the impressions N and N' at k and k'."""
+    if weighting == "min":
+        return np.minimum(shown, other)
+    return shown * other / np.maximum(shown + other, 1) if weighting == "harmonic" else np.ones(len(shown))
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names as a choice: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"

@@ -1,4 +1,4 @@
-"""Odd positions: weights by hand, known odd positions found, and what is in doubt counted."""
+"""Positions off the curve: weights by hand, known ones found, and what is in doubt counted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from clickharvest.estimation.odd_positions import expected_weights, off_law, weigh_positions
-from clickharvest.estimation.pooling import pool, with_spread
-from clickharvest.estimation.power_law_prior import PowerLawPrior
+from clickharvest.estimation.pooling import pool
+from clickharvest.estimation.power_law_prior import PowerLawPrior, expected_weights, off_law, weigh_positions
 from clickharvest.estimation.sample import Sample
 from clickharvest.model.curves import Constant, Linear
 from samples import logs
@@ -63,7 +62,13 @@ def test_positions_on_a_law_have_all_weight() -> None:
     log_k = np.append(np.log(np.arange(2, 9)), 0.0)
     information = 1e4 * np.eye(7)
     weights = weigh_positions(
-        log_k, np.ones((1, 8)), np.array([0.04]), np.zeros(1), information[None], -1.3 * log_k[None, :-1] @ information
+        log_k,
+        7,
+        np.ones((1, 8)),
+        np.array([0.04]),
+        np.zeros(1),
+        information[None],
+        -1.3 * log_k[None, :-1] @ information,
     )
     assert weights == pytest.approx(np.ones((1, 8)))
     assert off_law(log_k, np.ones(8)) @ (-1.3 * log_k + 0.7) == pytest.approx(np.zeros(8), abs=1e-9)
@@ -71,22 +76,21 @@ def test_positions_on_a_law_have_all_weight() -> None:
 
 @pytest.mark.parametrize("odd", [1, 4])
 @pytest.mark.parametrize("anchor", [1, 6])
-def test_an_odd_position_is_found_and_moves_no_other(odd: int, anchor: int) -> None:
+def test_a_position_off_the_curve_is_found_and_moves_no_other(odd: int, anchor: int) -> None:
     log_p = law(12, odd, -2.0)
     sample = log_with(log_p, 0, queries=1_000, displays=30)
     found = pool(Constant(sample.positions, anchor, 0), sample)
     assert isinstance(found.prior, PowerLawPrior)
-    weights = np.insert(found.prior.weights[0, :-1], anchor - 1, found.prior.weights[0, -1])
-    assert found.odd == (odd,)
-    assert np.delete(weights, odd - 1).min() > 0.4
+    assert found.off_curve == {0: [odd]}
+    assert np.delete(found.prior.weights[0], odd - 1).min() > 0.4
     truth = np.delete(log_p - log_p[anchor - 1], anchor - 1)
     assert np.abs(found.theta - truth).max() < 0.3
 
 
 @logs(daily=8, nightly=30)
-def test_positions_of_a_law_are_seldom_called_odd(logs: int) -> None:
+def test_positions_of_a_law_are_seldom_called_off_curve(logs: int) -> None:
     samples = [log_with(law(20, 1, 0.0), seed, displays=5) for seed in range(logs)]
-    assert sum(bool(pool(Constant(sample.positions, 1, 0), sample).odd) for sample in samples) <= 2
+    assert sum(bool(pool(Constant(sample.positions, 1, 0), sample).off_curve) for sample in samples) <= 2
 
 
 def test_normal_deviations_would_miss_an_advertisement_of_few_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,29 +114,15 @@ def test_a_position_that_one_level_alone_passes_over_is_found_and_moves_nothing_
     log_p = np.stack([law(10, odd, -2.0), law(10, odd, 0.0), law(10, odd, 0.0)])
     sample = log_with(log_p[level], 1, queries=900, displays=30, x=np.eye(3)[level])
     found = pool(Linear(sample.positions, anchor, 3), sample)
-    assert found.odd == ()
-    assert found.odd_in == {0: (odd,)}
+    assert found.off_curve == {1: [odd]}
     theta = found.theta.reshape(9, 4)
     fitted = np.insert(theta[:, :1] + theta[:, 1:], anchor - 1, 0, axis=0).T
     assert np.abs(fitted - log_p + log_p[:, [anchor - 1]]).max() < 0.35
 
 
 @logs(daily=2, nightly=10)
-def test_levels_that_differ_in_steepness_alone_are_not_called_odd(logs: int) -> None:
+def test_levels_that_differ_in_steepness_alone_are_not_called_off_curve(logs: int) -> None:
     level = np.arange(300) % 3
     log_p = np.outer([0.5, 1.0, 1.5], law(10, 1, 0.0))
     samples = [log_with(log_p[level], seed, queries=300, x=np.eye(3)[level]) for seed in range(logs)]
-    assert not any(pool(Linear(sample.positions, 1, 3), sample).odd_in for sample in samples)
-
-
-@pytest.mark.parametrize("features", [0, 2])
-def test_given_the_variances_that_were_found_the_fit_is_the_same(features: int) -> None:
-    x = np.random.default_rng(0).normal(size=(100, features)) if features else None
-    sample = log_with(law(10, 1, -2.0), 4, x=x)
-    curve = Linear(sample.positions, 1, features) if features else Constant(sample.positions, 1, 0)
-    found = pool(curve, sample)
-    assert found.spread is not None
-    again = with_spread(curve, sample, found.spread)
-    assert again.theta == pytest.approx(found.theta, abs=0.02)
-    tighter = with_spread(curve, sample, found.spread, 100.0)
-    assert np.abs(tighter.theta - found.theta).max() > 0.1
+    assert not any(sum(pool(Linear(sample.positions, 1, 3), sample).off_curve) for sample in samples)

@@ -11,8 +11,8 @@ import pytest
 from clickharvest import CPBM
 from clickharvest.estimation.fitting import with_apart
 from clickharvest.estimation.loss import Fit
+from clickharvest.estimation.model_uncertainty import curve_disagreement, model_weights
 from clickharvest.estimation.objectives.clickshare import ClickShare
-from clickharvest.estimation.rivals import model_weights, rivalry
 from clickharvest.estimation.sample import Sample
 from clickharvest.estimation.selection import Candidate, Judged
 from clickharvest.harvesting import Interventions
@@ -41,7 +41,7 @@ def test_the_mean_square_by_hand(sample: Sample) -> None:
     alike = [-1.0, -1.0]
     constant = judged(sample, "constant", [[-0.5], [-0.7]], alike, chosen=True)
     linear = judged(sample, "linear", [[0.2, -0.5], [0.4, -0.6]], alike)
-    square, weights = rivalry([constant, linear], np.array([[0.0], [1.0]]))
+    square, weights = curve_disagreement([constant, linear], np.array([[0.0], [1.0]]))
     # Off by (0, .2) in the first fold and by (.1, .5) in the second.
     assert weights == pytest.approx({"constant": 0.5, "linear": 0.5})
     assert square == pytest.approx(np.array([[0, 0], [0, 0.5 * (0 + 0.04 + 0.01 + 0.25) / 4]]))
@@ -51,7 +51,7 @@ def test_a_curve_that_is_clearly_better_has_no_rivals(sample: Sample) -> None:
     constant = judged(sample, "constant", [[-0.5]], [-1.0, -1.0], chosen=True)
     worse = judged(sample, "linear", [[3.0, -0.5]], [-60.0, -50.0])
     broken = judged(sample, "power", [[3.0, -0.5]], [-np.inf, -50.0])
-    square, weights = rivalry([constant, worse, broken], np.array([[1.0]]))
+    square, weights = curve_disagreement([constant, worse, broken], np.array([[1.0]]))
     assert weights["constant"] == pytest.approx(1.0)
     assert "power" not in weights
     assert square == pytest.approx(np.zeros((2, 2)), abs=1e-9)
@@ -61,7 +61,7 @@ def test_of_a_curve_the_chosen_penalty_counts_or_else_the_best(sample: Sample) -
     constant = judged(sample, "constant", [[-0.5]], [-1.0, -1.0])
     chosen = judged(sample, "linear", [[1.0, -0.5]], [-1.0, -1.0], chosen=True)
     others = [judged(sample, "linear", [[9.0, -0.5]], [level, -1.0]) for level in (-0.9, -1.1)]
-    square, weights = rivalry([*others, chosen, constant], np.array([[1.0]]))
+    square, weights = curve_disagreement([*others, chosen, constant], np.array([[1.0]]))
     assert weights == pytest.approx({"linear": 0.5, "constant": 0.5})
     assert square[1, 1] == pytest.approx(0.5)
 

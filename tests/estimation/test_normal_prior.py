@@ -40,9 +40,8 @@ def test_the_precision_is_the_inverse_of_the_covariance_and_the_evidence_has_its
     found = pool(curve, sample)
     prior = make_prior(curve, sample, found.shares.width, found.shares.size)
     tau = np.linspace(0.2, 0.9, len(prior.names))
-    group, rows = prior._group, prior._rows  # type: ignore[union-attr]
-    scale = np.where(group < 0, prior._fixed, tau[group])  # type: ignore[union-attr]
-    assert np.linalg.inv(rows * scale @ (rows * scale).T) == pytest.approx(prior.matrix(tau), rel=1e-6, abs=1e-8)
+    scaled = prior._effects * prior._deviations(tau)
+    assert np.linalg.inv(scaled @ scaled.T) == pytest.approx(prior.matrix(tau), rel=1e-6, abs=1e-8)
     linear = found.information @ found.theta + found.score
     for at in (np.log(tau), np.full(len(tau), np.log(1e-3))):
         value, slope = prior.evidence(at, found.information, linear)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation.cells import cells_of
-from clickharvest.estimation.local_linear_fit import smooth
+from clickharvest.estimation.local_linear_fit import linearise
 from clickharvest.estimation.loss import Fit
 from clickharvest.estimation.model_uncertainty import (
     WAVES,
@@ -60,7 +60,7 @@ def test_a_linear_curve_has_the_same_covariance_by_gradients() -> None:
     curve = Linear(sample.positions, 1, 2)
     pooled = with_penalty(curve, sample, 3.0)
     order = curve_order(curve, pooled.shares)
-    near = smooth(Fit(curve, ClickShare(sample), sample), sample, pooled.theta[order], 3.0)
+    near = linearise(Fit(curve, ClickShare(sample), sample), sample, pooled.theta[order], 3.0)
     assert near.at.value == pytest.approx(pooled.at.value)
     assert near.information == pytest.approx(pooled.information[np.ix_(order, order)])
     assert near.score == pytest.approx(pooled.score[order], abs=1e-6)
@@ -77,7 +77,7 @@ def test_gradients_are_those_of_the_curve(name: str) -> None:
     sample = simulated(1, queries=20)
     fit = Fit(make_curve(name, sample.positions, 1, 2), ClickShare(sample), sample)
     flat = fit.starts(1, 3)[0]
-    near = smooth(fit, sample, flat, 2.0)
+    near = linearise(fit, sample, flat, 2.0)
     by_hand = []
     for step in 1e-5 * np.eye(len(flat)):
         ends = [fit.curve.relative(fit.params(flat + sign * step)["curve"], sample.x) for sign in (1, -1)]
@@ -145,7 +145,7 @@ def test_clicks_never_tell_less_than_nothing_beyond_a_curve(name: str) -> None:
     sample = replace(sample, clicks=sample.clicks * often[sample.cluster])
     curve = make_curve(name, sample.positions, 1, 2)
     by_clicks = Fit(curve, ClickShare(sample), sample)
-    fit = smooth(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
+    fit = linearise(by_clicks, sample, by_clicks.starts(1, 0)[0], 1.0)
     missed = missed_features(curve, sample.x)
     assert missed is not None
     other = MultinomialLogit(cells_of(sample), missed, 1)

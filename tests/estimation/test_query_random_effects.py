@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation import cells as kernel
-from clickharvest.estimation import query_effects
+from clickharvest.estimation import query_random_effects
 from clickharvest.estimation.multinomial_logit import MultinomialLogit
 from clickharvest.estimation.pooling import Pooled, pool
 from clickharvest.estimation.query_random_effects import clustered_covariance
@@ -166,12 +166,12 @@ def test_variances_do_not_hang_on_the_number_of_steps(seed: int, monkeypatch: py
     residual = random.normal(size=n) * np.exp(random.normal(size=n) * 1.5)
     own = np.exp(random.normal(size=n))
     squares, along = own**2 * np.exp(random.normal(size=n)), random.normal(size=n) * own
-    told = [query_effects.Contrasts(residual, own, squares, along, random.uniform(0.2, 1, n), None)]
-    even = query_effects._variances(told, 1.0)
-    monkeypatch.setattr(query_effects, "STEPS", query_effects.STEPS + 1)
-    np.testing.assert_allclose(query_effects._variances(told, 1.0), even, rtol=1e-6)
-    monkeypatch.setattr(query_effects, "WHOLE_STEPS", 100)
-    whole = [query_effects._variances(told, 1.0)]
-    monkeypatch.setattr(query_effects, "STEPS", query_effects.STEPS + 1)
-    whole.append(query_effects._variances(told, 1.0))
+    told = [query_random_effects.Contrasts(residual, own, squares, along, random.uniform(0.2, 1, n), None)]
+    even = query_random_effects._variances(told, 1.0)
+    monkeypatch.setattr(query_random_effects, "STEPS", query_random_effects.STEPS + 1)
+    np.testing.assert_allclose(query_random_effects._variances(told, 1.0), even, rtol=1e-6)
+    monkeypatch.setattr(query_random_effects, "WHOLE_STEPS", 100)
+    whole = [query_random_effects._variances(told, 1.0)]
+    monkeypatch.setattr(query_random_effects, "STEPS", query_random_effects.STEPS + 1)
+    whole.append(query_random_effects._variances(told, 1.0))
     assert not np.allclose(*whole, rtol=1e-3), "this case does not go to and fro"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clickharvest.estimation import CPBM, ClickShare, Fit
-from clickharvest.estimation.local_linear_fit import LOG_SPREAD, WEAK, mean_square, smooth
+from clickharvest.estimation.local_linear_fit import LOG_SPREAD, WEAK, linearise, mean_square
 from clickharvest.estimation.sample import find_reach, make_samples
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
@@ -67,7 +67,7 @@ def test_without_a_penalty_nothing_is_shrunk() -> None:
     sample, _ = make_samples(log, find_reach(log, 1), ContextEncoder.fit(log.contexts))
     fit = Fit(make_curve("power", sample.positions, 1, 2), ClickShare(sample), sample)
     model = CPBM(curve="power", penalty=0.0, intervals=None).fit(log).propensities_
-    found = smooth(fit, sample, flatten_params(model.params), 0.0)
+    found = linearise(fit, sample, flatten_params(model.params), 0.0)
     assert (found.left == found.precision).all()
 
 
@@ -78,7 +78,7 @@ def test_a_penalty_counts_for_more_where_it_shrinks_what_is_there(penalty: float
     sample, _ = make_samples(log, find_reach(log, 1), encoder)
     fit = Fit(make_curve("power", sample.positions, 1, 2), ClickShare(sample), sample)
     model = CPBM(curve="power", penalty=penalty, intervals=None).fit(log).propensities_
-    found = smooth(fit, sample, flatten_params(model.params), penalty)
+    found = linearise(fit, sample, flatten_params(model.params), penalty)
     own = np.linalg.inv(found.information + found.precision)
     unknown = own @ (found.information + found.left) @ own
     ratio = np.diag(unknown)[1:] / np.diag(own)[1:]
