@@ -1,8 +1,8 @@
-"""The budget of a model, and what it says of each position: usable, with care, or cannot tell.
+"""The error budget of a model, and the state of each number: usable, with care, or cannot tell.
 
 `checks.make_budget` makes it. Let U be how far off the budget says a position can be in log p, in the kind of context
-where that is largest, N the noise in it, o what all other sources can do together, and n the noise of a context at
-hand, half the width of its 95 % interval of log p. Then log p may be off there by
+where that is largest, N the noise in it, o what all other sources can do together, and n the noise of a given context:
+half the width of its 95 % interval of log p. Then log p may be off there by
 
     √(o² + n²), and by U at most where n ≤ N.
 
@@ -91,17 +91,14 @@ class Budget:
             >>> print(Budget((2,), (.1,), (.08,), {"noise": (.09,)}, (.1,), {}))
             usable: at most 10 % off at any position
         """
-        if self.word == CANNOT_TELL:
-            return f"{CANNOT_TELL}: {self.reason or self._how_far()}"
-        return f"{self.word}: {self._how_far()}"
+        return f"{self.word}: {self.reason or self._how_far()}"
 
     def _how_far(self) -> str:
         if not self.positions:
             return f"no {self.noun} can be compared with the anchor"
         if not np.isfinite(self.off):
-            unbounded = [
-                k for k, up, down in zip(self.positions, self.up, self.down, strict=False) if up == np.inf or down >= 1
-            ]
+            ends = zip(self.positions, self.up, self.down, strict=False)
+            unbounded = [k for k, up, down in ends if up == np.inf or down >= 1]
             where = f" at {self.noun} {spell_positions(unbounded)}" if len(unbounded) < len(self.positions) else ""
             return f"nothing bounds how far it is off{where}, mostly {self.largest}"
         if self.off > HOPELESS:
@@ -114,9 +111,10 @@ class Budget:
         return next(iter(self.terms), NOISE)
 
     def most_noise(self, positions: Sequence[int], size: float) -> Array:
-        """Return the noise of log p with which positions are off by a fraction at most, [K]; −1 where by more without.
+        """Return the most noise of log p with which positions are off by a fraction at most, [K].
 
-        A position that was not asked for is taken to be like the nearest one that was.
+        It is −1 where they are off by more even without noise. A position that the budget does not have counts as the
+        nearest one that it has.
         """
         if self.reason:
             return np.full(len(positions), -1.0)
@@ -126,46 +124,43 @@ class Budget:
             whole = np.maximum(np.log1p(self.up), -np.log1p(-np.minimum(self.down, 1.0)))
         terms = {name: np.log1p(sizes) for name, sizes in self.terms.items()}
         noise = terms.pop(NOISE, np.zeros(len(whole)))
-        left = np.log1p(size) ** 2 - sum(one**2 for one in terms.values())
-        alone = np.where(left >= 0, np.sqrt(np.maximum(left, 0.0)), -1.0)
-        found = np.where(whole <= np.log1p(size) * ROUNDING, np.maximum(alone, noise * ROUNDING), alone)
+        rest = np.log1p(size) ** 2 - sum(term**2 for term in terms.values())
+        most = np.where(rest >= 0, np.sqrt(np.maximum(rest, 0.0)), -1.0)
+        most = np.where(whole <= np.log1p(size) * ROUNDING, np.maximum(most, noise * ROUNDING), most)
         nearest = np.abs(np.subtract.outer(positions, self.positions)).argmin(axis=1)
-        return np.asarray(found[nearest])
+        return np.asarray(most[nearest])
 
     def lines(self) -> list[str]:
         """Return the budget, its terms and what is assumed, in two or three lines."""
-        told = [f"{name} {percent(size)}" for name, size in self.sizes().items() if 0.005 <= size < np.inf]
-        lines = [str(self), ", ".join(told) if told else "no source of error has any size"]
+        terms = [f"{name} {percent(size)}" for name, size in self.sizes().items() if 0.005 <= size < np.inf]
+        lines = [str(self), ", ".join(terms) if terms else "no source of error has any size"]
         if np.isfinite(self.times) and self.times > 1:
             lines.append(f"{spell_times(self.times)} times this log would bring noise within {percent(self.tolerance)}")
         elif self.times > 1:
             lines.append(f"noise within {percent(self.tolerance)} takes other queries, not more clicks of these")
-        if self.untested:
-            lines.append("not tested: " + ", ".join(f"{name} ({needs})" for name, needs in self.untested.items()))
-        else:
-            lines.append("nothing left untested")
-        return lines
+        untested = ", ".join(f"{name} ({needs})" for name, needs in self.untested.items())
+        return [*lines, f"not tested: {untested}" if untested else "nothing left untested"]
 
     def sizes(self) -> dict[str, float]:
         """Return how far off each source can make the worst position."""
         return {name: max(sizes, default=0.0) for name, sizes in self.terms.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, strings and lists."""
+        """Return everything as plain numbers, strings and lists; numbers have four digits."""
 
-        def plain(values: Sequence[float]) -> list[float | None]:
+        def rounded(values: Sequence[float]) -> list[float | None]:
             return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
 
         return {
             "word": self.word,
-            "off": plain([self.off])[0],
+            "off": rounded([self.off])[0],
             "tolerance": self.tolerance,
-            "times": plain([self.times])[0],
+            "times": rounded([self.times])[0],
             "positions": list(self.positions),
-            "up": plain(self.up),
-            "down": plain(self.down),
-            "terms": {name: plain(sizes) for name, sizes in self.terms.items()},
-            "same_direction": plain(self.straight),
+            "up": rounded(self.up),
+            "down": rounded(self.down),
+            "terms": {name: rounded(sizes) for name, sizes in self.terms.items()},
+            "same_direction": rounded(self.straight),
             "untested": dict(self.untested),
             "reason": self.reason,
             "folds": list(self.folds),
@@ -173,28 +168,27 @@ class Budget:
         }
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Budget:
+    def from_dict(cls, saved: Mapping[str, Any]) -> Budget:
         """Return the budget that `to_dict` has written."""
+        positions = tuple(int(k) for k in saved["positions"])
 
-        asked = len(plain["positions"])
-
-        def whole(values: Sequence[float | None]) -> tuple[float, ...]:
-            if len(values) != asked:
-                raise ValueError(f"{len(values)} numbers of {asked} positions")
+        def numbers(values: Sequence[float | None]) -> tuple[float, ...]:
+            if len(values) != len(positions):
+                raise ValueError(f"{len(values)} numbers of {len(positions)} positions")
             return tuple(np.inf if value is None else float(value) for value in values)
 
         return cls(
-            positions=tuple(int(k) for k in plain["positions"]),
-            up=whole(plain["up"]),
-            down=whole(plain["down"]),
-            terms={str(name): whole(sizes) for name, sizes in plain["terms"].items()},
-            straight=whole(plain["same_direction"]),
-            untested={str(name): str(needs) for name, needs in plain["untested"].items()},
-            tolerance=float(plain["tolerance"]),
-            reason=str(plain["reason"]),
-            folds=tuple(int(k) for k in plain["folds"]),
-            noun=str(plain["noun"]),
-            times=np.inf if plain["times"] is None else float(plain["times"]),
+            positions=positions,
+            up=numbers(saved["up"]),
+            down=numbers(saved["down"]),
+            terms={str(name): numbers(sizes) for name, sizes in saved["terms"].items()},
+            straight=numbers(saved["same_direction"]),
+            untested={str(name): str(needs) for name, needs in saved["untested"].items()},
+            tolerance=float(saved["tolerance"]),
+            reason=str(saved["reason"]),
+            folds=tuple(int(k) for k in saved["folds"]),
+            noun=str(saved["noun"]),
+            times=np.inf if saved["times"] is None else float(saved["times"]),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -222,12 +216,10 @@ def percent(size: float) -> str:
 
 
 def budget_of(model: Any) -> Budget | None:
-    """Return the budget that a model's file keeps; None where it was fitted without checks."""
-    kept = model.info.get(BUDGET)
-    if not isinstance(kept, Mapping):
-        return None
+    """Return the budget that a model's file keeps; None where it was fitted without checks, or is damaged."""
+    saved = model.info.get(BUDGET)
     try:
-        return Budget.from_dict(kept)
+        return Budget.from_dict(saved) if isinstance(saved, Mapping) else None
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -246,9 +238,9 @@ def most_noise(budget: Budget | None, positions: Sequence[int], anchor: int) -> 
                [ inf, 0.95, 0.99]])
     """
     known = budget or Budget((), (), (), {}, (), {})
-    found = np.stack([known.most_noise(positions, size) for size in (known.tolerance, HOPELESS)])
-    found[:, np.equal(positions, anchor)] = np.inf
-    return found
+    most = np.stack([known.most_noise(positions, size) for size in (known.tolerance, HOPELESS)])
+    most[:, np.equal(positions, anchor)] = np.inf
+    return most
 
 
 def why_untold(budget: Budget | None) -> str:

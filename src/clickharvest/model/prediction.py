@@ -61,8 +61,8 @@ class Prediction:
     @property
     def cannot_tell(self) -> Mask:
         """Where the state is `cannot tell`, [n, K]."""
-        found: Mask = self.state == CANNOT_TELL
-        return found
+        cannot_tell: Mask = self.state == CANNOT_TELL
+        return cannot_tell
 
     @property
     def where(self) -> dict[str, list[Any]]:
@@ -71,14 +71,13 @@ class Prediction:
         if self.places is None:
             return number
         labels = [self.places.labels[k - 1] for k in self.positions]
-        own = {column: [label[i] for label in labels] for i, column in enumerate(self.places.columns)}
-        return own if "position" in own else number | own
+        columns = {column: [label[i] for label in labels] for i, column in enumerate(self.places.columns)}
+        return columns if "position" in columns else number | columns
 
     def clipped(self) -> NDArray[np.float64]:
         """Return the propensities that weights are made of by default, [n, K].
 
-        Where the state is `cannot tell`, it is that of the last position above where it is not; of places, that of a
-        middling one among those that share most columns with it.
+        Where the state is `cannot tell`, it is that of `nearest_trusted`, or of `nearest_trusted_places`.
 
         Example:
             >>> p, codes = np.array([[1.0, 0.5, 0.05]]), np.array([[0, 1, 2]], dtype=np.int8)
@@ -94,13 +93,13 @@ class Prediction:
         at = nearest_trusted_places(
             trusted[rows], anchor, self.propensity[rows], self.positions, self.places, self.places, number
         )
-        found: NDArray[np.float64] = self.propensity[rows, at].reshape(n, k)
-        return found
+        clipped: NDArray[np.float64] = self.propensity[rows, at].reshape(n, k)
+        return clipped
 
     def notes(self) -> NDArray[np.object_]:
-        """Return what to know of each number, in words, [n, K]; None where there is nothing to say.
+        """Return a note on each number, [n, K]; None where there is nothing to say.
 
-        Why it is not supported; otherwise why its state is `cannot tell`; otherwise on how few queries it rests.
+        It says why the number is not supported, else why its state is `cannot tell`, else on how few queries it rests.
 
         Example:
             >>> p, codes = np.array([[1.0, 0.5, 0.3, 0.1]]), np.array([[0, 1, 2, 2]], dtype=np.int8)
@@ -116,14 +115,14 @@ class Prediction:
             cannot tell: may be off by more than a factor of two
             device: a value that training never had
         """
-        told = np.full(self.propensity.shape, None, dtype=object)
+        notes = np.full(self.propensity.shape, None, dtype=object)
         for k, queries in enumerate(self.queries or ()):
             if queries is not None and rests_on_few(queries):
-                told[:, k] = spell_queries(queries)
-        told[self.cannot_tell] = f"{CANNOT_TELL}: {self.untold}"
+                notes[:, k] = spell_queries(queries)
+        notes[self.cannot_tell] = f"{CANNOT_TELL}: {self.untold}"
         for doubt in reversed(self.doubts):
-            told[np.broadcast_to(doubt.where, told.shape)] = doubt.why
-        return told
+            notes[np.broadcast_to(doubt.where, notes.shape)] = doubt.why
+        return notes
 
     def to_arrow(self, contexts: Table | None = None) -> pa.Table:
         """Return one row per context row and position.

@@ -43,11 +43,10 @@ class Provenance:
     """Where a model comes from; `record_provenance` makes it.
 
     Attributes:
-        versions: of clickharvest, Python, and the libraries that were loaded when the model was made: DuckDB and Ibis
-            are among them where that process harvested.
+        versions: of clickharvest, Python, and the libraries that were loaded when the model was made.
         estimator: the class or function that made it.
         parameters: the constructor's parameters, kept as JSON holds them; None where they are not known.
-        made: when, in UTC, such as `"2026-01-31T12:00:00Z"`; None leaves it untold.
+        made: when, in UTC, such as `"2026-01-31T12:00:00Z"`.
         command: the words typed after `clickharvest`, where a command made it.
 
     Example:
@@ -69,11 +68,11 @@ class Provenance:
 
     def __post_init__(self) -> None:
         for name, is_valid, expected in (
-            ("versions", _are_texts(self.versions), "texts by name"),
+            ("versions", isinstance(self.versions, Mapping) and _are_texts(*self.versions.items()), "texts by name"),
             ("estimator", isinstance(self.estimator, str | None), "a name"),
             ("parameters", isinstance(self.parameters, Mapping | None), "values by name"),
-            ("made", _is_time(self.made), "a time in UTC, such as 2026-01-31T12:00:00Z"),
-            ("command", _are_words(self.command), "texts"),
+            ("made", self.made is None or _is_time(self.made), "a time in UTC, such as 2026-01-31T12:00:00Z"),
+            ("command", self.command is None or _are_texts(self.command), "texts"),
         ):
             if not is_valid:
                 raise InputError(f"provenance has {name} {short(getattr(self, name))}; expected {expected}")
@@ -158,7 +157,7 @@ def _now() -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it; what JSON cannot hold is told by its text or its class."""
+    """Return a value as JSON holds it, and the text or class of what JSON cannot hold."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -172,17 +171,11 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | None) else type(value).__name__
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(part, str) for pair in value.items() for part in pair)
-
-
-def _are_words(value: Any) -> bool:
-    return value is None or (isinstance(value, tuple) and all(isinstance(word, str) for word in value))
+def _are_texts(*tuples: Any) -> bool:
+    return all(isinstance(texts, tuple) and all(isinstance(text, str) for text in texts) for texts in tuples)
 
 
 def _is_time(value: Any) -> bool:
-    if value is None:
-        return True
     try:
         return isinstance(value, str) and value.endswith("Z") and datetime.fromisoformat(value) is not None
     except ValueError:
@@ -201,8 +194,8 @@ def data_fingerprint(interventions: Interventions) -> str:
         True
     """
     interventions = interventions.undivided()
-    own = {name: getattr(interventions, name) for name in ("query", "position", "exposure", "clicks", "impressions")}
-    columns = [*own.items(), *sorted(interventions.contexts.items())]
+    counted = ("query", "position", "exposure", "clicks", "impressions")
+    columns = [*((name, getattr(interventions, name)) for name in counted), *sorted(interventions.contexts.items())]
     digest = hashlib.sha256(json.dumps([name for name, _ in columns]).encode())
     digest.update(f"{interventions.exposure_kind} {interventions.unit_kind}".encode())
     if interventions.places is not None:
@@ -232,10 +225,10 @@ def _codes(column: NDArray[Any], texts: dict[str, int]) -> NDArray[np.uint64]:
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
         return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
-    found = [str(value) for value in column.tolist()]
-    for text in set(found) - texts.keys():
+    values = [str(value) for value in column.tolist()]
+    for text in set(values) - texts.keys():
         texts[text] = int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "little")
-    return np.array([texts[text] for text in found], dtype=np.uint64)
+    return np.array([texts[text] for text in values], dtype=np.uint64)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,14 +1,14 @@
-"""Model files: arrays and JSON in one safetensors file, and a digest that tells when either was damaged.
+"""Model files: arrays and JSON in one safetensors file, and a digest that shows damage.
 
 Nothing in such a file can run. The metadata hold one key, `clickharvest` (safetensors writes several in any order, and
-equal models shall give equal bytes): a JSON object with, beside what the model tells of itself,
+equal models give equal bytes). It is a JSON object with the model's header and
 
 - `format`: the version of the format;
 - `model`: the click model, where it is not that of examination (`clickharvest.click_models`);
 - `sha256`: SHA-256 over the other keys, sorted, and over all tensors, their names, types, shapes and bytes.
 
-The digest shows accidents: a flipped bit, a copy that broke off, an edit by hand. It is no signature: whoever writes a
-file can compute it.
+The digest shows a flipped bit, a copy that broke off, or an edit by hand. It is no signature: whoever writes a file can
+compute it.
 """
 
 from __future__ import annotations
@@ -75,13 +75,19 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise InputError(f"{path} is a safetensors file, but no model of clickharvest: expected one that fit wrote")
     try:
         header = json.loads(text)
-        if not isinstance(header, dict) or type(header.get("format")) is not int:
-            raise InputError(f"{path} cannot be used: its header is not that of a model; fit again")
-        _check_whole(path, header, tensors)
-    except InputError:
-        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged: its header is no JSON; copy it again, or fit again") from error
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
+        raise InputError(f"{path} cannot be used: its header is not that of a model; fit again")
+    if (version := header["format"]) != FORMAT:
+        what = "upgrade clickharvest" if version > FORMAT else "fit again"
+        raise InputError(f"{path} has the format {str(version)[:20]}, this version reads {FORMAT}; {what}")
+    try:
+        is_whole = header.pop("sha256", None) == digest(header, tensors)
+    except (ValueError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
     return header, tensors
 
 
@@ -95,17 +101,7 @@ def digest(header: Mapping[str, Any], tensors: Tensors) -> str:
     """
     named = sorted(tensors.items())
     shapes = [[name, array.dtype.name, array.shape] for name, array in named]
-    found = hashlib.sha256(json.dumps([header, shapes], sort_keys=True).encode())
+    sha256 = hashlib.sha256(json.dumps([header, shapes], sort_keys=True).encode())
     for _, array in named:
-        found.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
-    return found.hexdigest()
-
-
-def _check_whole(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
-    """Compare a header and tensors with their digest, which is taken out of the header."""
-    found, told = header["format"], header.pop("sha256", None)
-    if found != FORMAT:
-        what = "upgrade clickharvest" if found > FORMAT else "fit again"
-        raise InputError(f"{path} has the format {str(found)[:20]}, this version reads {FORMAT}; {what}")
-    if told != digest(header, tensors):
-        raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or fit again")
+        sha256.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
+    return sha256.hexdigest()

@@ -1,21 +1,19 @@
-"""Support: which contexts and positions the data of a fit speak of.
+"""Support: the contexts and positions that the data of a fit have.
 
 A curve gives a number for every context. Only some of these numbers rest on data:
 
 - a *position* is supported where clicks link it to the anchor (`linked_positions`); elsewhere there is no number;
 - a *value* of a yes/no column or a category, and a missing value, is supported at the positions that the units with
-  that value link to the anchor among themselves, by `ENOUGH` effective queries or more (users, if they cluster, and so
-  on). One that training never had is supported nowhere, and neither is one too rare for a feature of its own: its
-  number is that of all rarer values together;
+  that value link to the anchor among themselves, by `ENOUGH` effective queries or more (or users, if they cluster). A
+  value that training never had is supported nowhere, and neither is one too rare for a feature of its own;
 - a *number* is supported up to half the width of its reach beyond it. The reach is as far as five queries go (half of
   them, where there are fewer than ten): a single outlier does not widen it.
 
-Columns are judged one by one, and two by two: values that training had, but never together, are not supported together.
-Three that were seen two by two are. Where only the context is not supported the number stays, as something for weights
-to stand on, but without an interval: it is what the curve makes of other contexts.
+Columns are judged one by one, and two by two: values that training never had together are not supported together. Where
+only the context is not supported, the number stays, for weights, but without an interval.
 
-A supported position can still rest on little: `Support.queries` are its effective queries, of which `FEW` or more are
-enough; and its estimate can be so far off that it tells nothing, see `budget`. NumPy alone.
+A supported position can still rest on few effective queries (`Support.queries`), and its estimate can be so far off
+that its state is `cannot tell` (`budget`).
 """
 
 from __future__ import annotations
@@ -35,12 +33,11 @@ from clickharvest.words import clean_text, count
 Mask = NDArray[np.bool_]
 
 SPAN = 10.0
-"""An interval of a slope of affine clicks that spans such a factor tells nothing."""
+"""A factor between the ends of an interval from which it is useless."""
 FEW = 5
 """Fewer effective queries than these are few: whatever they have in common looks like the position."""
 ENOUGH = 3
-"""Effective queries that a value of a context must have at a position. In simulations with twenty levels the intervals
-of those with fewer covered the truth three times in four: what has few clicks is often steeper than others are."""
+"""Effective queries that a value of a context must have at a position: with fewer, intervals cover too seldom."""
 BEYOND = 0.5
 """How far beyond its reach a number is still supported, in widths of the reach."""
 
@@ -50,9 +47,8 @@ class ColumnSupport:
     """What training had of one context column.
 
     Attributes:
-        linked: for each value, the positions that enough queries with it link to the anchor; none where training had no
-            such unit. Values are: of a category its levels; of yes/no *no* and *yes*; of a number *any*; then, where
-            values were missing in training, *missing*.
+        linked: for each of `value_names`, the positions that enough queries with it link to the anchor; none where
+            training had no such unit.
         rare: whether training had values without a feature of their own.
         reach: from where to where numbers go, in the column's own unit; None without numbers.
     """
@@ -122,40 +118,38 @@ class Support:
             lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
             clusters: what values are supported by.
         """
-        found: list[Doubt] = []
+        doubts: list[Doubt] = []
         parts, values = encoder.parts if encoder else (), []
         begin = 0
         for i, (part, column) in enumerate(zip(parts, self.columns, strict=True)):
             block = x[:, begin : begin + len(part.features)]
             begin += len(part.features)
             values.append(certain_values(part, block))
-            found += _column_doubts(part, column, block, positions, clusters)
+            doubts += _column_doubts(part, column, block, positions, clusters)
             if lacking is not None:
-                found.append(
-                    Doubt(f"{clean_text(part.name)}: missing, as it never was in training", lacking[:, i, None])
-                )
+                why = f"{clean_text(part.name)}: missing, as it never was in training"
+                doubts.append(Doubt(why, lacking[:, i, None]))
         for (i, j), pairs in self.apart_by_columns().items():
             never = np.zeros((values[i].shape[1], values[j].shape[1]), dtype=np.float32)
             never[tuple(np.array(pairs).T)] = 1
             where: Mask = np.any((values[i].astype(np.float32) @ never > 0) & values[j], axis=1, keepdims=True)
-            found.append(Doubt(never_together(parts[i], parts[j]), where))
-        return tuple(doubt for doubt in found if doubt.where.any())
+            doubts.append(Doubt(never_together(parts[i], parts[j]), where))
+        return tuple(doubt for doubt in doubts if doubt.where.any())
 
     def apart_by_columns(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
         """Return the pairs of values that were never together, by their columns."""
-        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for i, a, j, b in self.apart:
-            found.setdefault((i, j), []).append((a, b))
-        return found
+            pairs.setdefault((i, j), []).append((a, b))
+        return pairs
 
     def check(self, encoder: ContextEncoder | None, positions: Sequence[int]) -> None:
         """Raise an InputError unless the support is one of these columns and positions."""
-        parts = () if encoder is None else encoder.parts
-        if [len(column.linked) for column in self.columns] != [len(value_names(part)) for part in parts]:
+        sizes = [len(column.linked) for column in self.columns]
+        if sizes != [len(value_names(part)) for part in (() if encoder is None else encoder.parts)]:
             raise InputError("the support has other columns or values than the encoder")
         if len(self.queries) != len(positions):
             raise InputError(f"the support has {len(self.queries)} positions, the curve {len(positions)}")
-        sizes = [len(column.linked) for column in self.columns]
         if not all(0 <= i < j < len(sizes) and 0 <= a < sizes[i] and 0 <= b < sizes[j] for i, a, j, b in self.apart):
             raise InputError("the support has values that were never together of columns that it does not have")
         numbers = [n for n in self.queries if n is not None]
@@ -191,7 +185,7 @@ class Support:
 
 @dataclass(frozen=True, eq=False)
 class Doubt:
-    """A reason not to rely on numbers, in words, and where: [n or 1, K or 1]."""
+    """A reason not to rely on numbers, and where it holds: [n or 1, K or 1]."""
 
     why: str
     where: Mask
@@ -206,7 +200,7 @@ def supported_by(doubts: Sequence[Doubt], shape: tuple[int, ...]) -> Mask:
 
 
 def cannot_tell(lower: ArrayLike, upper: ArrayLike) -> Mask:
-    """Return where an interval tells nothing, because upper / lower ≥ `SPAN`: such a number is not a finding.
+    """Return where an interval is useless, because upper / lower ≥ `SPAN`.
 
     Example:
         >>> cannot_tell([0.1, 0.1, 0.0, np.nan], [0.9, 1.0, 0.5, np.nan])
@@ -218,7 +212,7 @@ def cannot_tell(lower: ArrayLike, upper: ArrayLike) -> Mask:
 
 
 def rests_on_few(queries: float | None) -> bool:
-    """Return whether effective queries are few, one to four when rounded; not where nothing tells them.
+    """Return whether effective queries are few, one to four when rounded; False where they are unknown.
 
     Example:
         >>> rests_on_few(4.4), rests_on_few(4.6), rests_on_few(None)
@@ -238,9 +232,12 @@ def spell_queries(queries: float) -> str:
 
 
 def value_names(part: ContextColumn) -> tuple[str, ...]:
-    """Return the values of a column that support tells apart, as `ColumnSupport` lists them."""
-    own = {"numeric": ("any",), "boolean": ("no", "yes"), "categorical": part.levels}[part.kind]
-    return (*own, "missing") if part.missing else own
+    """Return the values of a column that support tells apart, as `ColumnSupport.linked` lists them.
+
+    Those are the levels of a category, *no* and *yes*, or *any* number; then, if some were missing, *missing*.
+    """
+    names = {"numeric": ("any",), "boolean": ("no", "yes"), "categorical": part.levels}[part.kind]
+    return (*names, "missing") if part.missing else names
 
 
 def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, Mask]:
@@ -257,18 +254,13 @@ def used_values(part: ContextColumn, block: NDArray[np.float64]) -> tuple[Mask, 
         levels = block[:, : len(part.levels)] != 0
         values = np.concatenate([levels, missing], axis=1)
         return values, (block[:, len(part.levels)] != 0) | ~values.any(axis=1)
-    there = ~missing.any(axis=1, keepdims=True)
-    own = there if part.kind == "numeric" else there & np.concatenate([block[:, :1] < 0.5, block[:, :1] >= 0.5], axis=1)
-    return np.concatenate([own, missing], axis=1), np.zeros(len(block), dtype=bool)
+    present, is_yes = ~np.any(missing, axis=1, keepdims=True), block[:, :1] >= 0.5
+    own = [present] if part.kind == "numeric" else [present & ~is_yes, present & is_yes]
+    return np.concatenate([*own, missing], axis=1), np.zeros(len(block), dtype=bool)
 
 
 def certain_values(part: ContextColumn, block: NDArray[np.float64]) -> Mask:
-    """Return which values contexts have, [n, values]: none of those between no and yes.
-
-    Args:
-        part: the column.
-        block: its features, [n, features].
-    """
+    """Return what `used_values` does, but neither no nor yes for a context between them, [n, values]."""
     values, _ = used_values(part, block)
     if part.kind == "boolean":
         values[:, :2] &= np.isin(block[:, :1], (0.0, 1.0))
@@ -290,16 +282,17 @@ def _column_doubts(
     for i in np.flatnonzero(~never):
         unlinked[i] = ~np.isin(positions, column.linked[i])
     known = "never had, or too rarely for an estimate of its own" if column.rare else "never had"
-    found = [
+    doubts = [
         Doubt(f"{name}: a value that training {known}", unknown[:, None]),
         Doubt(f"{name}: a value that training had no clicks with", (values & never).any(axis=1, keepdims=True)),
     ]
-    if column.reach is not None and (ends := column.ends(part.sd)) is not None:
+    ends = column.ends(part.sd)
+    if column.reach is not None and ends is not None:
         number = part.mean + part.sd * block[:, 0]
         outside = values[:, 0] & ((number < ends[0]) | (number > ends[1]))
         had = " to ".join(f"{end:.4g}" for end in column.reach)
-        found.append(Doubt(f"{name}: far outside of what training had, {had}", outside[:, None]))
+        doubts.append(Doubt(f"{name}: far outside of what training had, {had}", outside[:, None]))
     if unlinked.any():
         where = values.astype(np.float32) @ unlinked.astype(np.float32) > 0
-        found.append(Doubt(f"{name}: too few {clusters} with this value link this position to the anchor", where))
-    return found
+        doubts.append(Doubt(f"{name}: too few {clusters} with this value link this position to the anchor", where))
+    return doubts

@@ -1,8 +1,7 @@
-"""Trace: the array operations of a curve, noted once and carried out wherever there is no Python.
+"""Trace: the array operations of a curve as a program, so that its formula is written once.
 
-A curve computes with whatever array functions it is given. `trace_curve` gives it ones that note every step instead of
-doing it; the program that comes out is a list of steps, which ONNX and the report's page execute. So a curve is
-written once. NumPy alone.
+A curve computes with whatever array functions it is given. `trace_curve` gives it functions that note every step, and
+do none. The program is a list of these steps: gradients, ONNX and the report's page are made of it. NumPy alone.
 
 What a curve may use, x [n, d] being the contexts, one in each row, and n unknown:
 
@@ -80,7 +79,11 @@ class Program:
         A step is an object with `op`, `of`, `shape` and what the operation needs; the numbers of a constant are a flat
         list, `value`.
         """
-        return [_plain(step) for step in self.steps]
+        return [
+            {"op": step.op, "of": list(step.of), "shape": [1 if side == ROWS else side for side in step.shape]}
+            | {name: np.ravel(about).tolist() if name == "value" else about for name, about in step.about.items()}
+            for step in self.steps
+        ]
 
 
 def trace_curve(curve: Curve, *, relative: bool = True) -> Program:
@@ -190,12 +193,12 @@ class Trace:
 
     def index(self, value: Value, index: Any) -> Value:
         """Note `value[index]`: what is cut off, then axes that vanish, then axes that come."""
-        asked = index if isinstance(index, tuple) else (index,)
-        if not all(isinstance(part, int | np.integer | slice) or part is None or part is Ellipsis for part in asked):
+        parts = index if isinstance(index, tuple) else (index,)
+        if not all(isinstance(part, int | np.integer | slice) or part is None or part is Ellipsis for part in parts):
             self._refuse(f"the index {index!r}")
-        gap = len(value.shape) - sum(part is not None and part is not Ellipsis for part in asked)
-        at = asked.index(Ellipsis) if Ellipsis in asked else len(asked)
-        whole = [*asked[:at], *[slice(None)] * gap, *asked[at + 1 :]]
+        gap = len(value.shape) - sum(part is not None and part is not Ellipsis for part in parts)
+        at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
+        whole = [*parts[:at], *[slice(None)] * gap, *parts[at + 1 :]]
         kept = [part for part in whole if part is not None]
         ranges = [self._range(part, size) for part, size in zip(kept, value.shape, strict=False)]
         if gap < 0 or None in ranges:
@@ -262,6 +265,16 @@ class Trace:
         raise InputError(f"{self.what} uses {what}, which a program does not have: see clickharvest.model.trace")
 
 
+def _operator(op: str, swapped: bool = False) -> Callable[[Value, Any], Value]:
+    """Return the method of `Value` that notes an operation with another operand, which stands first if `swapped`."""
+
+    def note(value: Value, other: Any) -> Value:
+        operation: Callable[[Any, Any], Value] = getattr(value.trace, op)
+        return operation(other, value) if swapped else operation(value, other)
+
+    return note
+
+
 class Value:
     """An array that will be there when the program runs; arithmetic on it notes steps."""
 
@@ -270,41 +283,15 @@ class Value:
     def __init__(self, trace: Trace, number: int, shape: Shape) -> None:
         self.trace, self.number, self.shape = trace, number, shape
 
-    def __add__(self, other: Any) -> Value:
-        return self.trace.add(self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.trace.add(other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.trace.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.trace.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.trace.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.trace.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.trace.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self.trace.divide(other, self)
-
-    def __pow__(self, other: Any) -> Value:
-        return self.trace.power(self, other)
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swapped=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", swapped=True)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", swapped=True)
+    __pow__ = _operator("power")
 
     def __neg__(self) -> Value:
         return self.trace.negative(self)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self.trace.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Value:
-        return self.trace.matmul(other, self)
 
     def __getitem__(self, index: Any) -> Value:
         return self.trace.index(self, index)
@@ -348,11 +335,6 @@ def _needed(steps: Sequence[Step], result: int) -> tuple[Step, ...]:
             needed.update(steps[number].of)
     anew = {number: place for place, number in enumerate(sorted(needed))}
     return tuple(replace(steps[number], of=tuple(anew[i] for i in steps[number].of)) for number in sorted(needed))
-
-
-def _plain(step: Step) -> dict[str, Any]:
-    about = {name: np.ravel(about).tolist() if name == "value" else about for name, about in step.about.items()}
-    return {"op": step.op, "of": list(step.of), "shape": [1 if side == ROWS else side for side in step.shape], **about}
 
 
 def _spell(shape: Shape) -> str:

@@ -1,9 +1,9 @@
 """Places: where results stand that are no list: cells of a grid, slots of a page, positions on pages, browsing states.
 
-A place is a combination of values of some columns, known before a result is looked at: (row 2, column 3), slot "top",
+A place is a combination of values of some columns, known before a result is examined: (row 2, column 3), slot "top",
 (page 2, position 1). Places are numbered from 1 in natural order, numbers numerically and texts alphabetically, so that
-what knows positions knows places by number; `Places` is the table of what the numbers mean. Places have no order that
-estimates rest on: those that share a row, a page, a column are held together by that.
+a place can stand wherever a position does; `Places` is the table of what the numbers mean. Estimates do not use the
+order of places, only which columns they share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_PLACES = 2_000
 LARGEST_POSITION = 2**31 - 1
 """Of a list."""
 RESULTS = ("propensity", "lower", "upper", "propensity_state")
-"""What tables of propensities tell of each place, beside its own columns."""
+"""Columns of tables of propensities beside those of places."""
 LARGEST_LABEL = 2**63
 """Below which integers are, as in the columns of tables."""
 MOST_NAMED = 6
@@ -70,13 +70,13 @@ class Places:
         Raises:
             InputError: there are too many, or two of them read alike.
         """
-        columns, found = tuple(columns), list(labels)
-        values = zip(*(_numbers([label[i] for label in found]) for i in range(len(columns))), strict=True)
+        columns, labels = tuple(columns), list(labels)
+        values = zip(*(_numbers([label[i] for label in labels]) for i in range(len(columns))), strict=True)
         places = cls(columns, tuple(sorted(values, key=lambda label: [_rank(value) for value in label])))
         seen: dict[tuple[str, ...], int] = {}
         for k, label in enumerate(places.labels, 1):
-            read = tuple(" ".join(clean_line(spell_label(value)).split()) for value in label)
-            if (other := seen.setdefault(read, k)) != k:
+            shown = tuple(" ".join(clean_line(spell_label(value)).split()) for value in label)
+            if (other := seen.setdefault(shown, k)) != k:
                 one, two = (clean_text(", ".join(map(repr, places.labels[i - 1])), 80) for i in (other, k))
                 raise InputError(
                     f"two places read alike, {one} and {two} ({', '.join(columns)}): expected texts that can be told "
@@ -123,11 +123,11 @@ class Places:
         number = int(anchor) if isinstance(anchor, int) or (isinstance(anchor, str) and anchor.isdecimal()) else 0
         if 1 <= number <= len(self):
             return number
-        told = ",".join(map(str, anchor)) if isinstance(anchor, tuple) else str(anchor)
-        some = [",".join(spell_label(value) for value in label) for label in self.labels[:MOST_NAMED]]
+        name = ",".join(map(str, anchor)) if isinstance(anchor, tuple) else str(anchor)
+        some = "; ".join(clean_text(",".join(_spelt(label))) for label in self.labels[:MOST_NAMED])
         raise InputError(
-            f"no place {clean_text(told)!r} ({', '.join(self.columns)}): expected one of the {len(self)} places, such "
-            f"as {'; '.join(clean_text(text) for text in some)}"
+            f"no place {clean_text(name)!r} ({', '.join(self.columns)}): expected one of the {len(self)} places, such "
+            f"as {some}"
         )
 
     def values(self, column: int) -> tuple[Label, ...]:
@@ -179,13 +179,9 @@ class Places:
         return {"columns": list(self.columns), "labels": [list(label) for label in self.labels]}
 
     @classmethod
-    def from_dict(cls, told: Any) -> Places:
-        """Return the table that `to_dict` told.
-
-        Raises:
-            InputError: it tells none.
-        """
-        columns, labels = (told.get(key) if isinstance(told, Mapping) else None for key in ("columns", "labels"))
+    def from_dict(cls, saved: Any) -> Places:
+        """Return the table that `to_dict` has made; anything else is an InputError."""
+        columns, labels = (saved.get(key) if isinstance(saved, Mapping) else None for key in ("columns", "labels"))
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             raise InputError("its table of places has no columns: harvest and fit again")
         if not isinstance(labels, list) or not all(isinstance(label, list) for label in labels):
