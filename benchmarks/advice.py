@@ -40,7 +40,7 @@ from scipy.optimize import minimize_scalar
 
 from clickharvest import CPBM, PBM, Propensities, harvest, read_log
 from clickharvest.checks import check_fit, read_displays
-from clickharvest.commands.verdicts import VERDICT, verdict
+from clickharvest.commands.text import VERDICT, verdict
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs import ClickLog
 from clickharvest.model.curves import make_curve

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from accuracy import DEEPER, MODELS, QUERIES, case_path, fingerprint, load_case, machine, say, simulate
 from tables import write_table, write_whole
 
-from clickharvest.commands.threads import LIMITS
+from clickharvest.commands.app import LIMITS
 
 if TYPE_CHECKING:
     from clickharvest.estimation.estimators import CPBM

@@ -49,7 +49,7 @@ def import_all() -> None:
     import clickharvest.click_models.choosing
     import clickharvest.click_models.loading
     import clickharvest.commands.app
-    import clickharvest.commands.terminal
+    import clickharvest.commands.tables
     import clickharvest.estimation.comparison
     import clickharvest.estimation.estimators
     import clickharvest.estimation.threads

@@ -12,13 +12,11 @@ import pytest
 
 from clickharvest import __version__
 from clickharvest.commands.app import COMMANDS, assemble
-from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.options import LogOptions, parse_shares
+from clickharvest.commands.options import HarvestOptions, LogOptions, parse_shares
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
 from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.engines import DuckDBEngine
-from clickharvest.progress import silent
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 
@@ -188,7 +186,7 @@ def test_shares_that_are_no_shares(text: str) -> None:
 
 
 def test_memory_limits_reach_the_engine() -> None:
-    engine = LogOptions(source="x", memory_limit="300MB").start_engine(silent)
+    engine = LogOptions(source="x", memory_limit="300MB").start_engine()
     assert isinstance(engine, DuckDBEngine)
     setting = engine.backend.con.execute("SELECT current_setting('memory_limit')").fetchone()[0]
     assert setting.startswith("286")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.checks import Finding, budget_of, percent
-from clickharvest.commands.check_options import parse_positions, parse_share
-from clickharvest.commands.one_screen import problems, spell_share, wrapped
+from clickharvest.commands.options import parse_positions, parse_share
+from clickharvest.commands.text import problems, spell_share, wrapped
 from clickharvest.errors import InputError
 from clickharvest.model.loading import load_propensities
 from clickharvest.simulate import simulate_ab_log
@@ -151,8 +151,8 @@ def test_at_most_three_problems_are_told_the_largest_first() -> None:
 def test_words_and_numbers() -> None:
     assert spell_share(0.5, 0.45, 0.55) == ".50 (.45-.55)"
     assert spell_share(1.204, 1.1, 1.3) == "1.20 (1.10-1.30)"
-    assert parse_share("--tolerance", " 25 % ") == 0.25
-    assert parse_positions("--positions", "1-3, 8") == (1, 2, 3, 8)
+    assert parse_share(" 25 % ", "--tolerance") == 0.25
+    assert parse_positions("1-3, 8", "--positions") == (1, 2, 3, 8)
     assert not any(line.startswith("%") for line in wrapped("a word and 10 % " * 20))
     with pytest.raises(InputError, match="above 0 and at most 1"):
-        parse_share("--tolerance", "nan")
+        parse_share("nan", "--tolerance")

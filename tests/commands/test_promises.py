@@ -18,7 +18,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.commands.inputs import is_among
+from clickharvest.commands.output import is_among
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.storage import read_file, write_file
 from clickharvest.simulate import simulate_ab_log

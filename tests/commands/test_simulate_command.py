@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.commands.simulate import ALLOWED, SimulateOptions, SimulatorName
+from clickharvest.commands.simulate import ALLOWED, SimulateOptions
 from clickharvest.simulate import Corpus, simulate_protocol, synthetic_corpus
 from command_line import Command
 
@@ -195,4 +195,4 @@ def test_arxiv(run: Command) -> None:
 
 def test_every_option_has_a_simulator() -> None:
     assert set().union(*ALLOWED.values()) == set(SimulateOptions.__dataclass_fields__)
-    assert SimulateOptions(eta=2.0).arguments(SimulatorName.protocol) == {"seed": 0, "eta": 2.0}
+    assert SimulateOptions(eta=2.0).arguments("protocol") == {"seed": 0, "eta": 2.0}

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clickharvest.commands.app import assemble
-from clickharvest.commands.threads import LIMITS, keep_to_one_thread
+from clickharvest.commands.app import LIMITS, assemble, keep_to_one_thread
 from places import SRC
 
 HEAVY = ("ibis", "duckdb", "pyarrow", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")

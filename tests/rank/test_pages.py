@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clickharvest.commands.verdicts import verdict
+from clickharvest.commands.text import verdict
 from clickharvest.errors import InputError
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import make_curve

@@ -60,6 +60,18 @@ def curve_of(fitted: Any) -> Propensities:
     return replace(average, info={**fitted.info, **average.info}, provenance=fitted.provenance)
 
 
+def listed_propensities(fitted: Any) -> Propensities:
+    """Return the propensities of a model, of positions or of its places.
+
+    Raises:
+        InputError: it has none, as its clicks are lines of examination.
+    """
+    listed = fitted if isinstance(fitted, Propensities) else getattr(fitted, "listed", None)
+    if listed is None:
+        raise InputError(f"a model of {fitted.kind} has no examination propensities: use it with show, weigh or report")
+    return listed
+
+
 def average_of_places(model: Propensities, shown: Any, anchor: int) -> Propensities:
     """Return how often positions are examined, p_k = Σ n_m p_m / Σ n_m over the places m at k, in a typical context.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class FittedModel(Protocol):
     """What a fit gives: a frozen dataclass, so that `dataclasses.replace` changes it, which prints as its summary.
 
-    One that is not `Propensities` has an `average`, its curve by position, and `sentences`, what was found in words.
+    One that is not `Propensities` has an `average`, its curve by position.
     """
 
     @property
@@ -56,6 +56,10 @@ class FittedModel(Protocol):
         """Return all that the summary tells, as JSON holds it."""
         ...
 
+    def sentences(self) -> list[str]:
+        """Return what was found besides the curve, in words."""
+        ...
+
 
 class WeighReport(Protocol):
     """What weighing a log says it did; it prints as sentences."""
@@ -76,11 +80,13 @@ class ClickModel(ABC):
         name: what it is called on the command line, and in its files.
         about: what it says of clicks, in a line.
         needs_page: whether the log must tell the pages that results stood on.
+        weighs_outcomes: whether `weigh` takes the column of an outcome, and its model after the click.
     """
 
     name: ClassVar[str] = ""
     about: ClassVar[str] = ""
     needs_page: ClassVar[bool] = False
+    weighs_outcomes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -32,6 +32,7 @@ class Examination(ClickModel):
 
     name: ClassVar[str] = "examination"
     about: ClassVar[str] = "a result is clicked if it is examined and relevant"
+    weighs_outcomes: ClassVar[bool] = True
 
     objective: str = "clickshare"
     curve: str = "auto"
@@ -106,10 +107,11 @@ class Examination(ClickModel):
         normalise: bool,
         policy_aware: bool,
         trust: Trust = "checked",
+        **outcome: Any,
     ) -> WeightReport:
         """Write a log with propensities and inverse-propensity weights, see `weights.weigh_to_parquet`."""
         from clickharvest.weights.weighing import weigh_to_parquet
 
         return weigh_to_parquet(
-            log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
+            log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust, **outcome
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import warnings
@@ -11,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clickharvest.commands.check_options import CheckOptions
-from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.options import AnchorOption, JsonFlag, LogOptions
-from clickharvest.commands.outcomes import OutcomeOption, outcome_findings, read_with_outcomes
-from clickharvest.commands.output import tell
+from clickharvest.commands.options import (
+    AnchorOption,
+    CheckOptions,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    OutcomeOption,
+)
+from clickharvest.commands.outcomes import outcome_findings, read_with_outcomes
+from clickharvest.commands.output import tell, tell_json
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import ClickharvestWarning
 from clickharvest.parameters import MOST_CLICKS
 
 if TYPE_CHECKING:
     from clickharvest.checks import Checked, Finding
-    from clickharvest.checks.diagnosing import Diagnosis
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
-
-OUTCOME = ("outcomes", "outcome")
-"""The findings on what comes of clicks, which are what --outcome asks for."""
 
 
 def check(
@@ -52,66 +51,57 @@ def check(
 
       clickharvest check clicks.csv --query q --position rank --context device,country
     """
-    keep_to_one_thread()
     from clickharvest.checks.diagnosing import diagnose
-    from clickharvest.commands.terminal import position_table, print_diagnosis, screen
-    from clickharvest.harvesting.reading import is_interventions
+    from clickharvest.commands.tables import position_table, print_diagnosis, screen
+    from clickharvest.harvesting.interventions import Interventions
 
-    checks.arguments()
-    data: ClickLog | Interventions
-    more: Sequence[Finding] = ()
-    if outcome is not None:
-        data, after = read_with_outcomes(log, outcome)
-        diagnosis = diagnose(data, **units.arguments(log), anchor=anchor, traffic=units.shares)
-        more = outcome_findings(after, units, diagnosis.anchor)
-    elif is_interventions(log.source):
-        data = units.read_interventions(log)
-        diagnosis = diagnose(data, anchor=anchor)
-    else:
-        data = log.read(show_progress)
-        diagnosis = diagnose(data, **units.arguments(log), anchor=anchor, traffic=units.shares)
-    fitted = None
-    if diagnosis.identified:
-        how = {} if is_interventions(log.source) else units.arguments(log)
-        fitted = _fitted(data, diagnosis, checks, how, more)
+    asked = checks.arguments()
+    data, after = (units.read(log), None) if outcome is None else read_with_outcomes(log, outcome)
+    harvesting = {} if isinstance(data, Interventions) else units.arguments(log)
+    options: Any = {} if isinstance(data, Interventions) else {"traffic": units.shares, **harvesting}
+    diagnosis = diagnose(data, anchor=anchor, **options)
+    of_outcome = [] if after is None else outcome_findings(after, units, diagnosis.anchor)
+    record = diagnosis.to_dict() | {"tests": diagnosis.to_dict()["findings"]}
+    if not diagnosis.identified:
+        if as_json:
+            tell_json(record | {"findings": [finding.to_dict() for finding in of_outcome]})
+        else:
+            print_diagnosis(diagnosis, verbose=checks.verbose)
+        raise typer.Exit(3)
+    tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
+    interventions, model, checked = _fit_and_check(
+        data, harvesting, diagnosis.anchor, asked | {"further": [*of_outcome, *tests]}
+    )
     if as_json:
-        found = {"findings": [finding.to_dict() for finding in more]} if fitted is None else fitted[2].info()
-        told = diagnosis.to_dict()
-        tell(json.dumps(told | {"tests": told["findings"]} | found, indent=2))
-    elif fitted is None:
-        print_diagnosis(diagnosis, verbose=checks.verbose)
+        tell_json(record | checked.info())
     else:
         if checks.verbose:
             screen().print(position_table(diagnosis))
-        _print(data, *fitted, checks.verbose)
-    if not diagnosis.identified or any(finding.severity == "decisive" for finding in more):
+        _print(data, interventions, model, checked, of_outcome, checks.verbose)
+    if any(finding.severity == "decisive" for finding in of_outcome):
         raise typer.Exit(3)
 
 
-def _fitted(
-    data: ClickLog | Interventions,
-    diagnosis: Diagnosis,
-    checks: CheckOptions,
-    how: dict[str, Any],
-    more: Sequence[Finding],
+def _fit_and_check(
+    data: ClickLog | Interventions, harvesting: dict[str, Any], anchor: int, asked: dict[str, Any]
 ) -> tuple[Interventions, Propensities, Checked]:
-    """Return what was compared, the curve that `fit` fits, and what checking it finds, the log's own tests first."""
+    """Return what was compared, the curve that `fit` fits, and what checking it finds."""
+    from clickharvest.checks import check_fit
     from clickharvest.click_models.examination import Examination
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.harvesting.large_logs import thin
 
-    model = Examination(anchor=diagnosis.anchor, progress=show_progress)
+    examination = Examination(anchor=anchor, progress=show_progress)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClickharvestWarning)  # findings tell the same
+        warnings.simplefilter("ignore", ClickharvestWarning)  # the findings say the same
         if isinstance(data, Interventions):
             interventions, unit = thin(data.clicked(), MOST_CLICKS), data.unit_kind
         else:
-            interventions = model.harvest(data, **how, max_clicks=MOST_CLICKS)
-            unit = how["unit"]
-        found = model.within(interventions).fit(interventions)
-    tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
-    checked = checks.check(data, found, unit=unit, further=[*more, *tests], interventions=interventions)
-    return interventions, found, checked
+            interventions = examination.harvest(data, **harvesting, max_clicks=MOST_CLICKS)
+            unit = harvesting["unit"]
+        model = examination.within(interventions).fit(interventions)
+    with show_progress("Checking"):
+        return interventions, model, check_fit(data, model, unit=unit, interventions=interventions, **asked)
 
 
 def _print(
@@ -119,16 +109,17 @@ def _print(
     interventions: Interventions,
     model: Propensities,
     checked: Checked,
+    of_outcome: Sequence[Finding],
     verbose: bool,
 ) -> None:
     """Print what `fit` prints, and every check with `verbose`."""
-    from clickharvest.commands.one_screen import every_finding, spell_fit, wrapped
+    from clickharvest.commands.text import every_finding, fit_screen, wrapped
     from clickharvest.harvesting.interventions import Interventions
 
     log = None if isinstance(data, Interventions) else data
-    tell(spell_fit(model, checked.budget, checked.findings, log=log, interventions=interventions))
-    if "outcomes" in {finding.kind for finding in checked.findings} and not verbose:
-        tell("\n".join(wrapped(" ".join(finding.sentence for finding in checked.findings if finding.kind in OUTCOME))))
+    tell(fit_screen(model, checked.budget, checked.findings, log=log, interventions=interventions))
+    if of_outcome and not verbose:
+        tell("\n".join(wrapped(" ".join(finding.sentence for finding in of_outcome))))
     if verbose:
         tell(f"\n{every_finding(checked.findings)}\n")
     words = [word for word in sys.argv[2:] if word not in ("--verbose", "--json")]

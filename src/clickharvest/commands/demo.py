@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clickharvest.commands.one_screen import curve_table, paragraph, problems, spell_compared, spell_read, wrapped
-from clickharvest.commands.options import SeedOption, option
+from clickharvest.commands.declaring import option
+from clickharvest.commands.options import SeedOption
 from clickharvest.commands.output import tell
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.threads import keep_to_one_thread
+from clickharvest.commands.text import columns_read, curve_table, paragraph, problems, results_compared, wrapped
 from clickharvest.errors import ClickharvestWarning, InputError
 from clickharvest.files import atomic_folder
 
@@ -32,13 +32,8 @@ PAGES = 50_000
 """Pages of the log; more make the budget smaller, and the demo slower."""
 COST, CLIP = 1.0, 0.01
 """Cost of errors and least propensity to divide by, the same for both rankers."""
-LOG, TRUTH, DOCUMENTS, MODEL, RANKER = (
-    "clicks.parquet",
-    "truth.parquet",
-    "documents.parquet",
-    "model.safetensors",
-    "ranker.json",
-)
+LOG, TRUTH, DOCUMENTS = "clicks.parquet", "truth.parquet", "documents.parquet"
+MODEL, RANKER = "model.safetensors", "ranker.json"
 FILES = (LOG, TRUTH, DOCUMENTS, MODEL, RANKER)
 TOUR = Path("demo")
 
@@ -84,21 +79,20 @@ def demo(
 
         tour(program, TOUR if folder is None else folder, seed)
         return
-    keep_to_one_thread()
     from clickharvest.simulate.shop import simulate_shop
 
     with show_progress("Simulating"):
         shop = simulate_shop(pages=PAGES, seed=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClickharvestWarning)  # the findings tell the same
+        warnings.simplefilter("ignore", ClickharvestWarning)  # the findings say the same
         fit = _fit(shop)
         weighted, raw = _train(shop, fit)
     if folder is not None:
         _write(folder, shop, fit, weighted)
     lines = [
         "A shop's search, simulated: three rankers in an A/B test, with known truth.",
-        paragraph("read", spell_read(fit.log)),
-        paragraph("compared", spell_compared(fit.interventions)),
+        paragraph("read", columns_read(fit.log)),
+        paragraph("compared", results_compared(fit.interventions)),
         "",
         *_curve(shop, fit.model),
         "",
@@ -191,12 +185,12 @@ def _true_error(shop: Shop, model: Propensities, budget: Budget) -> float:
 def _rankers(shop: Shop, weighted: TrainedRanker, raw: TrainedRanker) -> Iterator[str]:
     """Yield how good rankers are by the truth: the best that was shown, and those trained on the clicks."""
     shown = max(shop.first_relevance(weights) for weights in shop.shown)
-    own, naive, best = (shop.first_relevance(weights) for weights in (weighted.model, raw.model, shop.best))
+    corrected, naive, best = (shop.first_relevance(weights) for weights in (weighted.model, raw.model, shop.best))
     yield f"How often users want the first result, in {len(shop.relevance):,} queries outside the log:"
     yield f"  {_percent(shown)}  the best of the rankers in the test"
     yield f"  {_percent(naive)}  a ranker trained on these clicks as they are"
-    yield f"  {_percent(own)}  a ranker trained on these clicks, weighted by 1 / examination"
-    yield _conclusion(own, naive, shown, best)
+    yield f"  {_percent(corrected)}  a ranker trained on these clicks, weighted by 1 / examination"
+    yield _conclusion(corrected, naive, shown, best)
 
 
 def _conclusion(weighted: float, raw: float, shown: float, best: float) -> str:
@@ -243,12 +237,7 @@ def _write(folder: Path, shop: Shop, fit: _Fit, ranker: TrainedRanker) -> None:
 
 
 def _check_folder(folder: Path, *, others: bool) -> None:
-    """Refuse a folder that cannot be written, or that holds files of others which the demo would replace.
-
-    Args:
-        folder: the folder to write.
-        others: whether it may hold other files.
-    """
+    """Refuse a folder that cannot be written, or that has files of other origin, unless it may have `others`."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
     if others:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from clickharvest.commands.choices import export_names
-from clickharvest.commands.inputs import refuse_overwriting, require_output
-from clickharvest.commands.options import OutputPath, RankerPath, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import option, registered
+from clickharvest.commands.options import OutputPath, RankerPath
+from clickharvest.commands.output import place_to_write, tell
 from clickharvest.words import count
 
 
 def export(
     ranker: RankerPath,
-    to: Annotated[str, option("What loads the file.", names=export_names)],
+    to: Annotated[str, option("What loads the file.", names=registered("rank.exports", "EXPORTS"))],
     name: Annotated[str, option("Name of the model in the engine.", "NAME")] = "ranker",
     output: OutputPath = None,
 ) -> None:
@@ -31,8 +30,8 @@ def export(
     from clickharvest.rank.exports import export_ranker
     from clickharvest.rank.rankers import load_ranker
 
-    output = require_output(output, "the model", f"model{'.onnx' if to == 'onnx' else '.json'}")
-    refuse_overwriting(output, [ranker])
+    example = f"model{'.onnx' if to == 'onnx' else '.json'}"
+    output = place_to_write(output, "the model", example, [ranker], endings=())
     loaded = load_ranker(ranker)
     export_ranker(loaded, to, output, name=name)
     tell(f"Wrote a model for {to} with {count(len(loaded.features), 'feature')}: {output}")

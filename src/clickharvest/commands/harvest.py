@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
-from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.inputs import place_to_write
+from clickharvest.commands.declaring import option
 from clickharvest.commands.options import (
     QUERY,
     ClusterOption,
+    HarvestOptions,
     JsonFlag,
     LogOptions,
     MaxClicksOption,
     OutputPath,
-    option,
 )
-from clickharvest.commands.output import complain, tell
-from clickharvest.commands.progress import show_progress
+from clickharvest.commands.output import complain, place_to_write, tell, tell_json
 from clickharvest.errors import InputError
 from clickharvest.logs.ibis_inside import COMPILERS
 from clickharvest.parameters import MOST_CLICKS
@@ -58,43 +55,44 @@ def harvest(
         if output is not None or as_json:
             given = "--json" if output is None else f"-o {output}"
             raise InputError(f"{given} does not go with --emit-sql, which prints the query: redirect it, > harvest.sql")
-        sql = _sql(log, units, cluster, emit_sql)
+        sql = _warehouse_query(log, units, cluster, emit_sql)
         if clean_lines(sql) != sql:
             raise InputError("names with control characters cannot be printed as SQL: rename the columns or the table")
         tell(sql)
         return
     output = place_to_write(output, "the interventions", "interventions.parquet", [*log.sources, units.rankings])
-    clicks = log.read(show_progress)
-    how = units.arguments(log)
-    rows = harvest_to_parquet(clicks, output, **how, cluster=cluster, max_clicks=max_clicks)
-    if isinstance(design := how["design"], Swap):  # the file does not tell which ranks were drawn
+    clicks = log.read()
+    harvesting = units.arguments(log)
+    rows = harvest_to_parquet(clicks, output, **harvesting, cluster=cluster, max_clicks=max_clicks)
+    if isinstance(design := harvesting["design"], Swap):  # the file does not tell which ranks were drawn
         for finding in swap_ranks(clicks.parsed(), design, units.max_position):
             if finding.severity == "decisive":
                 complain(f"Warning: {finding.sentence}")
     counts = count_interventions(output)
     if as_json:
-        tell(json.dumps({"file": str(output), "rows": rows, **counts}))
-    else:
-        told = f"{count(counts['units'], 'unit')} in {count(rows, 'row')}, {count(counts['clicks'], 'click')}"
-        tell(f"{told}: {output}")
+        tell_json({"file": str(output), "rows": rows, **counts})
+        return
+    units_and_clicks = f"{count(counts['units'], 'unit')} in {count(rows, 'row')}, {count(counts['clicks'], 'click')}"
+    tell(f"{units_and_clicks}: {output}")
 
 
-def _sql(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> str:
+def _warehouse_query(log: LogOptions, units: HarvestOptions, cluster: str, dialect: str) -> str:
     from clickharvest.harvesting.collecting import harvest_table, to_sql, unbound_table
     from clickharvest.logs.click_log import OPTIONAL
     from clickharvest.logs.reading import read_log
 
-    if log.export is not None:
-        raise InputError(
-            f"--emit-sql does not go with the format {log.export[0]}: name a table of a click log's columns"
-        )
-    if log.clicks_from is not None:
-        raise InputError("--emit-sql does not go with --clicks-from: name one table of what was shown and clicked")
-    if log.place_columns:
-        raise InputError("--emit-sql does not go with --place: number the places in the warehouse, as positions from 1")
-    looking = {"placements": units.placements, "placement": units.placement, "team-draft": units.team_draft}
-    if given := [name for name, value in looking.items() if value is not None]:
-        raise InputError(f"--emit-sql does not go with --{given[0]}, which looks at rows before there is a query")
+    looks_at_rows = "it looks at rows before there is a query"
+    refused = {
+        f"the format {log.export and log.export[0]}": (log.export, "name a table of a click log's columns"),
+        "--clicks-from": (log.clicks_from, "name one table of what was shown and clicked"),
+        "--place": (log.place, "number the places in the warehouse, as positions from 1"),
+        "--placements": (units.placements, looks_at_rows),
+        "--placement": (units.placement, looks_at_rows),
+        "--team-draft": (units.team_draft, looks_at_rows),
+    }
+    for name, (value, why) in refused.items():
+        if value:
+            raise InputError(f"--emit-sql does not go with {name}: {why}")
     columns = {role: role for role in ("query", "doc", "position", *{cluster} & set(OPTIONAL))} | log.columns
     if not {"click", "clicks"} & columns.keys():
         columns["click"] = "click"

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from clickharvest.commands.inputs import place_to_write
-from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, OutputPath, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import option
+from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, OutputPath
+from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.words import count
 
 
@@ -43,10 +43,10 @@ def labels(
     output = place_to_write(output, "the labels", "labels.parquet", [*log.sources, model])
     opened, propensities = open_log(log, model)
     table = relevance_labels(opened, propensities, level=level)
-    told = {"what": "labels", "documents": table.num_rows, "level": level}
+    about = json.dumps({"what": "labels", "documents": table.num_rows, "level": level})
     with atomic_path(output) as partial:
-        pq.write_table(table.replace_schema_metadata({"clickharvest": json.dumps(told)}), partial, compression="zstd")
+        pq.write_table(table.replace_schema_metadata({"clickharvest": about}), partial, compression="zstd")
     if as_json:
-        tell(json.dumps({"file": str(output), "documents": table.num_rows}))
-    else:
-        tell(f"Labels of {count(table.num_rows, 'document')}: {output}")
+        tell_json({"file": str(output), "documents": table.num_rows})
+        return
+    tell(f"Labels of {count(table.num_rows, 'document')}: {output}")

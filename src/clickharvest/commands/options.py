@@ -1,99 +1,48 @@
-"""How options are declared, and those that several commands share, each written once.
-
-An option is a field of a dataclass, such as `query: str | None = option("Query a result was shown for.", "COLUMN")`, or
-stands in `Annotated` where one command has it. A command takes a parameter of one of the dataclasses; `with_options`
-shows the fields to Typer as if they were the command's own.
-"""
+"""Options that several commands share, each declared once: of the log, of the harvest, of the checks."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass
-from enum import StrEnum
-from functools import cache, partial, wraps
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import typer
-
-from clickharvest.commands.bounds import SEED, between, position_or_place, whole
-from clickharvest.commands.choices import Choice, Names, format_names
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import (
+    POSITION,
+    SEED,
+    argument,
+    between,
+    option,
+    position_or_place,
+    registered,
+    whole,
+)
+from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
-from clickharvest.progress import Progress
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
+    from clickharvest.click_models.base import FittedModel
+    from clickharvest.harvesting.designs import Design
+    from clickharvest.harvesting.interventions import Interventions, UnitKind
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
 
+COLUMNS, UNITS, ENGINE, CHECKS = "Columns of the log", "What to harvest", "Where to run", "Checks"
+QUERY = "query"
 LARGEST_SHARE = 1e15
 """Of traffic: beyond it, the sum of a few shares would not be exact."""
-COLUMNS = "Columns of the log"
-UNITS = "What to harvest"
-QUERY = "query"
-ENGINE = "Where to run"
-
-
-def option(
-    help: str,
-    metavar: str | None = None,
-    default: Any = None,
-    *,
-    flags: tuple[str, ...] = (),
-    panel: str | None = None,
-    rare: bool = False,
-    check: Callable[..., Any] | None = None,
-    names: Names | None = None,
-    eager: bool = False,
-) -> Any:
-    """Return the field of a dataclass that is an option of the command line.
-
-    Args:
-        help: what it says or asks for.
-        metavar: what stands for its value in the help; by default the type.
-        default: the value where it is not given.
-        flags: its spellings; by default the field's name, with hyphens.
-        panel: the section of the help.
-        rare: whether --help-all shows it and --help does not, unless the command's description or examples name it.
-        check: called with the value, to refuse it.
-        names: returns the values there are, for an option that chooses among names of a registry.
-        eager: whether its check comes before all others.
-    """
-    about = {"help": help, "metavar": metavar, "rich_help_panel": panel, "hidden": rare, "callback": check}
-    about["is_eager"] = eager
-    return dataclasses.field(default=default, metadata=about | {"flags": flags, "names": names})
-
-
-def argument(help: str, metavar: str | None = None, default: Any = MISSING) -> Any:
-    """Return the field of a dataclass that is an argument of the command line, required unless it has a default."""
-    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, "flags": None})
-
-
-class EngineName(StrEnum):
-    """The engines a command can run on."""
-
-    duckdb = "duckdb"
-    spark = "spark"
-
-
-class RepeatName(StrEnum):
-    """What becomes of a document that a page shows twice."""
-
-    first = "first"
-
-
-class TrustName(StrEnum):
-    """Which propensities weights are made of, see `weights.scoring.Trust`."""
-
-    checked = "checked"
-    all = "all"
-
+MOST_RANKS = 1_000
+"""Ranks of a swap: each is a part of the query that harvests."""
+MOST_LISTED = 10_000
+"""Positions that a list may name."""
 
 _column = partial(option, panel=COLUMNS)
 _engine = partial(option, panel=ENGINE, rare=True)
+_unit = partial(option, panel=UNITS)
+_check = partial(option, panel=CHECKS)
 
 
 @dataclass(frozen=True)
@@ -133,11 +82,12 @@ class LogOptions:
     page_size: int | None = _column(
         "Results of such a page: position becomes (page number − 1) · N + position.", "N", rare=True
     )
-    repeat: RepeatName | None = _column(
-        "A document that a page shows twice keeps its first place, clicked if either was.", rare=True
-    )
+    repeat: str | None = _column(
+        "A document that a page shows twice keeps its first place, clicked if either was.", rare=True,
+        names=["first"],
+    )  # fmt: skip
     table: str | None = _column("Table of a DuckDB file.", rare=True)
-    format: str | None = _column("LOG is a known export.", names=format_names)
+    format: str | None = _column("LOG is a known export.", names=registered("logs.formats", "FORMATS"))
     inputs: list[str] | None = _column("What else the format of LOG is read from.", "NAME=FILE,…", rare=True)
     clicks_from: str | None = _column(
         "LOG holds what was shown, FILE the clicks: of page and document, or of user, document and time.", "FILE",
@@ -149,7 +99,7 @@ class LogOptions:
     ubi_queries: str | None = _column(
         "LOG holds OpenSearch UBI events; FILE their queries: --format ubi --inputs queries=FILE.", "FILE", rare=True
     )
-    engine: EngineName = _engine("Where to run the queries.", default=EngineName.duckdb)
+    engine: str = _engine("Where to run the queries.", default="duckdb", names=["duckdb", "spark"])
     memory_limit: str | None = _engine("Such as 2GB; DuckDB spills to disk beyond it.", "SIZE")
     spark_master: str | None = _engine("Cluster to run on; this machine by default.", "URL")
 
@@ -162,15 +112,14 @@ class LogOptions:
 
     @property
     def preparation(self) -> dict[str, Any]:
-        """What must be done to the rows first, as `read_log` takes it; nothing where nothing is asked for."""
-        asked = {
-            "block": parse_words(",".join(self.block), "--block") if self.block else None,
-            "page_number": self.page_number,
-            "page_size": self.page_size,
-            "repeat": None if self.repeat is None else self.repeat.value,
-            "random": None if self.random is None else parse_words(self.random, "--random"),
-        }
-        return {name: value for name, value in asked.items() if value is not None}
+        """The options of `read_log` that change rows before they are read, as far as they are given."""
+        return _given(
+            block=parse_words(",".join(self.block), "--block") if self.block else None,
+            page_number=self.page_number,
+            page_size=self.page_size,
+            repeat=self.repeat,
+            random=None if self.random is None else parse_words(self.random, "--random"),
+        )
 
     @property
     def context_columns(self) -> tuple[str, ...]:
@@ -190,54 +139,15 @@ class LogOptions:
 
     @property
     def base(self) -> int:
-        """What positions of a table of columns count from."""
+        """The number of the top position in a table of columns."""
         return 1 if self.position_base is None else self.position_base
-
-    def start_engine(self, progress: Progress) -> Engine:
-        """Start the engine asked for."""
-        from clickharvest.logs.engines import DuckDBEngine
-        from clickharvest.logs.spark import SparkEngine
-
-        if self.engine is EngineName.spark:
-            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, progress=progress)
-        if self.spark_master is not None:
-            raise InputError("--spark-master goes with --engine spark")
-        return DuckDBEngine(memory_limit=self.memory_limit, progress=progress)
-
-    def read(self, progress: Progress) -> ClickLog:
-        """Read and check the log."""
-        from clickharvest.logs.exports import read_export, suggest_format
-        from clickharvest.logs.matching import read_two_files
-        from clickharvest.logs.reading import read_log
-
-        shared: dict[str, Any] = {"context": self.context_columns, "engine": self.start_engine(progress)}
-        named = self.columns | self.preparation | ({} if self.table is None else {"table": self.table})
-        named |= {"place": self.place_columns} if self.place_columns else {}
-        if self.export is not None:
-            name, inputs = self.export
-            return read_export(
-                self.source, name, position_base=self.position_base, **named, **inputs, **self.joining, **shared
-            )
-        shared["position_base"] = self.base
-        with suggest_format(self.source):
-            if self.clicks_from is not None:
-                return read_two_files(self.source, **self.joining, **named, **shared)
-            if self.within is not None:
-                raise InputError("--within goes with --clicks-from or --format: it says when clicks come after lists")
-            return read_log(self.source, **named, **shared)
-
-    @property
-    def joining(self) -> dict[str, Any]:
-        """Where clicks come from, and how long after a list, where the user says."""
-        asked = {"clicks_from": self.clicks_from, "within": self.within}
-        return {name: value for name, value in asked.items() if value is not None}
 
     @property
     def export(self) -> tuple[str, dict[str, str]] | None:
         """The known export that the log is, with its own inputs; None for a table of columns."""
         inputs = parse_words(",".join(self.inputs or ()), "--inputs") if self.inputs else {}
-        if own := [name for name in inputs if name in {field.name for field in dataclasses.fields(self)}]:
-            raise InputError(f"--inputs {own[0]}=…: it has an option of its own, --{own[0].replace('_', '-')}")
+        if options := [name for name in inputs if name in {field.name for field in fields(self)}]:
+            raise InputError(f"--inputs {options[0]}=…: it has an option of its own, --{options[0].replace('_', '-')}")
         if self.ubi_queries is not None:
             if self.format not in (None, "ubi"):
                 raise InputError(f"--ubi-queries does not go with --format {self.format}: it is an input of ubi")
@@ -246,10 +156,230 @@ class LogOptions:
             raise InputError("--inputs goes with --format: name the format of LOG")
         return None if self.format is None else (self.format, inputs)
 
+    def start_engine(self) -> Engine:
+        """Start the engine the user chose."""
+        from clickharvest.logs.engines import DuckDBEngine
+        from clickharvest.logs.spark import SparkEngine
+
+        if self.engine == "spark":
+            return SparkEngine(master=self.spark_master, memory_limit=self.memory_limit, progress=show_progress)
+        if self.spark_master is not None:
+            raise InputError("--spark-master goes with --engine spark")
+        return DuckDBEngine(memory_limit=self.memory_limit, progress=show_progress)
+
+    def read(self) -> ClickLog:
+        """Read and check the log."""
+        from clickharvest.logs.exports import read_export, suggest_format
+        from clickharvest.logs.matching import read_two_files
+        from clickharvest.logs.reading import read_log
+
+        options: Any = {"context": self.context_columns, "engine": self.start_engine()}
+        options |= self.columns | self.preparation | _given(table=self.table, place=self.place_columns or None)
+        joining = _given(clicks_from=self.clicks_from, within=self.within)
+        if self.export is not None:
+            name, inputs = self.export
+            return read_export(self.source, name, position_base=self.position_base, **inputs, **joining, **options)
+        with suggest_format(self.source):
+            if self.clicks_from is not None:
+                return read_two_files(self.source, position_base=self.base, **joining, **options)
+            if self.within is not None:
+                raise InputError("--within goes with --clicks-from or --format: it says when clicks come after lists")
+            return read_log(self.source, position_base=self.base, **options)
+
+    def with_columns_of(self, *models: FittedModel, and_others: bool = False) -> Self:
+        """Return options with the context columns and places of models, which the user need not name again.
+
+        Raises:
+            InputError: the user names other context columns, and there are not to be `and_others`.
+        """
+        needed = list(dict.fromkeys(name for model in models for name in model.context))
+        if and_others:
+            needed = list(dict.fromkeys([*needed, *self.context_columns]))
+        elif self.context_columns and set(self.context_columns) != set(needed):
+            raise InputError(
+                f"--context {','.join(self.context_columns)}: the model depends on {', '.join(needed) or 'no context'}"
+                "; leave --context out, the model names its columns itself"
+            )
+        places = None if self.place_columns else getattr(models[0], "places", None)
+        return replace(self, context=needed, place=self.place if places is None else list(places.columns))
+
+
+@dataclass(frozen=True)
+class HarvestOptions:
+    """What makes a unit, and where documents could have been shown."""
+
+    unit: str = _unit(
+        "A unit is a query, context and document; or 'query': a query and document, contexts vary inside.",
+        default="context", rare=True, names=["context", "query"],
+    )  # fmt: skip
+    max_position: int | None = _unit("Leave out lower positions.", "K", rare=True, check=POSITION)
+    rankings: str | None = _unit(
+        "Table of query, ranker, doc, position for all rankers: design exposures.", "FILE", rare=True
+    )
+    traffic: str | None = _unit(
+        "Traffic meant for each ranker; counted from the log by default.", "A=50,B=50", rare=True
+    )
+    swap: str | None = _unit(
+        "Rank 1 was swapped with a rank drawn from 1…K; or 1=.5,2=.3,… with probabilities.", "K", rare=True
+    )
+    placements: str | None = _unit(
+        "Table of query, doc, position, probability of a stochastic policy: design exposures.", "FILE", rare=True
+    )
+    placement: str | None = _unit(
+        "Column of the logged probability of each placement, such as propensity_of_placement.", "COLUMN", rare=True
+    )
+    team_draft: int | None = _unit(
+        "Pages of K results interleave the two rankers of --rankings by team draft.", "K", rare=True
+    )
+
+    @property
+    def unit_kind(self) -> UnitKind:
+        """What makes a unit, as `harvest` takes it."""
+        return "query" if self.unit == "query" else "context"
+
+    @property
+    def shares(self) -> Mapping[str, float] | None:
+        """The traffic meant for each ranker, if given."""
+        return None if self.traffic is None else parse_shares(self.traffic, "--traffic")
+
+    def read(self, log: LogOptions) -> ClickLog | Interventions:
+        """Return the interventions that a file holds, or the click log.
+
+        Raises:
+            InputError: other places are named than those of the interventions; or the log cannot be read.
+        """
+        from clickharvest.harvesting.reading import is_interventions, read_interventions
+
+        if not is_interventions(log.source):
+            return log.read()
+        interventions = read_interventions(log.source, unit=self.unit_kind)
+        columns = () if interventions.places is None else interventions.places.columns
+        named = log.place_columns
+        if named and tuple(map(str.lower, named)) != tuple(map(str.lower, columns)):
+            raise InputError(
+                f"--place {','.join(named)}: {clean_text(log.source)} holds interventions at "
+                f"{'places by ' + ', '.join(columns) if columns else 'positions of a list'}; leave it out, or give the "
+                "log"
+            )
+        return interventions
+
+    def arguments(self, log: LogOptions, rankings_source: Any = None) -> dict[str, Any]:
+        """Return the keyword arguments that `harvest` and its kin take."""
+        design = self.design(log.base, rankings_source)
+        return {"unit": self.unit_kind, "max_position": self.max_position, "design": design}
+
+    def design(self, position_base: int, rankings_source: Any = None) -> Design | None:
+        """Return the design the options describe, if any; `rankings_source` stands in for the file named."""
+        from clickharvest.harvesting.designs import Rankings, Swap
+        from clickharvest.harvesting.placements import LoggedPlacements, Placements, TeamDraft
+
+        source = rankings_source if rankings_source is not None else self.rankings
+        rankings = Rankings(source, self.shares, position_base) if source is not None else None
+        designs = {"--placements": self.placements, "--placement": self.placement, "--team-draft": self.team_draft,
+                   "--swap": self.swap}  # fmt: skip
+        if len(given := list(_given(**designs))) > 1:
+            raise InputError(f"{' and '.join(given)} describe two designs: give one")
+        if self.placements is not None:
+            return Placements(self.placements, position_base)
+        if self.placement is not None:
+            return LoggedPlacements(self.placement)
+        if self.team_draft is not None:
+            if rankings is None:
+                raise InputError("--team-draft needs the two rankings: name their table with --rankings")
+            return TeamDraft(rankings, self.team_draft)
+        if self.swap is None:
+            return rankings
+        if self.swap.strip().isdecimal():
+            return Swap.uniform(_swap_rank(self.swap, self.swap), rankings)
+        shares = parse_shares(self.swap, "--swap")
+        return Swap({_swap_rank(rank, self.swap): share for rank, share in shares.items()}, rankings)
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What the user asks of a fit, and how much is printed."""
+
+    tolerance: str | None = _check("How far off a usable curve may be (default: 30%).", "SHARE")
+    positions: str | None = _check("What the answer is about, as 1-10 or 1,3 (default: all).", "LIST")
+    fold: str | None = _check(
+        "Positions at which the page changes, such as 6, the first below the fold of the screen.", "LIST", rare=True
+    )
+    verbose: bool = _check("Print every check, and how the curve was chosen.", default=False)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `check_fit`.
+
+        Raises:
+            InputError: an option cannot be read.
+        """
+        from clickharvest.checks import TOLERANCE
+
+        return {
+            "tolerance": TOLERANCE if self.tolerance is None else parse_share(self.tolerance, "--tolerance"),
+            "positions": () if self.positions is None else parse_positions(self.positions, "--positions"),
+            "folds": () if self.fold is None else parse_positions(self.fold, "--fold"),
+        }
+
+
+def require_clusters(interventions: Interventions, cluster: str, source: str) -> None:
+    """Refuse clusters that a file of interventions does not have: its clicks are divided already, or not at all."""
+    if cluster not in (QUERY, interventions.cluster_kind):
+        raise InputError(
+            f"--cluster {cluster}: {source} was harvested by {interventions.cluster_kind}; harvest the log again with "
+            f"--cluster {cluster}"
+        )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that are given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _swap_rank(text: str, option: str) -> int:
+    """Return a rank, or number of ranks, of a swap."""
+    try:
+        rank = int(text)
+    except ValueError:
+        rank = 0
+    if not 1 <= rank <= MOST_RANKS:
+        raise InputError(
+            f"--swap {clean_text(option, 60)}: expected a number of ranks, or 1=.5,2=.3,…, of ranks from 1 to "
+            f"{MOST_RANKS:,}"
+        )
+    return rank
+
+
+def flags_of(options: Any) -> list[str]:
+    """Return the options that differ from their defaults, as one types them.
+
+    Example:
+        >>> flags_of(LogOptions("log.csv", query="q", context=["device", "shop"]))
+        ['--query', 'q', '--context', 'device,shop']
+    """
+    words = []
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name != "source" and value not in (field.default, []):
+            words += [f"--{field.name.replace('_', '-')}", ",".join(value) if isinstance(value, list) else str(value)]
+    return words
+
 
 def split_list(texts: list[str] | None) -> tuple[str, ...]:
     """Return the words of an option that takes A,B,… and may be given several times."""
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
+
+
+def parse_numbers(text: str, option: str, expected: str) -> list[float]:
+    """Return the numbers of a list.
+
+    Example:
+        >>> parse_numbers("0.3,0.12", "--click-rates", "numbers, such as 0.3,0.12,0.08")
+        [0.3, 0.12]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} {text}: expected {expected}") from None
 
 
 def parse_words(text: str, option: str) -> dict[str, str]:
@@ -261,8 +391,8 @@ def parse_words(text: str, option: str) -> dict[str, str]:
     """
     words: dict[str, str] = {}
     for part in re.split(r",(?=\s*[^,=]+=)", text):
-        name, separator, value = (word.strip() for word in part.partition("="))
-        if not separator or not name or not value or name in words:
+        name, _, value = (word.strip() for word in part.partition("="))
+        if not name or not value or name in words:
             raise InputError(f"{option} {text}: expected name=value,name=value,… with every name once")
         words[name] = value
     return words
@@ -289,78 +419,41 @@ def parse_shares(text: str, option: str) -> dict[str, float]:
     return shares
 
 
-class _Declared(NamedTuple):
-    """A parameter of a command: its name, its type, what `option` or `argument` say of it, and its default."""
+def parse_share(text: str, option: str) -> float:
+    """Return a share as a number, from a fraction or a percentage.
 
-    name: str
-    type: Any
-    about: Mapping[str, Any]
-    default: Any
-
-    def parameter(self, named: set[str]) -> inspect.Parameter:
-        """Return it as Typer reads it; a rare option is shown where the command's description names it."""
-        about, kind, annotation = dict(self.about), inspect.Parameter.KEYWORD_ONLY, self.type
-        default = inspect.Parameter.empty if self.default is MISSING else self.default
-        if about:
-            flags = about.pop("flags")
-            about["show_default"] = default not in (None, "", inspect.Parameter.empty)
-            if flags is None:
-                annotation = Annotated[self.type, typer.Argument(**about)]
-            else:
-                flags = flags or (f"--{self.name.replace('_', '-')}",)
-                names, about["hidden"] = about.pop("names"), about["hidden"] and named.isdisjoint(flags)
-                found = typer.Option(*flags, **about) if names is None else Choice(flags[0], names, **about)
-                annotation = Annotated[self.type, found]
-        return inspect.Parameter(self.name, kind, default=default, annotation=annotation)
+    Example:
+        >>> parse_share("30%", "--tolerance"), parse_share("0.25", "--tolerance")
+        (0.3, 0.25)
+    """
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise InputError(f"{option} {text}: expected a share such as 30% or 0.3, above 0 and at most 1")
+    return share
 
 
-@cache
-def _fields(kind: Any) -> list[_Declared]:
-    """Return what the fields of an option class declare; to read annotations takes milliseconds."""
-    hints = get_type_hints(kind)
-    return [_Declared(own.name, hints[own.name], own.metadata, own.default) for own in dataclasses.fields(kind)]
+def parse_positions(text: str, option: str) -> tuple[int, ...]:
+    """Return the positions of a list of numbers and ranges.
 
-
-def _show_all(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        for one in context.command.params:
-            one.hidden = False  # type: ignore[attr-defined]
-        tell(context.get_help())
-        raise typer.Exit
-
-
-HELP_ALL = option("Show all options and exit.", default=False, check=_show_all, eager=True)
-
-
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for Typer, with one parameter for each field of its option classes."""
-    given = inspect.signature(command).parameters
-    groups: dict[str, Any] = {}
-    declared: list[_Declared] = []
-    for name, hint in get_type_hints(command, include_extras=True).items():
-        if dataclasses.is_dataclass(hint):
-            groups[name] = hint
-            declared += _fields(groups[name])
-        elif name in given:
-            kind, *about = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-            declared.append(_Declared(name, kind, about[0].metadata if about else {}, given[name].default))
-    named = set(re.findall(r"--[a-z-]+", command.__doc__ or ""))
-    if any(one.about.get("hidden") for one in declared):
-        declared.append(_Declared("help_all", bool, HELP_ALL.metadata, False))
-    spread = [one.parameter(named) for one in declared]
-
-    @wraps(command)
-    def spread_command(**values: Any) -> None:
-        values.pop("help_all", None)
-        grouped = {
-            name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind)})
-            for name, kind in groups.items()
-        }
-        command(**values, **grouped)
-
-    spread_command.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
-    spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
-    return spread_command
+    Example:
+        >>> parse_positions("1-3,7", "--positions")
+        (1, 2, 3, 7)
+    """
+    positions: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        ends = (first, last or first)
+        if not all(end.strip().isascii() and end.strip().isdigit() and len(end) < 10 for end in ends):
+            raise InputError(f"{option} {text}: expected positions such as 1-10 or 1,3,5")
+        low, high = map(int, ends)
+        if not 1 <= low <= high < low + MOST_LISTED:
+            raise InputError(f"{option} {text}: expected positions from 1 on, the smaller first, such as 1-10")
+        positions.update(range(low, high + 1))
+    return tuple(sorted(positions))
 
 
 ClusterOption = Annotated[
@@ -386,16 +479,20 @@ AnchorOption = Annotated[
     ),
 ]  # fmt: skip
 TrustOption = Annotated[
-    TrustName,
+    str,
     option(
         "Where a propensity is 'cannot tell', checked takes that of the last position above that can be told, all "
         "takes the estimate.",
-        rare=True,
+        rare=True, names=["checked", "all"],
     ),
+]  # fmt: skip
+OutcomeOption = Annotated[
+    str | None, option("What came of clicks, such as purchase: 0/1, counts.", "COLUMN", panel=COLUMNS)
 ]
 ModelPath = Annotated[Path, argument("Model file, as fit writes it.", "MODEL")]
 RankerPath = Annotated[Path, argument("Ranker file, as rank writes it.", "RANKER")]
 OutputPath = Annotated[Path | None, option("File to write.", "FILE", flags=("--output", "-o"))]
+FolderPath = Annotated[Path | None, option("Folder to write.", "FOLDER", flags=("--output", "-o"))]
 LevelOption = Annotated[float, option("Level of the intervals.", check=between(0, 1, ends=False))]
-SeedOption = Annotated[int, option("Seed of all randomness.", check=whole(*SEED))]
+SeedOption = Annotated[int, option("Seed of all randomness.", check=SEED)]
 JsonFlag = Annotated[bool, option("Print JSON for machines.", flags=("--json",))]

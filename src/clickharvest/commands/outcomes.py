@@ -1,30 +1,23 @@
-"""What came of clicks, on the command line: the option, the harvest after the click, and what it finds."""
+"""What came of clicks, such as purchases: the harvest after the click, and what it shows."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-from clickharvest.commands.options import COLUMNS, QUERY, LogOptions, option
-from clickharvest.commands.progress import show_progress
+from clickharvest.commands.options import QUERY, HarvestOptions, LogOptions
 from clickharvest.errors import HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.parameters import MOST_CLICKS
 from clickharvest.words import clean_text, name_positions
 
 if TYPE_CHECKING:
     from clickharvest.checks import Finding
-    from clickharvest.commands.harvest_options import HarvestOptions
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.outcomes import AfterClick
 
 WEAK = 0.05
-"""p-value from which on a warning tells that the outcome depends on the position."""
-
-OutcomeOption = Annotated[
-    str | None,
-    option("What came of clicks, such as purchase: 0/1, counts.", "COLUMN", panel=COLUMNS),
-]
+"""p-value below which a warning says that the outcome depends on the position."""
 
 
 def read_with_outcomes(log: LogOptions, outcome: str) -> tuple[ClickLog, AfterClick]:
@@ -34,7 +27,7 @@ def read_with_outcomes(log: LogOptions, outcome: str) -> tuple[ClickLog, AfterCl
 
     if is_interventions(log.source):
         raise InputError(f"--outcome {outcome}: {log.source} holds interventions, which have no outcomes; read the log")
-    clicks = log.read(show_progress)
+    clicks = log.read()
     return clicks, after_click(clicks, outcome)
 
 
@@ -67,38 +60,31 @@ def harvest_outcomes(
 
 
 def outcome_findings(after: AfterClick, units: HarvestOptions, anchor: int) -> list[Finding]:
-    """Return what `check` says of outcomes: how many there are, what links positions, and whether position matters."""
+    """Return how many outcomes there are, which positions they link, and whether they depend on the position."""
     from clickharvest.checks import Finding
     from clickharvest.checks.outcome import outcome_and_position
     from clickharvest.estimation.sample import supported_positions
 
     column = clean_text(after.column)
-    told = f"{after.outcomes:,} of {after.clicks:,} clicks led to {column}"
-    more = f" ({after.left_out})" if after.left_out else ""
+    left_out = f" ({after.left_out})" if after.left_out else ""
+    counts = f"{after.outcomes:,} of {after.clicks:,} clicks led to {column}{left_out}"
     try:
         interventions = harvest_outcomes(after, units, anchor)
     except NotIdentifiedError as error:
-        return [Finding("outcomes", "decisive", f"{told}{more}, but {error}.")]
-    linked = supported_positions(interventions, anchor)
-    sentence = f"{told}{more}; clicked results link {name_positions(linked)}."
+        return [Finding("outcomes", "decisive", f"{counts}, but {error}.")]
+    linked = name_positions(supported_positions(interventions, anchor))
     return [
-        Finding("outcomes", "note" if more else "ok", sentence),
+        Finding("outcomes", "note" if left_out else "ok", f"{counts}; clicked results link {linked}."),
         outcome_and_position(interventions, anchor=anchor, outcome=column),
     ]
 
 
 def warn_of_dependence(log: ClickLog, outcome: str, anchor: int) -> None:
-    """Warn where a log sees that what comes of a click depends on the position, or cannot tell."""
-    from clickharvest.commands.harvest_options import HarvestOptions
+    """Warn where the outcome of a click depends on the position, or where the log cannot tell."""
     from clickharvest.logs.outcomes import after_click
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HarvestWarning)  # what is left out has been told
-        *_, found = outcome_findings(after_click(log, outcome), HarvestOptions(), anchor)
-    if found.p is None or found.p < WEAK:
-        warnings.warn(f"--after-click same: {found.sentence}", HarvestWarning, stacklevel=2)
-
-
-def outcome_info(after: AfterClick) -> dict[str, Any]:
-    """Return what a model keeps of the outcome that it is of."""
-    return {"outcome": after.column, "outcomes": after.to_dict()}
+        warnings.simplefilter("ignore", HarvestWarning)  # weighing has said what is left out
+        *_, dependence = outcome_findings(after_click(log, outcome), HarvestOptions(), anchor)
+    if dependence.p is None or dependence.p < WEAK:
+        warnings.warn(f"--after-click same: {dependence.sentence}", HarvestWarning, stacklevel=2)

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from clickharvest.commands.bounds import between, whole
-from clickharvest.commands.harvest_options import HarvestOptions
+from clickharvest.commands.declaring import argument, between, option, whole
 from clickharvest.commands.options import (
     AnchorOption,
+    HarvestOptions,
     JsonFlag,
     LevelOption,
     LogOptions,
-    argument,
-    option,
+    parse_numbers,
     parse_shares,
 )
-from clickharvest.commands.output import tell
+from clickharvest.commands.output import tell_json
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 from clickharvest.parameters import TOLERANCE
 from clickharvest.positions.places import find_anchor
 
 if TYPE_CHECKING:
-    from clickharvest.harvesting.interventions import Interventions
     from clickharvest.planning.designing import DesignPlan
     from clickharvest.planning.outline import Outline
     from clickharvest.planning.traffic import Plan
 
-WANTED, DESIGN = "What is wanted", "A design, without LOG"
 MOST_PAGES = 1e12
+
+_wanted = partial(option, panel="What is wanted")
+_design = partial(option, panel="A design, without LOG")
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,6 @@ class PlanLogOptions(LogOptions):
     """Which log to plan from; without, a design is planned."""
 
     source: str = argument("The log, or its interventions; without it, a design.", "LOG", "")
-
-
-_design = partial(option, panel=DESIGN)
 
 
 @dataclass(frozen=True)
@@ -68,41 +63,18 @@ class DesignOptions:
         default=0.0, rare=True, check=between(0, 3),
     )  # fmt: skip
 
-    @property
-    def rates(self) -> list[float] | None:
-        """The rates of clicks, read."""
-        try:
-            return None if self.click_rates is None else [float(part) for part in self.click_rates.split(",")]
-        except ValueError:
-            raise InputError(f"--click-rates {self.click_rates}: expected numbers, such as 0.3,0.12,0.08") from None
-
 
 def plan(
     log: PlanLogOptions,
     units: HarvestOptions,
     design: DesignOptions,
-    width: Annotated[
-        float,
-        option(
-            "Half-width wanted: .1 is ±10 %.",
-            panel=WANTED,
-            check=between(0, 10, ends=False),
-        ),
-    ] = TOLERANCE,
+    width: Annotated[float, _wanted("Half-width wanted: .1 is ±10 %.", check=between(0, 10, ends=False))] = TOLERANCE,
     level: LevelOption = 0.95,
     days: Annotated[
         float | None,
-        option(
-            "Days that LOG covers; from its time column by default.", panel=WANTED, check=between(0, 1e6, ends=False)
-        ),
+        _wanted("Days that LOG covers; from its time column by default.", check=between(0, 1e6, ends=False)),
     ] = None,
-    new_queries: Annotated[
-        bool,
-        option(
-            "Further traffic is of other queries, not of the same ones again.",
-            panel=WANTED,
-        ),
-    ] = False,
+    new_queries: Annotated[bool, _wanted("Further traffic is of other queries, not of the same ones again.")] = False,
     anchor: AnchorOption = "1",
     as_json: JsonFlag = False,
 ) -> None:
@@ -119,74 +91,76 @@ def plan(
 
       clickharvest plan --rankings rankings.csv --traffic a=50,b=50 --pages 50000
     """
-    keep_to_one_thread()
-    from clickharvest.commands.terminal import screen
+    from clickharvest.commands.tables import screen
 
+    precision: dict[str, Any] = {"width": width, "level": level}
     found: Plan | DesignPlan
     if log.source and design != DesignOptions():
         raise InputError("options of a design, such as --pages and --swaps, go without a LOG: leave one of both out")
     if log.source:
-        found = _from_log(log, units, width=width, level=level, days=days, new_queries=new_queries, anchor=anchor)
+        found = _plan_from_log(log, units, days, new_queries=new_queries, anchor=anchor, **precision)
     elif log != PlanLogOptions() or days is not None or new_queries or anchor != "1":
         raise InputError("options of a log go with a LOG: name it, or leave them out to plan a design")
     else:
-        found = _from_design(units, design, width, level)
+        found = _plan_from_design(units, design, **precision)
     if as_json:
-        tell(json.dumps(found.to_dict(), indent=2))
+        tell_json(found.to_dict())
     else:
         screen().print(str(found))
 
 
-def _from_log(log: PlanLogOptions, units: HarvestOptions, *, days: float | None, anchor: str, **wanted: Any) -> Plan:
+def _plan_from_log(
+    log: PlanLogOptions, units: HarvestOptions, days: float | None, *, anchor: str, **precision: Any
+) -> Plan:
     from clickharvest.harvesting.collecting import harvest
-    from clickharvest.harvesting.reading import is_interventions
+    from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import days_of
     from clickharvest.planning.traffic import plan_from_log
 
-    interventions: Interventions
-    if is_interventions(log.source):
-        interventions = units.read_interventions(log)
+    data = units.read(log)
+    if isinstance(data, Interventions):
+        interventions = data
     else:
-        clicks = log.read(show_progress)
-        interventions = harvest(clicks, **units.arguments(log))
-        days = days if days is not None else days_of(clicks)
+        interventions = harvest(data, **units.arguments(log))
+        days = days if days is not None else days_of(data)
     if interventions.places is not None:
         raise InputError(
             f"plan speaks of ranks, and the log of places ({', '.join(interventions.places.columns)}): clickharvest "
             "check tells about how much more traffic they take"
         )
     with show_progress("Planning"):
-        return plan_from_log(interventions, days=days, anchor=find_anchor(anchor, None), **wanted)
+        return plan_from_log(interventions, days=days, anchor=find_anchor(anchor, None), **precision)
 
 
-def _from_design(units: HarvestOptions, design: DesignOptions, width: float, level: float) -> DesignPlan:
+def _plan_from_design(units: HarvestOptions, design: DesignOptions, **precision: Any) -> DesignPlan:
     from clickharvest.planning.designing import plan_from_design
 
     if design.pages is None:
         raise InputError("name a LOG to plan from, or the --pages of a design")
     outline = _outline(units, design)
     with show_progress("Planning"):
-        return plan_from_design(outline, design.pages, width=width, level=level, choose=design.swaps == "auto")
+        return plan_from_design(outline, design.pages, choose=design.swaps == "auto", **precision)
 
 
 def _outline(units: HarvestOptions, design: DesignOptions) -> Outline:
-    from clickharvest.planning.outline import outline_from_rankings, ranked_outline
-
-    common: dict[str, Any] = {"click_rates": design.rates, "steepness": design.steepness, "spread": design.spread}
-    if units.rankings is None:
-        swaps = _swaps(units, design, design.positions)
-        return ranked_outline(design.positions, queries=design.queries, swaps=swaps, **common)
     from clickharvest.logs.engines import DuckDBEngine
     from clickharvest.logs.sources import open_source
+    from clickharvest.planning.outline import outline_from_rankings, ranked_outline
 
+    options: dict[str, Any] = {"steepness": design.steepness, "spread": design.spread, "click_rates": None}
+    if design.click_rates is not None:
+        expected = "numbers, such as 0.3,0.12,0.08"
+        options["click_rates"] = parse_numbers(design.click_rates, "--click-rates", expected)
+    if units.rankings is None:
+        swaps = _swaps(units, design, design.positions)
+        return ranked_outline(design.positions, queries=design.queries, swaps=swaps, **options)
     engine = DuckDBEngine(progress=show_progress)
     opened, _ = open_source(units.rankings, engine)
     rows = engine.fetch(opened, task="Reading rankings")
-    outline = outline_from_rankings(rows, traffic=units.shares, max_position=units.max_position, **common)
+    options |= {"traffic": units.shares, "max_position": units.max_position}
+    outline = outline_from_rankings(rows, **options)
     swaps = _swaps(units, design, len(outline.examination))
-    if not swaps:
-        return outline
-    return outline_from_rankings(rows, traffic=units.shares, max_position=units.max_position, swaps=swaps, **common)
+    return outline_from_rankings(rows, swaps=swaps, **options) if swaps else outline
 
 
 def _swaps(units: HarvestOptions, design: DesignOptions, positions: int) -> dict[tuple[int, int], float]:

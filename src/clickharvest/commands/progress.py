@@ -1,6 +1,6 @@
 """Progress on a terminal: bars for work that takes more than two seconds, nothing where output is piped.
 
-A bar shows the share that its task tells; where a task tells none, the bar pulses. Either way the time runs beside it.
+A bar shows the share that its task reports; where a task reports none, the bar pulses. The time runs beside it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class _Job:
     task: str
     fraction: Callable[[], float | None] | None
     due: float
-    told: float | None = None
+    known_share: float | None = None
     note: str = ""
 
     def update(self, share: float, note: str = "", /) -> None:
-        self.told, self.note = share, note
+        self.known_share, self.note = share, note
 
     def share(self) -> float | None:
-        return self.told if self.fraction is None else self.fraction()
+        return self.known_share if self.fraction is None else self.fraction()
 
 
 def show_progress(task: str, fraction: Callable[[], float | None] | None = None) -> AbstractContextManager[Update]:

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from clickharvest.commands.inputs import place_to_write
-from clickharvest.commands.options import JsonFlag, LevelOption, ModelPath, OutputPath, argument, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import argument, option
+from clickharvest.commands.options import JsonFlag, LevelOption, ModelPath, OutputPath
+from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_path
@@ -52,12 +52,11 @@ def propensities(
 
       clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
+    from clickharvest.click_models.average import listed_propensities
     from clickharvest.click_models.loading import load_model
     from clickharvest.model.cautions import few_queries, gaps
-    from clickharvest.model.loading import load_propensities
 
-    fitted = load_model(model)
-    loaded = getattr(fitted, "listed", None) or load_propensities(model)
+    loaded = listed_propensities(load_model(model))
     if contexts is None and loaded.encoder is not None:
         needed = name_columns(loaded.encoder.columns)
         raise InputError(f"{model} depends on context: name a file with the {needed} after it")
@@ -68,21 +67,20 @@ def propensities(
     about = {"anchor": loaded.curve.anchor, "intervals": loaded.draws_kind, **options}
     if output is not None:
         doubts = _write(loaded, rows, output, options, about)
-        n = 1 if rows is None else rows.num_rows
-        counts = {"rows": n * len(loaded.shown), "contexts": n, "positions": len(loaded.shown)}
+        n, positions = 1 if rows is None else rows.num_rows, len(loaded.shown)
         if as_json:
+            counts = {"rows": n * positions, "contexts": n, "positions": positions}
             unsupported = {"unsupported": list(loaded.unsupported), "doubts": doubts}
-            tell(json.dumps({"file": str(output), **counts, **unsupported, **about}))
+            tell_json({"file": str(output), **counts, **unsupported, **about})
             return
-        what = "position" if loaded.places is None else "place"
-        told = f"{count(counts['rows'], 'row')}, {count(n, 'context')} at {count(len(loaded.shown), what)}"
-        tell(f"{told}: {output}")
+        where = count(positions, "position" if loaded.places is None else "place")
+        tell(f"{count(n * positions, 'row')}, {count(n, 'context')} at {where}: {output}")
     elif as_json:
         predicted = loaded.predict(rows, **options)
         records = json_value(predicted.to_arrow(rows).to_pylist())
         for record, note in zip(records, predicted.notes().ravel(), strict=True):
             record.setdefault("note", note)  # contexts may have a column of this name, which is the user's
-        tell(json.dumps({**about, "rows": records}, default=str))
+        tell_json({**about, "rows": records})
         return
     else:
         doubts = _print_rows(loaded, rows, options)
@@ -92,9 +90,8 @@ def propensities(
     for why, n in doubts.items():
         tell(f"{count(n, 'row')}: {why.removesuffix('.')}.")
     without = "" if loaded.draws is not None else "No intervals: the model was fitted without."
-    for sentence in (gaps(loaded), few_queries(loaded), without):
-        if sentence:
-            tell(sentence)
+    for sentence in filter(None, (gaps(loaded), few_queries(loaded), without)):
+        tell(sentence)
 
 
 def _read_contexts(model: Propensities, source: str, table: str | None) -> pa.Table:
@@ -105,8 +102,8 @@ def _read_contexts(model: Propensities, source: str, table: str | None) -> pa.Ta
     text = {part.name for part in parts if part.kind == "categorical"}
     opened, engine = open_source(source, DuckDBEngine(progress=show_progress), table=table, text=text)
     if missing := [part.name for part in parts if part.name not in opened.columns]:
-        found = ", ".join(opened.columns[:12])
-        raise InputError(f"{source} lacks the context {name_columns(missing)} of the model: found {found}")
+        columns = ", ".join(opened.columns[:12])
+        raise InputError(f"{source} lacks the context {name_columns(missing)} of the model: found {columns}")
     return engine.fetch(opened, task="Reading the contexts")
 
 
@@ -117,11 +114,12 @@ def _write(
     options: dict[str, Any],
     about: dict[str, Any],
 ) -> Counter[str]:
-    """Score and write part by part, so that memory holds one part's result at a time; return rows to doubt, by why."""
+    """Score and write part by part, so that memory holds one part; return rows that cannot be told, by why."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
+    ending = output.suffix.lower()
     writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
     n = 1 if contexts is None else contexts.num_rows
     metadata = {"clickharvest": json.dumps({"what": "propensities", **about})}
@@ -131,13 +129,12 @@ def _write(
         for begin in range(0, max(n, 1), ROWS_AT_ONCE):
             part = None if contexts is None else contexts.slice(begin, ROWS_AT_ONCE)
             predicted = model.predict(part, **options)
-            doubts.update(_doubts(predicted))
+            doubts.update(_reasons(predicted))
             scored = predicted.to_arrow(part).replace_schema_metadata(metadata)
-            if output.suffix.lower() == ".csv":
-                scored = _without_formulas(scored)
+            scored = _without_formulas(scored) if ending == ".csv" else scored
             try:
                 if writer is None:
-                    writer = stack.enter_context(writers[output.suffix.lower()](partial, scored.schema))
+                    writer = stack.enter_context(writers[ending](partial, scored.schema))
                 writer.write_table(scored)
             except pa.ArrowException as error:
                 raise InputError(f"cannot write {output}: {first_line(error)}") from error
@@ -146,13 +143,7 @@ def _write(
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """Return a table with an apostrophe before names and texts that a spreadsheet would take for a formula.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> _without_formulas(pa.table({"=1+1": ["-2+3", "plain", None]})).to_pydict()
-        {"'=1+1": ["'-2+3", 'plain', None]}
-    """
+    """Return a table with an apostrophe before names and texts that a spreadsheet would take for a formula."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -167,10 +158,8 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 
 def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[str, Any]) -> Counter[str]:
-    """Print the first rows; return those of them to doubt, by why."""
-    from rich.table import Table
-
-    from clickharvest.commands.terminal import screen
+    """Print the first rows; return those of them that cannot be told, by why."""
+    from clickharvest.commands.tables import plain_table, screen
     from clickharvest.positions.places import RESULTS
 
     n = 1 if contexts is None else contexts.num_rows
@@ -178,20 +167,16 @@ def _print_rows(model: Propensities, contexts: pa.Table | None, options: dict[st
     columns = [] if model.encoder is None else list(model.encoder.columns[:MOST_COLUMNS])
     predicted = model.predict(first, **options)
     scored = predicted.to_arrow(first).select([*columns, *predicted.where, *RESULTS])
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in scored.column_names:
-        table.add_column(clean_text(name, 16), justify="right")
     # One page with all its positions may be longer than the limit, and is worth showing whole where it stands alone.
     shown = scored if n == 1 else scored.slice(0, MOST_ROWS)
-    for row in shown.to_pylist():
-        table.add_row(*(_cell(value) for value in row.values()))
-    screen().print(table)
+    rows = ([_cell(value) for value in row.values()] for row in shown.to_pylist())
+    screen().print(plain_table([clean_text(name, 16) for name in scored.column_names], rows, left=0))
     if (more := n * len(model.shown) - shown.num_rows) > 0:
         tell(f"… {more:,} more rows: write them all with -o propensities.parquet")
-    return _doubts(predicted, shown.num_rows)
+    return _reasons(predicted, shown.num_rows)
 
 
-def _doubts(predicted: Prediction, most: int | None = None) -> Counter[str]:
+def _reasons(predicted: Prediction, most: int | None = None) -> Counter[str]:
     """Return how many of the first numbers are `cannot tell`, by the reason; gaps count apart."""
     import numpy as np
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from clickharvest.commands.bounds import SEED, between, whole
-from clickharvest.commands.choices import learner_names
-from clickharvest.commands.inputs import place_to_write
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustName, TrustOption, argument, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import SEED, argument, between, option
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustOption, split_list
+from clickharvest.commands.output import place_to_write, tell_json
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.verdicts import VERDICT, print_rank, verdict
+from clickharvest.commands.text import VERDICT, verdict
 from clickharvest.errors import InputError
 from clickharvest.extras import require
 from clickharvest.rank.learners import LEARNERS
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from clickharvest.rank.shown import ShownRanking
     from clickharvest.rank.tables import Clicks
 
-RANKER, AUTO = "The ranker", "auto"
+AUTO = "auto"
 LEAST, MOST = 1e-9, 1e9
 """Of costs and clips: beyond them, training would leave the range of numbers."""
 BY_QUERY = ("ndcg@10", "map")
@@ -47,29 +43,7 @@ DATA = ("train", "effective_clicks", "unsupported_clicks", "dropped_clicks")
 """What the ranker's file tells of its data."""
 
 
-class MissingName(StrEnum):
-    """What becomes of clicks on documents without features."""
-
-    error = "error"
-    drop = "drop"
-
-
-class ListsName(StrEnum):
-    """Which documents compete."""
-
-    auto = "auto"
-    query = "query"
-    page = "page"
-
-
-class CandidatesName(StrEnum):
-    """Which documents are ranked."""
-
-    shown = "shown"
-    all = "all"
-
-
-_ranker = partial(option, panel=RANKER)
+_ranker = partial(option, panel="The ranker")
 
 
 @dataclass(frozen=True)
@@ -82,7 +56,7 @@ class RankOptions:
     learner: str = _ranker(
         "A linear model, Propensity SVM-Rank, or boosted trees; auto tries all and their blend, and chooses by clicks "
         "on queries not trained on.",
-        default="svm", names=learner_names,
+        default="svm", names=[*LEARNERS, AUTO],
     )  # fmt: skip
     loss: str | None = _ranker(
         "What is minimised. pairwise and lambda of trees divide clicks by propensities; softmax and poisson (trees, "
@@ -95,24 +69,25 @@ class RankOptions:
     )  # fmt: skip
     cost: str = _ranker("Cost of errors of svm. auto: by cross-validation.", "C", "auto", flags=("--C",), rare=True)
     features: str | None = _ranker("Columns of FEATURES to learn from (default: all).", "A,B,…")
-    missing: MissingName = _ranker(
-        "Clicks on documents that are not in FEATURES: refuse or drop.", default=MissingName.error, rare=True
-    )
-    lists: ListsName = _ranker(
+    missing: str = _ranker(
+        "Clicks on documents that are not in FEATURES: refuse or drop.", default="error", rare=True,
+        names=["error", "drop"],
+    )  # fmt: skip
+    lists: str = _ranker(
         "Documents that compete: those of a query, or those of a page; auto takes pages where results change from page "
         "to page, or FEATURES has the log's page column.",
-        default=ListsName.auto, rare=True,
+        default=AUTO, rare=True, names=[AUTO, "query", "page"],
     )  # fmt: skip
-    candidates: CandidatesName = _ranker(
+    candidates: str = _ranker(
         "Documents that the rankers order: those that LOG shows, or all that FEATURES has for the query or page.",
-        default=CandidatesName.shown, rare=True,
+        default="shown", rare=True, names=["shown", "all"],
     )  # fmt: skip
     test_share: float = _ranker(
         "Share of the queries held out to judge.", default=0.2, rare=True, check=between(0, 1, ends=False)
     )
     judgements: str | None = _ranker("Table of query, doc, grade: judge by these too.", "FILE")
     level: float = _ranker("Level of the intervals.", default=0.95, rare=True, check=between(0, 1, ends=False))
-    seed: int = _ranker("Seed of all randomness.", default=0, rare=True, check=whole(*SEED))
+    seed: int = _ranker("Seed of all randomness.", default=0, rare=True, check=SEED)
 
     def check(self) -> None:
         """Refuse options that make no sense together, or whose packages are not installed."""
@@ -127,11 +102,6 @@ class RankOptions:
         if self.learner != AUTO and (library := LEARNERS[self.learner].library) is not None:
             require(library, "boost", f"--learner {self.learner}")
 
-    @property
-    def feature_names(self) -> list[str] | None:
-        """The features named, None for all."""
-        return None if self.features is None else [part.strip() for part in self.features.split(",") if part.strip()]
-
 
 def rank(
     log: LogOptions,
@@ -142,7 +112,7 @@ def rank(
         ),
     ],
     ranker: RankOptions,
-    trust: TrustOption = TrustName.checked,
+    trust: TrustOption = "checked",
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -163,18 +133,19 @@ def rank(
     """
     import numpy as np
 
+    from clickharvest.commands.tables import print_ranker
     from clickharvest.rank.comparison import best_shown, compare_rankers
     from clickharvest.rank.tables import read_clicks, read_grades
 
     sources = [*log.sources, documents, ranker.model, ranker.judgements]
     endings = [".json", ".txt"] if ranker.learner == "lightgbm" else [".json"]
-    target = place_to_write(output, "the ranker", "ranker.json", sources, endings)
+    output = place_to_write(output, "the ranker", "ranker.json", sources, endings)
     ranker.check()
     clip, cost = (_number(text, name) for text, name in ((ranker.clip, "--clip"), (ranker.cost, "--C")))
     opened, propensities = open_log(log, ranker.model)
-    how: dict[str, Any] = {"missing": ranker.missing.value, "lists": ranker.lists.value, "trust": trust.value}
-    how["candidates"] = ranker.candidates.value
-    clicks = read_clicks(opened, documents, propensities, features=ranker.feature_names, **how)
+    reading: dict[str, Any] = {"missing": ranker.missing, "lists": ranker.lists, "candidates": ranker.candidates}
+    features = None if ranker.features is None else list(split_list([ranker.features]))
+    clicks = read_clicks(opened, documents, propensities, features=features, trust=trust, **reading)  # type: ignore[arg-type]
     trial = _try_all(clicks, ranker) if ranker.learner == AUTO else _hold_out(clicks, ranker, clip, cost)
     scores, arms, test = trial.scores, trial.arms, trial.test
     found = compare_rankers(test, {**scores, **arms}, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
@@ -186,8 +157,8 @@ def rank(
         order = {name: np.nan_to_num(shown.gains(np.reciprocal, test.starts)) for name, shown in arms.items()}
         grades = read_grades(clicks, ranker.judgements)[np.repeat(trial.held, np.diff(clicks.data.starts))]
         judged = _judge({**scores, **order}, grades, test, served, ranker.seed)
-    told = {
-        "file": str(target),
+    answer = {
+        "file": str(output),
         "learner": ranker.learner,
         **trial.ranker.settings,
         "features": len(clicks.features),
@@ -198,19 +169,19 @@ def rank(
         "test": _size(test),
         "corrected": clicks.data.shift is not None,
         "lists": clicks.lists,
-        "trust": trust.value,
+        "trust": trust,
         "tried": trial.tried,
-        "estimates": [{"ranker": n, **asdict(e)} for c in found for n, e in c.estimates.items()],
-        "differences": [{"to": n, **asdict(e)} for c in found for n, e in c.differences.items()],
+        "estimates": [{"ranker": name, **asdict(one)} for row in found for name, one in row.estimates.items()],
+        "differences": [{"to": name, **asdict(one)} for row in found for name, one in row.differences.items()],
         "best_shown": best,
         "verdict": verdict(best, deciding, clicks),
         "judged": judged,
     }
-    _save(trial.ranker, clicks, trial.train, told, target)
+    _save(trial.ranker, clicks, trial.train, answer, output)
     if as_json:
-        tell(json.dumps(json_value(told), indent=2))
+        tell_json(json_value(answer))
     else:
-        print_rank(told, found, best, ranker.level)
+        print_ranker(answer, found, best, ranker.level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,16 +264,16 @@ def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensitie
     """Return the log, read with the context columns of the model, and the model, of examination or affine.
 
     Raises:
-        InputError: it is another click model, or speaks of places.
+        InputError: it is another click model, or its propensities are those of places.
     """
     if log.place_columns:
         raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
     if model is None:
-        return log.read(show_progress), None
+        return log.read(), None
     fitted = load_weighing_model(model)
     if getattr(fitted, "places", None) is not None:
         raise InputError(f"{model} speaks of places, and rankers are judged by lists: weigh the log, and train on it")
-    return replace(log, context=[*dict.fromkeys([*log.context_columns, *fitted.context])]).read(show_progress), fitted
+    return log.with_columns_of(fitted, and_others=True).read(), fitted
 
 
 def load_weighing_model(path: Path) -> Propensities | AnyAffine:
@@ -311,24 +282,21 @@ def load_weighing_model(path: Path) -> Propensities | AnyAffine:
     Raises:
         InputError: it is one of what comes of a click, or needs to know what was clicked above.
     """
-    from clickharvest.click_models import AffineLevels, AffineModel
     from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.model.cautions import require_examination
-    from clickharvest.model.propensities import Propensities
 
-    fitted = load_model(path)
-    if isinstance(fitted, AffineModel | AffineLevels):
-        return fitted
-    if not isinstance(fitted, Propensities):
+    fitted: Any = load_model(path)
+    if CLICK_MODELS[fitted.kind].needs_page:
         raise InputError(
             f"{path} is a model of {fitted.kind}, which weighs a click by what was clicked above it: weigh the log "
             "first (clickharvest weigh LOG MODEL -o weighted.parquet); rank and labels take the weighed log alone"
         )
     require_examination(fitted)
-    return fitted
+    return fitted  # type: ignore[no-any-return]
 
 
-def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, told: Mapping[str, Any], target: Path) -> None:
+def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, answer: Mapping[str, Any], target: Path) -> None:
     """Write the ranker with where it comes from; to LightGBM's own text where the file is called like that."""
     from clickharvest.model.provenance import record_provenance
     from clickharvest.rank.exports import export_ranker
@@ -337,8 +305,8 @@ def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, told: Mappi
     judged = ("test", "estimates", "differences", "best_shown", "verdict", "judged")
     info = {
         "provenance": provenance.to_dict(),
-        "data": {"sha256": train.fingerprint, **{name: told[name] for name in DATA if name in told}},
-        "judged": {name: told[name] for name in judged if name in told},
+        "data": {"sha256": train.fingerprint, **{name: answer[name] for name in DATA if name in answer}},
+        "judged": {name: answer[name] for name in judged if name in answer},
     }
     whole = replace(ranker, columns=clicks.columns, info=info)
     if target.suffix.lower() == ".txt":
@@ -364,13 +332,13 @@ def _judge(
     some = served & (np.add.reduceat(relevant, test.starts[:-1]) > 0)
     if not some.any():
         raise InputError("no held-out query has a judged document of grade 1 or more: judge more queries")
-    found = {}
-    for name, own in scores.items():
-        by_query = ranking_metrics(own, grades, test.starts, BY_QUERY, seed=seed)
+    metrics_of = {}
+    for name, ranking in scores.items():
+        by_query = ranking_metrics(ranking, grades, test.starts, BY_QUERY, seed=seed)
         means = {metric: float(values[some].mean()) for metric, values in by_query.items()}
         counted = relevant & np.repeat(some, np.diff(test.starts))
-        found[name] = {"relevant_rank": float(ranks(own, test.starts, seed=seed)[counted].mean()), **means}
-    return {"queries": int(some.sum()), "rankers": found}
+        metrics_of[name] = {"relevant_rank": float(ranks(ranking, test.starts, seed=seed)[counted].mean()), **means}
+    return {"queries": int(some.sum()), "rankers": metrics_of}
 
 
 def _size(data: RankingData) -> dict[str, int]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
-from clickharvest.commands.inputs import place_to_write
-from clickharvest.commands.options import JsonFlag, OutputPath, RankerPath, argument, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import argument, option
+from clickharvest.commands.options import JsonFlag, OutputPath, RankerPath
+from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.words import count
 
@@ -43,11 +42,10 @@ def rerank(
     from clickharvest.rank.reranking import rerank as write_ranking
 
     output = place_to_write(output, "the ranking", "ranked.parquet", [documents, ranker])
-    loaded = load_ranker(ranker)
     engine = DuckDBEngine(memory_limit=memory_limit, progress=show_progress)
-    found = write_ranking(loaded, documents, output, query=query, doc=doc, engine=engine)
+    ranked = write_ranking(load_ranker(ranker), documents, output, query=query, doc=doc, engine=engine)
     if as_json:
-        tell(json.dumps({"file": str(output), **asdict(found)}))
+        tell_json({"file": str(output), **asdict(ranked)})
         return
-    of = "one list" if found.queries is None else count(found.queries, "query", "queries")
-    tell(f"Ranked {count(found.documents, 'document')} of {of}: {output}")
+    of = "one list" if ranked.queries is None else count(ranked.queries, "query", "queries")
+    tell(f"Ranked {count(ranked.documents, 'document')} of {of}: {output}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import textwrap
+from typing import TYPE_CHECKING, Any
 
 from clickharvest.commands.options import JsonFlag, ModelPath
-from clickharvest.commands.output import tell
-from clickharvest.commands.telling import described, users_of
+from clickharvest.commands.output import tell, tell_json
+
+if TYPE_CHECKING:
+    from clickharvest.click_models.base import FittedModel
 
 
 def show(model: ModelPath, as_json: JsonFlag = False) -> None:
@@ -19,15 +20,18 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
     """
     from clickharvest.checks import budget_of
     from clickharvest.click_models.loading import load_model
-    from clickharvest.commands.one_screen import spell_budget
-    from clickharvest.model.summary import WIDTH, origin
+    from clickharvest.commands.text import budget_lines, users_of, wrapped
+    from clickharvest.model.summary import origin
 
-    loaded = load_model(model)
+    fitted = load_model(model)
     if as_json:
-        tell(json.dumps(described(loaded), indent=2))
+        tell_json(model_record(fitted))
         return
-    users = users_of(loaded)
-    shown = "" if users is None else f"{textwrap.fill(users, WIDTH)}\n\n"
-    budget = budget_of(loaded)
-    told = "" if budget is None else "\n".join([*spell_budget(budget), "", ""])
-    tell(f"{loaded}\n\n{shown}{told}{origin(loaded)}")
+    users, budget = users_of(fitted.info), budget_of(fitted)
+    parts = [str(fitted), "\n".join(wrapped(users)), "" if budget is None else "\n".join(budget_lines(budget))]
+    tell("\n\n".join([*filter(None, parts), origin(fitted)]))
+
+
+def model_record(fitted: FittedModel) -> dict[str, Any]:
+    """Return what a model says of itself, with its budget and findings if it was checked, as JSON holds it."""
+    return {name: fitted.info[name] for name in ("budget", "findings") if name in fitted.info} | fitted.describe()

@@ -7,21 +7,18 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from clickharvest import __version__
-from clickharvest.commands.bounds import SEED, between, whole
-from clickharvest.commands.choices import click_model_names, deployment_names, examination_names, repetition_names
-from clickharvest.commands.inputs import require_output
-from clickharvest.commands.options import JsonFlag, argument, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import SEED, argument, between, option, whole
+from clickharvest.commands.options import FolderPath, JsonFlag, parse_numbers
+from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_folder
-from clickharvest.simulate.names import BROWSING_MODELS
+from clickharvest.simulate.names import BROWSING_MODELS, CURVES, DEPLOYMENTS, REPETITIONS, USER_KINDS
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -29,14 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-LOG, SWAP, RANKINGS, TRUTH, SETTINGS = (
-    "log.parquet",
-    "swap.parquet",
-    "rankings.parquet",
-    "truth.parquet",
-    "settings.json",
-)
-DOCUMENTS, JUDGEMENTS = "documents.parquet", "judgements.parquet"
+LOG, SWAP, RANKINGS, TRUTH = "log.parquet", "swap.parquet", "rankings.parquet", "truth.parquet"
+SETTINGS, DOCUMENTS, JUDGEMENTS = "settings.json", "documents.parquet", "judgements.parquet"
 FILES = (LOG, SWAP, RANKINGS, TRUTH, SETTINGS, DOCUMENTS, JUDGEMENTS)
 SYNTHETIC = "synthetic"
 
@@ -44,23 +35,11 @@ MOST_QUERIES, MOST_POSITIONS, MOST_SWEEPS, LARGEST_ETA = 10_000_000, 1_000, 1e9,
 USUAL_QUERIES, USUAL_POSITIONS = 11_473, 10
 MOST_ROWS = 500_000_000
 """Of a log: more would not fit into the memory of most machines."""
-PROTOCOL, CORPUS = "The protocol", "The corpus of the protocol"
+LAYOUTS = ("grid", "carousel", "ads", "pages")
+SIMULATORS = ("protocol", "ab", "arxiv", *LAYOUTS)
 
-
-class SimulatorName(StrEnum):
-    """The simulators."""
-
-    protocol = "protocol"
-    ab = "ab"
-    arxiv = "arxiv"
-    grid = "grid"
-    carousel = "carousel"
-    ads = "ads"
-    pages = "pages"
-
-
-_protocol_option = partial(option, panel=PROTOCOL)
-_corpus_option = partial(option, panel=CORPUS)
+_protocol_option = partial(option, panel="The protocol")
+_corpus_option = partial(option, panel="The corpus of the protocol")
 
 
 @dataclass(frozen=True)
@@ -72,7 +51,7 @@ class SimulateOptions:
     )
     positions: int | None = option("Results on a page (default: 10; arxiv: 21).", "K", check=whole(2, MOST_POSITIONS))
     pages: int | None = option("Result pages of ab and layouts (default: 20,000).", check=whole(1, MOST_QUERIES))
-    seed: int = option("Seed of all randomness.", default=0, check=whole(*SEED))
+    seed: int = option("Seed of all randomness.", default=0, check=SEED)
     sweeps: float | None = _protocol_option(
         "How often each ranker serves each query (default: 1).", check=between(1e-6, MOST_SWEEPS)
     )
@@ -88,46 +67,42 @@ class SimulateOptions:
     zeta: float | None = _protocol_option(
         "Share of the context tied to relevance, 0 to 1 (default: 1).", rare=True, check=between(0, 1)
     )
-    examination: str | None = _protocol_option("The true curve (default: power).", names=examination_names)
-    clicks: str | None = _protocol_option("The click model (default: pbm).", names=click_model_names)
+    examination: str | None = _protocol_option("The true curve (default: power).", names=CURVES)
+    clicks: str | None = _protocol_option("The click model (default: pbm).", names=USER_KINDS)
     noise: float | None = _protocol_option(
         "Clicks on irrelevant results that are examined (default: 0.1).", check=between(0, 1)
     )
     traffic: str | None = _protocol_option("Traffic of each ranker, of any number (default: 50,50).", "A,B,…")
-    repetition: str | None = _protocol_option("How queries repeat (default: even).", names=repetition_names, rare=True)
-    deployment: str | None = _protocol_option("Of the rankers (default: ab).", names=deployment_names, rare=True)
+    repetition: str | None = _protocol_option("How queries repeat (default: even).", names=REPETITIONS, rare=True)
+    deployment: str | None = _protocol_option("Of the rankers (default: ab).", names=DEPLOYMENTS, rare=True)
     rows: bool = _protocol_option("One log row per display, not counts.", default=False)
     documents: bool = _protocol_option("Write the documents' features and grades too.", default=False)
     corpus: str | None = _corpus_option("LETOR file (plain or .gz) or folder; or synthetic (default).", "PATH")
     threshold: int | None = _corpus_option("Least grade of a relevant document.", rare=True, check=whole(0, 1_000_000))
     cache: Path | None = _corpus_option("Keep the parsed corpus there, for the next time.", "FOLDER", rare=True)
 
-    def arguments(self, simulator: SimulatorName) -> dict[str, Any]:
+    def arguments(self, simulator: str) -> dict[str, Any]:
         """Return the options that were given, and refuse those that the simulator does not have."""
-        given = {
-            option.name: value
-            for option in fields(self)
-            if (value := getattr(self, option.name)) is not None and value is not False
-        }
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {name: value for name, value in given.items() if value is not None and value is not False}
         if foreign := given.keys() - ALLOWED[simulator]:
-            name = "--" + min(foreign).replace("_", "-")
-            known = ", ".join("--" + option.replace("_", "-") for option in ALLOWED[simulator])
-            raise InputError(f"{name} does not go with simulate {simulator}: it has {known}")
+            flag, *known = ("--" + name.replace("_", "-") for name in (min(foreign), *ALLOWED[simulator]))
+            raise InputError(f"{flag} does not go with simulate {simulator}: it has {', '.join(known)}")
         return given
 
 
-ALLOWED: dict[SimulatorName, list[str]] = {
-    SimulatorName.protocol: [option.name for option in fields(SimulateOptions) if option.name != "pages"],
-    SimulatorName.ab: ["pages", "queries", "positions", "seed"],
-    SimulatorName.arxiv: ["queries", "positions", "seed"],
+ALLOWED = {
+    "protocol": [field.name for field in fields(SimulateOptions) if field.name != "pages"],
+    "ab": ["pages", "queries", "positions", "seed"],
+    "arxiv": ["queries", "positions", "seed"],
+    **{layout: ["pages", "queries", "seed"] for layout in LAYOUTS},
 }
-LAYOUTS = (SimulatorName.grid, SimulatorName.carousel, SimulatorName.ads, SimulatorName.pages)
-ALLOWED |= {layout: ["pages", "queries", "seed"] for layout in LAYOUTS}
+"""The options of every simulator."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What a simulator made: its tables by file, context columns to name, design options, and what to tell."""
+    """What a simulator made: its tables by file, context columns and design options to name, settings, truth."""
 
     tables: dict[str, pa.Table]
     context: Sequence[str]
@@ -139,13 +114,14 @@ class _Made:
 def simulate(
     simulation: SimulateOptions,
     simulator: Annotated[
-        SimulatorName,
+        str,
         argument(
             "The paper's protocol; a small A/B test; an arXiv-like log with A/B and swaps; or a layout of places: a "
             "grid, a carousel, ads beside results, pages of a list.",
+            names=SIMULATORS,
         ),
-    ] = SimulatorName.protocol,
-    output: Annotated[Path | None, option("Folder to write.", "FOLDER", flags=("--output", "-o"))] = None,
+    ] = "protocol",
+    output: FolderPath = None,
     force: Annotated[bool, option("Replace the simulation that FOLDER holds.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -164,16 +140,16 @@ def simulate(
     import numpy as np
     import pyarrow.parquet as pq
 
-    from clickharvest.commands.terminal import screen
+    from clickharvest.commands.tables import screen
 
-    output = require_output(output, "the simulation", "simulated")
+    output = place_to_write(output, "the simulation", "simulated")
     given = simulation.arguments(simulator)
     _check_folder(output, force)
     _check_size(given)
     with show_progress("Simulating"):
-        makers = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv} | dict.fromkeys(LAYOUTS, _layout)
-        made = makers[simulator](given | ({"layout": simulator.value} if simulator in LAYOUTS else {}), output)
-        about = {"clickharvest": __version__, "simulator": simulator.value, "truth": made.truth, **made.settings}
+        makers = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}
+        made = makers[simulator](given, output) if simulator in makers else _layout(simulator, given)
+        about = {"clickharvest": __version__, "simulator": simulator, "truth": made.truth, **made.settings}
         with atomic_folder(output, lambda: _check_folder(output, force)) as partial:
             for name, table in made.tables.items():
                 pq.write_table(table, partial / name)
@@ -183,12 +159,13 @@ def simulate(
     commands = _next_commands(output, made)
     if as_json:
         files = {name: str(output / name) for name in (*made.tables, SETTINGS)}
-        report = {"folder": str(output), "files": files, "rows": log.num_rows, "clicks": clicks}
-        tell(json.dumps(report | {"next": [" ".join(command) for command in commands], "settings": about}, indent=2))
+        answer = {"folder": str(output), "files": files, "rows": log.num_rows, "clicks": clicks}
+        tell_json(answer | {"next": [" ".join(command) for command in commands], "settings": about})
         return
     tell(f"{count(log.num_rows, 'row')}, {count(clicks, 'click')}: {output / LOG}")
-    for name in (name for name in made.tables if name != LOG):
-        tell(f"{made.tables[name].num_rows:,} rows: {output / name}")
+    for name, table in made.tables.items():
+        if name != LOG:
+            tell(f"{table.num_rows:,} rows: {output / name}")
     screen().print(f"\n{made.truth}\n\nNext, can this log tell, and what does it tell?\n")
     for command in commands:
         tell("  " + " \\\n      ".join(command))
@@ -220,7 +197,8 @@ def _protocol(given: dict[str, Any], output: Path) -> _Made:
         corpus = read_letor(path, **corpus_options)
         given = {"queries": None, "test_queries": None} | given
     if "traffic" in given:
-        given["traffic"] = _numbers(given["traffic"])
+        expected = "numbers such as 80,15,5, one for each ranker"
+        given["traffic"] = tuple(parse_numbers(given["traffic"], "--traffic", expected))
     if "sweeps" not in given and "training_queries" not in given:
         given["sweeps"] = 1.0
     simulation = simulate_protocol(corpus=corpus, **given)
@@ -230,7 +208,7 @@ def _protocol(given: dict[str, Any], output: Path) -> _Made:
     truth = f"{TRUTH}: the true examination of {len(simulation.test):,} other contexts, 1 at position 1."
     if simulation.click_model.browses:
         truth += " Where users browse it depends on the results above: the mean over the rankers' pages."
-    settings = _effective(simulate_protocol, given) | {
+    settings = _settings(simulate_protocol, given) | {
         "corpus": path,
         "queries": len(simulation.train),
         "test_queries": len(simulation.test),
@@ -259,21 +237,22 @@ def _ab(given: dict[str, Any], output: Path) -> _Made:
 
     log, truth = simulate_ab_log(**given)
     tables = {LOG: log, TRUTH: _truth_table({"device": np.array(truth.contexts)}, truth.examination)}
-    told = f"{TRUTH}: the true examination on desktop and mobile, 1 at position 1."
-    return _Made(tables, ["device"], [], _effective(simulate_ab_log, given), told)
+    about = f"{TRUTH}: the true examination on desktop and mobile, 1 at position 1."
+    return _Made(tables, ["device"], [], _settings(simulate_ab_log, given), about)
 
 
-def _layout(given: dict[str, Any], output: Path) -> _Made:
+def _layout(layout: str, given: dict[str, Any]) -> _Made:
     import pyarrow as pa
 
     from clickharvest.simulate.layouts import simulate_places
 
+    given = {**given, "layout": layout}
     log, truth = simulate_places(**given)
     columns = {name: list(truth.places.values(i)) for i, name in enumerate(truth.places.columns)}
     tables = {LOG: log, TRUTH: pa.table({**columns, "examination": truth.examination[0]})}
-    told = f"{TRUTH}: the true examination of every place, 1 at {truth.places.name(1)}."
-    settings = _effective(simulate_places, given)
-    return _Made(tables, [], [f"--place {','.join(truth.places.columns)}", "--page view"], settings, told)
+    about = f"{TRUTH}: the true examination of every place, 1 at {truth.places.name(1)}."
+    settings = _settings(simulate_places, given)
+    return _Made(tables, [], [f"--place {','.join(truth.places.columns)}", "--page view"], settings, about)
 
 
 def _arxiv(given: dict[str, Any], output: Path) -> _Made:
@@ -293,9 +272,9 @@ def _arxiv(given: dict[str, Any], output: Path) -> _Made:
         RANKINGS: simulation.rankings,
         TRUTH: _truth_table(contexts, simulation.examination[held_out]),
     }
-    told = f"{TRUTH}: the true examination of the pages of the test split, 1 at position 1; {SWAP}: the swapped pages."
+    about = f"{TRUTH}: the true examination of the pages of the test split, 1 at position 1; {SWAP}: the swapped pages."
     design = [f"--rankings {shlex.quote(str(output / RANKINGS))}", "--traffic f1=1,f2=1,f3=1"]
-    return _Made(tables, ["complex"], design, _effective(simulate_arxiv, given), told)
+    return _Made(tables, ["complex"], design, _settings(simulate_arxiv, given), about)
 
 
 def _truth_table(contexts: Mapping[str, NDArray[Any]], examination: NDArray[np.float64]) -> pa.Table:
@@ -309,17 +288,10 @@ def _truth_table(contexts: Mapping[str, NDArray[Any]], examination: NDArray[np.f
     return pa.table({**columns, "position": place, "examination": examination.ravel()})
 
 
-def _effective(simulate: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+def _settings(simulate: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     defaults = {name: parameter.default for name, parameter in inspect.signature(simulate).parameters.items()}
     defaults.pop("corpus", None)
     return json.loads(json.dumps(defaults | given))  # type: ignore[no-any-return]
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--traffic {text}: expected numbers such as 80,15,5, one for each ranker") from None
 
 
 def _next_commands(output: Path, made: _Made) -> list[list[str]]:
@@ -335,8 +307,8 @@ def _check_folder(folder: Path, force: bool) -> None:
         raise InputError(f"{folder} is a symbolic link that leads to no folder: name another one")
     if not folder.absolute().parent.is_dir():
         raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
-    held = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-    if held and not force:
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+    if names and not force:
         raise InputError(f"{folder} is not empty: name another folder, or replace the simulation in it with --force")
-    if others := [name for name in held if name not in FILES]:
+    if others := [name for name in names if name not in FILES]:
         raise InputError(f"{folder} holds {others[0]}, which is not of a simulation: name another folder with -o")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
-from clickharvest.commands.inputs import place_to_write
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, option, split_list
-from clickharvest.commands.output import tell
-from clickharvest.commands.progress import show_progress
+from clickharvest.commands.declaring import option
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, split_list
+from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.words import count
 
 
@@ -36,12 +34,12 @@ def tally(
     from clickharvest.logs.tallies import write_tally
 
     output = place_to_write(output, "the tally", "tallies/2026-03-01.parquet", log.sources)
-    clicks = log.read(show_progress)
+    clicks = log.read()
     rows = write_tally(clicks, output, keep=split_list(keep))
     assert clicks.facts is not None
     counts = {"impressions": clicks.facts.impressions, "clicks": clicks.facts.clicks}
     if as_json:
-        tell(json.dumps({"file": str(output), "rows": rows, **counts}))
-    else:
-        told = f"{count(counts['impressions'], 'impression')}, {count(counts['clicks'], 'click')}"
-        tell(f"{told}, in {count(rows, 'row')}: {output}")
+        tell_json({"file": str(output), "rows": rows, **counts})
+        return
+    written = f"{count(counts['impressions'], 'impression')}, {count(counts['clicks'], 'click')}"
+    tell(f"{written}, in {count(rows, 'row')}: {output}")

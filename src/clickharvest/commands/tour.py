@@ -21,7 +21,35 @@ if TYPE_CHECKING:
 CONTEXT = ("complex", "query_len")
 NEW = "new ranker"
 POSITIONS = (1, 2, 3, 5, 8, 13, 21)
+ARXIV = "--rankings {arxiv}/rankings.parquet --traffic f1=1,f2=1,f3=1"
+SHOP = "{shop}/log.parquet --clicks clicks --impressions impressions"
 
+ESTIMATE = {
+    "1. A search engine's log, three rankers in an A/B test": [
+        "simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}"
+    ],
+    "2. Can this log tell?": ["check {arxiv}/log.parquet --context {context} " + ARXIV],
+    "3. One curve for everybody: PBM": ["fit {arxiv}/log.parquet " + ARXIV + " -o {folder}/pbm.safetensors"],
+    "4. A curve that depends on the query: CPBM": [
+        "fit {arxiv}/log.parquet --context {context} " + ARXIV + " -o {folder}/cpbm.safetensors"
+    ],
+}
+USE = {
+    "6. A page to look at and pass on": [
+        "report {folder}/cpbm.safetensors --log {arxiv}/log.parquet " + ARXIV + " -o {folder}/report.html"
+    ],
+    "7. Weights for training": [
+        "weigh {arxiv}/log.parquet {folder}/cpbm.safetensors --clip auto -o {folder}/weighted.parquet"
+    ],
+    "8. A better ranker, from a second log: two rankers at 90/10, with document features": [
+        "simulate --force --queries 1500 --test-queries 50 --sweeps 5 --traffic 90,10 --eta 2 --documents "
+        "--seed {seed} -o {shop}",
+        "fit " + SHOP + " --context {features} --rankings {shop}/rankings.parquet --traffic f1=9,f2=1 --curve power "
+        "--penalty 1 --intervals none -o {shop}.safetensors",
+        "rank " + SHOP + " {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
+        "--C 1 -o {folder}/ranker.json",
+    ],
+}
 NEXT = """\
 On a log of your own (other column names: clickharvest check --help):
 
@@ -42,49 +70,31 @@ def tour(program: typer.Context, folder: Path, seed: int) -> None:
     import pyarrow.parquet as pq
 
     from clickharvest.baselines import click_rates
-    from clickharvest.commands.terminal import screen
+    from clickharvest.commands.tables import screen
     from clickharvest.logs.reading import read_log
     from clickharvest.model.loading import load_propensities
     from clickharvest.rank.rankers import load_ranker
 
     folder.mkdir(parents=True, exist_ok=True)
     console = screen()
-    arxiv, shop = folder / "arxiv", folder / "shop"
-    log, design = f"{arxiv}/log.parquet", f"--rankings {arxiv}/rankings.parquet --traffic f1=1,f2=1,f3=1"
-    columns = f"--context {','.join(CONTEXT)}"
-    pbm, cpbm = folder / "pbm.safetensors", folder / "cpbm.safetensors"
+    words = {"folder": folder, "arxiv": folder / "arxiv", "shop": folder / "shop", "seed": seed,
+             "context": ",".join(CONTEXT), "features": ",".join(f"x{j}" for j in range(1, 11))}  # fmt: skip
 
-    def step(title: str, *commands: str) -> None:
-        console.print(f"── {title}", style="bold cyan")
-        for command in commands:
-            console.print(f"{_typed(command)}\n", style="bold")
-            program.find_root().command(shlex.split(command), standalone_mode=False)
-            console.print()
+    def run(steps: Mapping[str, list[str]]) -> None:
+        for title, commands in steps.items():
+            console.print(f"── {title}", style="bold cyan")
+            for command in (command.format(**words) for command in commands):
+                console.print(f"{_typed(command)}\n", style="bold")
+                program.find_root().command(shlex.split(command), standalone_mode=False)
+                console.print()
 
-    step(
-        "1. A search engine's log, three rankers in an A/B test",
-        f"simulate arxiv --queries 60000 --force --seed {seed} -o {arxiv}",
-    )
-    step("2. Can this log tell?", f"check {log} {columns} {design}")
-    step("3. One curve for everybody: PBM", f"fit {log} {design} -o {pbm}")
-    step("4. A curve that depends on the query: CPBM", f"fit {log} {columns} {design} -o {cpbm}")
+    run(ESTIMATE)
     console.print("── 5. The truth, which only a simulation knows", style="bold cyan")
-    models = {"clicks": click_rates(read_log(log)), "PBM": load_propensities(pbm), "CPBM": load_propensities(cpbm)}
-    console.print(_curves(models, pq.read_table(arxiv / "truth.parquet")))
+    models = {"clicks": click_rates(read_log(folder / "arxiv" / "log.parquet"))}
+    models |= {name.upper(): load_propensities(folder / f"{name}.safetensors") for name in ("pbm", "cpbm")}
+    console.print(_curves(models, pq.read_table(folder / "arxiv" / "truth.parquet")))
     console.print("Examination relative to position 1, of complex and of simple queries; clicks are click rates.\n")
-    step("6. A page to look at and pass on", f"report {cpbm} --log {log} {design} -o {folder}/report.html")
-    step("7. Weights for training", f"weigh {log} {cpbm} --clip auto -o {folder}/weighted.parquet")
-    features = ",".join(f"x{j}" for j in range(1, 11))
-    shown = f"{shop}/log.parquet --clicks clicks --impressions impressions"
-    step(
-        "8. A better ranker, from a second log: two rankers at 90/10, with document features",
-        f"simulate --force --queries 1500 --test-queries 50 --sweeps 5 --traffic 90,10 --eta 2 --documents "
-        f"--seed {seed} -o {shop}",
-        f"fit {shown} --context {features} --rankings {shop}/rankings.parquet --traffic f1=9,f2=1 --curve power "
-        f"--penalty 1 --intervals none -o {shop}.safetensors",
-        f"rank {shown} {shop}/documents.parquet --model {shop}.safetensors --judgements {shop}/judgements.parquet "
-        f"--C 1 -o {folder}/ranker.json",
-    )
+    run(USE)
     console.print(f"{_outcome(load_ranker(folder / 'ranker.json').info['judged']['judged']['rankers'])}\n")
     console.print("── What next?", style="bold cyan")
     console.print(f"Open {folder}/report.html in a browser.\n\n{NEXT}", soft_wrap=True)
@@ -99,13 +109,12 @@ def _outcome(judged: Mapping[str, Mapping[str, float]]) -> str:
         >>> _outcome({name: {"ndcg@10": value} for name, value in ((NEW, 0.7), ("f1", 0.6), ("f2", 0.6), ("f3", 0.5))})
         'By true grades (nDCG@10) the new ranker beats f1 by .100, f2 by .100 and f3 by .200.'
     """
-    own = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
-    gains = {name: own[NEW] - value for name, value in own.items() if name != NEW}
-    beaten = [f"{name} by {_digits(gap)}" for name, gap in gains.items() if gap > 0]
-    ahead = [f"{name}, ahead by {_digits(-gap)}" for name, gap in gains.items() if gap <= 0]
-    told = [f"the new ranker beats {listed(beaten)}" if beaten else "the new ranker beats none"]
-    told += [f"but not {' and '.join(ahead)}"] if ahead else []
-    return f"By true grades (nDCG@10) {', '.join(told)}."
+    ndcg = {name.removesuffix(", as shown"): metrics["ndcg@10"] for name, metrics in judged.items()}
+    gains = {name: ndcg[NEW] - value for name, value in ndcg.items() if name != NEW}
+    beaten = [f"{name} by {_digits(gain)}" for name, gain in gains.items() if gain > 0]
+    ahead = [f"{name}, ahead by {_digits(-gain)}" for name, gain in gains.items() if gain <= 0]
+    sentence = f"the new ranker beats {listed(beaten) if beaten else 'none'}"
+    return f"By true grades (nDCG@10) {sentence}{f', but not {listed(ahead)}' if ahead else ''}."
 
 
 def _digits(value: float) -> str:
@@ -120,7 +129,7 @@ def _typed(command: str) -> str:
 
 def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:
     """Return a table of estimates and truth, averaged over the pages of each kind that reach a position."""
-    from rich.table import Table
+    from clickharvest.commands.tables import plain_table
 
     columns = {name: truth[name].to_numpy(zero_copy_only=False) for name in truth.column_names}
     positions = columns["position"].max()
@@ -128,11 +137,9 @@ def _curves(models: dict[str, Propensities], truth: pa.Table) -> Table:
     contexts = {name: by_page[name][:, 0] for name in CONTEXT}
     reached = by_page["results"] >= by_page["position"]
     curves = {"truth": by_page["examination"]} | {n: model.predict(contexts).propensity for n, model in models.items()}
-    table = Table(box=None, header_style="bold")
     kinds = {"complex": contexts["complex"], "simple": ~contexts["complex"]}
-    for header in ("position", *(f"{kind}\n{name}" for kind in kinds for name in curves)):
-        table.add_column(header, justify="right", no_wrap=True)
+    rows = []
     for k in POSITIONS:
-        means = [curve[own & reached[:, k - 1], k - 1].mean() for own in kinds.values() for curve in curves.values()]
-        table.add_row(str(k), *(f"{mean:.3f}" for mean in means))
-    return table
+        pages = [kind & reached[:, k - 1] for kind in kinds.values()]
+        rows.append((str(k), *(f"{curve[page, k - 1].mean():.3f}" for page in pages for curve in curves.values())))
+    return plain_table(("position", *(f"{kind}\n{name}" for kind in kinds for name in curves)), rows, left=0, whole=0)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from clickharvest.commands.check_options import CheckOptions
-from clickharvest.commands.harvest_options import HarvestOptions
-from clickharvest.commands.inputs import refuse_overwriting
-from clickharvest.commands.options import AnchorOption, ClusterOption, JsonFlag, LogOptions, OutputPath, option
-from clickharvest.commands.output import tell
+from clickharvest.commands.declaring import option
+from clickharvest.commands.options import (
+    AnchorOption,
+    CheckOptions,
+    ClusterOption,
+    HarvestOptions,
+    JsonFlag,
+    LogOptions,
+    OutputPath,
+)
+from clickharvest.commands.output import refuse_overwriting, tell, tell_json
 from clickharvest.commands.progress import show_progress
-from clickharvest.commands.threads import keep_to_one_thread
 from clickharvest.errors import InputError
 
-if TYPE_CHECKING:
-    from clickharvest.checks.experiment_curve import CurveEstimate
-    from clickharvest.checks.validating import Validation
-
-TRUTH = "The experiment"
-MOST_ROWS = 9
-"""Positions of the table; the others are in --json, and all with --verbose."""
+_experiment = partial(option, panel="The experiment")
 
 
 def validate(
@@ -32,17 +31,14 @@ def validate(
     checks: CheckOptions,
     model: Annotated[
         Path | None,
-        option(
-            "Compare this, not the curve of ordinary pages: a model file, or a CSV of position,propensity.",
-            "FILE",
-            panel=TRUTH,
+        _experiment(
+            "Compare this, not the curve of ordinary pages: a model file, or a CSV of position,propensity.", "FILE"
         ),
     ] = None,
     pages_with: Annotated[
-        str | None,
-        option("Keep pages of which a row has 1 here, such as booked.", "COLUMN", panel=TRUTH),
+        str | None, _experiment("Keep pages of which a row has 1 here, such as booked.", "COLUMN")
     ] = None,
-    pool: Annotated[bool, option("Fit all pages together, unless the two kinds differ.", panel=TRUTH)] = False,
+    pool: Annotated[bool, _experiment("Fit all pages together, unless the two kinds differ.")] = False,
     cluster: ClusterOption = "",
     anchor: AnchorOption = "1",
     output: OutputPath = None,
@@ -61,9 +57,9 @@ def validate(
 
       clickharvest validate clicks.parquet --swap 10 --original rank_before --model theirs.csv
     """
-    keep_to_one_thread()
     from clickharvest.checks.validating import validate as compare
     from clickharvest.click_models.examination import Examination
+    from clickharvest.commands.text import validation_lines
     from clickharvest.harvesting.designs import Swap
     from clickharvest.harvesting.reading import is_interventions
     from clickharvest.model.loading import load_curve
@@ -76,76 +72,30 @@ def validate(
         raise InputError("the experiment is --random or --swap: leave other designs out")
     if (log.random is None) == (design is None):
         raise InputError("name the experiment: --random COLUMN=VALUE for pages in random order, or --swap K --original")
-    if output is not None and not (pool and output.suffix == ".safetensors"):
-        raise InputError("-o writes the model of all pages: name a .safetensors file, and add --pool")
     if output is not None:
+        if not pool or output.suffix != ".safetensors":
+            raise InputError("-o writes the model of all pages: name a .safetensors file, and add --pool")
         refuse_overwriting(output, [*log.sources, model])
     asked = checks.arguments()
-    given = None if model is None else load_curve(model)
-    data = log.read(show_progress)
-    at = find_anchor(anchor, data.places)
-    fitting = Examination(anchor=at, progress=show_progress)
+    curve = None if model is None else load_curve(model)
+    clicks = log.read()
+    at = find_anchor(anchor, clicks.places)
+    examination = Examination(anchor=at, progress=show_progress)
     with show_progress("Comparing"):
         found = compare(
-            data, given, swap=design, pages_with=pages_with, unit=units.unit_kind, max_position=units.max_position,
-            cluster=cluster or None, anchor=at, pool=pool, estimate=lambda clicks: fitting.within(clicks).fit(clicks),
-            **asked,
+            clicks, curve, swap=design, pages_with=pages_with, unit=units.unit_kind, max_position=units.max_position,
+            cluster=cluster or None, anchor=at, pool=pool,
+            estimate=lambda clicks: examination.within(clicks).fit(clicks), **asked,
         )  # fmt: skip
     if output is not None and found.pooled is not None:
         found.pooled.save(output)
     if as_json:
-        tell(json.dumps(found.to_dict(), indent=2))
+        tell_json(found.to_dict())
         return
-    _print(found, checks.verbose)
+    tell("\n".join(validation_lines(found, verbose=checks.verbose)))
     if found.parts is not None and found.parts.outcome:
         tell(f"next: clickharvest validate {shlex.join([*sys.argv[2:], '--pages-with', found.parts.outcome])}")
     if found.pooled is not None and output is not None:
         tell(f"saved: {output}")
     elif pool:
         tell("Not pooled: both kinds of pages must agree." if found.pooled is None else "To keep the model: -o FILE")
-
-
-def _print(found: Validation, verbose: bool) -> None:
-    """Print the two curves side by side, and what follows."""
-    from clickharvest.checks import findings_of
-    from clickharvest.commands.one_screen import every_finding, paragraph, wrapped
-    from clickharvest.logs.parts import spell_part
-    from clickharvest.positions.places import name_place
-
-    parts = found.parts
-    if parts is not None:
-        tell(paragraph("ordinary", spell_part(parts.ordinary)))
-        tell(paragraph("random", spell_part(parts.random)))
-    places = None if found.model is None else found.model.places
-    others = found.others
-    if len(others) > MOST_ROWS and not verbose:
-        step = (len(others) - 1) / (MOST_ROWS - 1)
-        others = [others[round(step * i)] for i in range(MOST_ROWS)]
-    curves = {"model": found.harvested, found.what: found.random, "click rates": found.rates}
-    rows = [("", *curves)]
-    rows += [(name_place(found.positions[i], places), *(_spell(curve, i) for curve in curves.values())) for i in others]
-    if places is None:
-        rows.append(("power of k", *(_spell_power(curve) for curve in curves.values())))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    tell(f"\nexamination relative to {name_place(found.anchor, places)}, 95 % interval")
-    for row in rows:
-        tell("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    tell("")
-    if verbose and found.model is not None:
-        findings = findings_of(found.model)
-        tell(f"{found.model}\n" + (f"\n{every_finding(findings)}\n" if findings else ""))
-    for sentence in found.sentences():
-        tell("\n".join(wrapped(sentence, "  " if sentence.startswith("!") else "")))
-
-
-def _spell(curve: CurveEstimate, i: int) -> str:
-    from clickharvest.commands.one_screen import spell_share
-
-    share, lower, upper = curve.interval(i)
-    return spell_share(share, *((lower, upper) if curve.error[i] else (float("nan"),) * 2))
-
-
-def _spell_power(curve: CurveEstimate) -> str:
-    power, lower, upper = curve.power_interval
-    texts = [f"{value:.2f}".removeprefix("0").replace("-0.", "-.") for value in (power, lower, upper)]
-    return texts[0] + (f" ({texts[1]} to {texts[2]})" if curve.power_error else "")

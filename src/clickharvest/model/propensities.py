@@ -126,6 +126,10 @@ class Propensities:
         """The context columns that the model depends on."""
         return () if self.encoder is None else self.encoder.columns
 
+    def sentences(self) -> list[str]:
+        """Return what was found besides the curve: nothing, as for every model of examination."""
+        return []
+
     def describe(self) -> dict[str, Any]:
         """Return what the model says of itself, as JSON holds it."""
         return describe_model(self)

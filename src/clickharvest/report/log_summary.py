@@ -190,6 +190,11 @@ def _clipping(propensity: Array, clicks: NDArray[np.int64]) -> Clipping | None:
 
 
 def _require_columns(source: ClickLog | Interventions, model: Propensities) -> None:
+    if not isinstance(model, Propensities):
+        raise InputError(
+            "the page of a model other than examination says nothing of a log: leave the log out, its checks are in "
+            "the model"
+        )
     if source.places != model.places:
         raise InputError(
             "the log shows other places than the model knows: give the log that the model was fitted on, with the same "

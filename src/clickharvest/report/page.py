@@ -55,7 +55,7 @@ def write_report(
         path: the file to write.
         model: the model, of whichever click model; of others than examination the curve is the average one.
         summary: what its log says, see `summarise_log`; without it, the checks that the model keeps are reported.
-        title: the page's title; that of its click model without.
+        title: the page's title; by default that of its click model, or of the outcome of a click.
         level: level of the intervals.
         name: the model's file name.
         made: when the report was made; left out by default, so that equal input gives equal bytes.
@@ -66,7 +66,9 @@ def write_report(
         InputError: the file cannot be written, or the level is not between 0 and 1.
     """
     view, data = make_content(curve_of(model), summary, level=level, name=name, commands=commands or {})
-    view |= {"kind": model.kind, "states": None, "lines": None, "title": title or TITLES[model.kind], "made": made}
+    view |= {"kind": model.kind, "states": None, "lines": None, "made": made}
+    after_click = f"{view['outcome']} after a click, by position" if view["outcome"] else None
+    view["title"] = title or after_click or TITLES[model.kind]
     if isinstance(model, AffineModel | AffineLevels):
         view["lines"] = affine_view(model, level=level)
     elif isinstance(model, BrowsingPropensities | ReadingPropensities):

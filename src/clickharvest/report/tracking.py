@@ -31,10 +31,12 @@ def log_to_mlflow(propensities: Propensities, model: Path) -> str:
         The id of the run.
 
     Raises:
-        InputError: MLflow is not installed, or refuses.
+        InputError: the model is not one of examination, or MLflow is not installed, or refuses.
     """
     from clickharvest.report.page import write_report
 
+    if not isinstance(propensities, Propensities):
+        raise InputError(f"only models of examination can be tracked; the model is saved in {model}")
     mlflow = require("mlflow", "mlflow", "logging to MLflow")
     try:
         with mlflow.start_run(nested=mlflow.active_run() is not None) as run:
