@@ -17,7 +17,7 @@ from command_line import Command
             "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'squares', 'free'",
         ),
         ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
-        ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'linear', 'svm', 'lightgbm', 'xgboost'"),
+        ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'lightgbm', 'linear', 'svm', 'xgboost'"),
         ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
         ("simulate --clicks ccm", "'--clicks': 'ccm' is not one of 'pbm', 'trust', 'cascade'"),
         ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
