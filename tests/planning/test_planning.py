@@ -26,9 +26,9 @@ from clickharvest.planning import (
     plan_from_log,
     ranked_outline,
 )
-from clickharvest.planning.evidence import counts, unseen
+from clickharvest.planning.designing import _variance, candidates
 from clickharvest.planning.forecast import forecast
-from clickharvest.planning.swaps import _variance, candidates
+from clickharvest.planning.query_variances import counts, unseen
 from command_line import run
 from samples import simulated_interventions
 

@@ -5,7 +5,6 @@
 - `plan_from_log`: from a harvest, how many times as much traffic until each position has the wanted width.
 - `Outline`, `plan_from_design`: from rankings, traffic and swaps, the widths to expect before anything is run.
 - `choose_swaps`: which pairs of ranks to swap, at which share, for the least loss in clicks.
-- `advice`: the one line with which `clickharvest check` ends.
 """
 
 import lazy_loader

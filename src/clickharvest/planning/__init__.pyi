@@ -1,9 +1,9 @@
 from .designing import DesignPlan as DesignPlan
+from .designing import choose_swaps as choose_swaps
 from .designing import plan_from_design as plan_from_design
 from .forecast import Forecast as Forecast
 from .outline import Outline as Outline
 from .outline import outline_from_rankings as outline_from_rankings
 from .outline import ranked_outline as ranked_outline
-from .swaps import choose_swaps as choose_swaps
 from .traffic import Plan as Plan
 from .traffic import plan_from_log as plan_from_log

@@ -1,20 +1,18 @@
-"""Forecast: how wide the intervals of a fit will be with s times the traffic.
+"""Forecast: the widths of the intervals of a fit with s times the traffic.
 
 The covariance of a fit, by query (`query_random_effects`), is V = J⁻¹ (φ H + σ² S + ς² T + Λ) J⁻¹ with J = H + Λ, H
-the information of the clicks, S and T what queries that read differently add, and Λ the precision of the prior. With s
-times as many pages of the same kind H becomes s H. S and T do not: more clicks of a query that reads in its own way are
-no new queries. Pages being drawn from one stream of queries, clicks N_u of units are about Poisson, and of S the part
-that pairs of clicks make grows with s², the part of single clicks with s:
+the information of the clicks, S and T the score's variance by queries that differ, and Λ the precision of the prior.
+With s times as many pages of the same kind H becomes s H. S and T do not: more clicks of the same queries are no new
+queries. Clicks N_u of units are about Poisson, and of S the part of pairs of clicks grows with s², the part of single
+clicks with s:
 
     S(s) = s² (S − B) + s B,   B = Σ_u Σ_k N_u π_{u,k}² (z_{u,k} − z̄_u)(z_{u,k} − z̄_u)ᵀ,
 
 and T, nearly all of it pairs, with s². So V(s) does not go to 0 where queries differ (σ² > 0) and the same queries come
 again and again: then no amount of such traffic is enough, and only other queries help. With `new_queries` all traffic
-beyond the log is of other queries, and S grows with s.
+beyond the log is of other queries, and S grows with s. Misfit of the contexts (`model_uncertainty`) falls with 1/s.
 
-That holds as far as σ², ς², φ and Λ are known; `outlook` counts how far they are not, by draws.
-
-What a curve may miss of the contexts (`estimation.model_uncertainty`) is taken to fall with 1/s.
+That takes σ², ς², φ and Λ for known; the draws of `outlook` do not.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ from clickharvest.estimation.support import effective_queries
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.model.contexts import ContextEncoder
 from clickharvest.model.curves import Constant, Curve, Linear, unflatten_params
-from clickharvest.planning.evidence import counts, evidence_of, single_clicks, unseen
-from clickharvest.planning.outlook import Outlook
+from clickharvest.planning.outlook import Outlook, quadratic_form
+from clickharvest.planning.query_variances import counts, query_variances, single_clicks, unseen
 
 Array = NDArray[np.float64]
 
@@ -56,12 +54,11 @@ class Forecast:
         log_p: log p_k / p_anchor, [c, K].
         information: H, [size, size].
         precision: Λ, [size, size].
-        apart: σ² S and ς² T, or what users add, [size, size].
+        apart: σ² S and ς² T, or the variance by users, [size, size].
         overdispersion: φ.
-        missed: what misfit adds to the covariance, [size, size].
+        missed: covariance by misfit, [size, size].
         queries: number of queries.
-        effective: effective queries that log p_k / p_anchor of each position rests on, or of what else clusters; None
-            for the anchor, [K].
+        effective: effective queries, or other clusters, of log p_k / p_anchor; None for the anchor, [K].
         fit: the fit itself.
         clustered: its covariance.
         sample: its sample.
@@ -100,9 +97,8 @@ class Forecast:
     @cached_property
     def log_sd_now(self) -> Array:
         """The standard deviations of log p_k / p_anchor of the fit, [c, K]."""
-        variance = np.sum(self.gradients @ (self.clustered.covariance + self.missed) * self.gradients, axis=-1)
-        sd: Array = np.sqrt(np.maximum(variance, 0.0))
-        return sd
+        covariance = self.clustered.covariance + self.missed
+        return np.asarray(np.sqrt(np.maximum(quadratic_form(self.gradients, covariance), 0.0)))
 
     def log_sd(self, scale: float | Array, *, new_queries: bool = False) -> Array:
         """Return the standard deviations of log p_k / p_anchor with `scale` times the traffic, [c, K].
@@ -114,22 +110,18 @@ class Forecast:
         rows = self.gradients @ vectors / (1 + (s[..., None] - 1) * values)
         pairs = np.zeros_like(self.apart) if new_queries else self.apart - self.single
         singles = self.overdispersion * self.information + (self.apart if new_queries else self.single)
-
-        def form(of: Array, matrix: Array) -> Array:
-            total: Array = np.sum(of @ matrix * of, axis=-1)
-            return total
-
-        fixed, once, twice = (form(rows, vectors.T @ part @ vectors) for part in (self.precision, singles, pairs))
-        # What pairs of clicks add is an estimate, and may come out below 0.
-        variance = fixed + s * once + s**2 * np.maximum(twice, 0.0) + form(self.gradients, self.missed) / s
-        sd: Array = np.sqrt(np.maximum(variance, 0.0))
-        return sd
+        fixed, once, twice = (
+            quadratic_form(rows, vectors.T @ part @ vectors) for part in (self.precision, singles, pairs)
+        )
+        # The variance by pairs of clicks is an estimate, and may come out below 0.
+        variance = fixed + s * once + s**2 * np.maximum(twice, 0.0) + quadratic_form(self.gradients, self.missed) / s
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def outlook(self, seed: int = 0) -> Outlook:
-        """Return what draws of wider logs are made from; its entries are those of [c, K], one after the other."""
+        """Return the distribution of the widths of grown logs; its entries are those of [c, K], one after the other."""
         fit, (values, vectors) = self.fit, self._basis
         gradients = self.gradients.reshape(-1, self.gradients.shape[-1])
-        evidence, (by_position, by_steepness), single = evidence_of(fit, self.clustered, self.sample)
+        variances, (by_position, by_steepness), single = query_variances(fit, self.clustered, self.sample)
         prior = fit.prior
         learned = np.zeros(0, dtype=bool) if prior is None else prior.learned
         chance, slopes = counts(fit, gradients)
@@ -147,10 +139,10 @@ class Forecast:
             pairs=turned(by_position - single),
             single=turned(single),
             steep=turned(by_steepness),
-            missed=np.sum(gradients @ self.missed * gradients, axis=1),
+            missed=quadratic_form(gradients, self.missed),
             counts=chance,
             slopes=slopes @ vectors,
-            evidence=evidence,
+            variances=variances,
             unseen=unseen(self.interventions, fit, seed),
             seed=seed,
         )
@@ -170,10 +162,10 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     fit = pool_seen(curve, sample, seen)
     if fit.shares.positions == reach.tied:
         curve, sample = replace(curve, positions=reach.tied), seen
-    found = clustered_covariance(fit)
-    off_by = misfit(curve, sample, fit, found) if features else None
-    whole = found.covariance if off_by is None else widened(sample, fit, found.covariance, off_by)
-    told = dict(zip(curve.positions, _effective(curve, sample, fit, found), strict=True))
+    clustered = clustered_covariance(fit)
+    off_by = misfit(curve, sample, fit, clustered) if features else None
+    whole = clustered.covariance if off_by is None else widened(sample, fit, clustered.covariance, off_by)
+    effective = dict(zip(curve.positions, _effective(curve, sample, fit, clustered), strict=True))
     clicks = np.bincount(sample.context, sample.clicks, len(sample.x)).astype(np.float64)
     most = np.sort(np.argsort(-clicks, kind="stable")[:MOST_CONTEXTS])
     gradients = fit.shares.gradients(most)[:, np.isin(fit.shares.positions, reach.linked)]
@@ -186,20 +178,20 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
         log_p=np.einsum("cki,i->ck", gradients, fit.theta),
         information=fit.information,
         precision=fit.precision,
-        apart=found.apart,
-        overdispersion=found.overdispersion,
-        missed=whole - found.covariance,
+        apart=clustered.apart,
+        overdispersion=clustered.overdispersion,
+        missed=whole - clustered.covariance,
         queries=sample.n_queries,
-        effective=tuple(told[k] for k in reach.linked),
+        effective=tuple(effective[k] for k in reach.linked),
         fit=fit,
-        clustered=found,
+        clustered=clustered,
         sample=sample,
         interventions=interventions,
     )
 
 
 def _effective(curve: Curve, sample: Sample, fit: Pooled, found: Clustered) -> tuple[float | None, ...]:
-    """Return effective queries of every position of a curve, as a fit tells them, or of what else clusters, [K]."""
+    """Return effective queries, or other clusters, of every position of a curve, as a fit has them, [K]."""
     if sample.clustered_by != "query":
         of_clusters = dict(zip(curve.positions, found.effective_queries.tolist(), strict=True))
         return tuple(None if k == curve.anchor else n for k, n in of_clusters.items())

@@ -1,6 +1,6 @@
 """Plans from a log: how many times as much of its traffic gives each position the wanted width.
 
-What a log does not tell (`outlook`) makes that a range, of widths and so of the traffic at which they are the wanted.
+The draws of `outlook` make that a range. `check`, `fit`, the report and `plan` all take this number.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from clickharvest.model.support import rests_on_few
 from clickharvest.parameters import TOLERANCE
 from clickharvest.planning.forecast import Forecast, forecast
 from clickharvest.planning.outlook import Outlook
-from clickharvest.positions.places import Places, name_places
-from clickharvest.words import cluster_nouns, count, finite, json_value, spell_positions, spell_times
+from clickharvest.words import cluster_nouns, count, finite, json_value, name_positions, spell_positions, spell_times
 
 Array = NDArray[np.float64]
 
 LEAST_WIDTH = 1e-6
-MOST = 1e4
-"""Times the traffic of the log beyond which it is called never."""
-LEAST = 1e-3
+"""Smallest width that can be asked for."""
+LEAST, MOST = 1e-3, 1e4
+"""Times the traffic of the log at least, and beyond which the answer is never."""
 MOST_ROWS, MOST_SEGMENTS, MOST_COLUMNS = 12, 6, 3
 """Positions that are printed one by one, segments, and context columns; with more columns a plan takes minutes."""
 RANGE_ENDS = (2, 3, 6, 10, 20, 30, 50, 100, 200, 500, 1_000, 10_000, 100_000)
 """Last positions of the ranges in which more are printed."""
 LESS = 0.9
-"""Share of what the position above needs below which it is explained that a position needs less."""
+"""A position that needs less than this share of what the one above needs is explained."""
 HALVINGS = 30
+"""Bisections for the traffic of a position that has the width already."""
 SCALES = np.exp(np.linspace(0, math.log(MOST), 24))
 """Times the traffic at which widths are drawn; between them logarithms are interpolated."""
 RANGE = (0.01, 0.5, 0.99)
-"""Quantiles of the draws: the range, and what is expected. Draws leave out some of what happens: 98 % of them hold 95 %
-of what fits find, seen by simulation (`benchmarks/plan.py` with other seeds than the published one)."""
+"""Quantiles of the draws: the range, and the expected one. 98 % of the draws hold 95 % of the widths of real fits, by
+simulation (`benchmarks/plan.py`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +54,14 @@ class Plan:
 
     Attributes:
         positions: the positions linked to the anchor, but for the anchor, [K].
-        unlinked: positions that were shown but that nothing links: no plan is made for them.
-        awaited: those of them that have units in common with linked ones, if only by a chain: further clicks may link
-            them, and no amount of such traffic the others.
+        unlinked: positions that were shown and are not linked: they have no plan.
+        awaited: those of them that share units with linked ones, if only by a chain: further clicks may link them.
         contexts: the segments, as columns of values, [c] each; empty where there is no context: then c = 1.
         clicks: clicks on intervened units in each, [c].
-        queries: effective queries, or what else clusters, that each position rests on, [K].
+        queries: effective queries, or other clusters, of each position, [K].
         margin: present half-width, e^{z sd} − 1, [c, K].
         times: times the log's traffic until it is at most the width; infinite where it never is, [c, K].
-        range: from how many times to how many that may be, as far as the log can tell, [2, c, K].
+        range: 95 % range of these times, [2, c, K].
         width: the half-width that is wanted.
         level: level of the intervals.
         days: days that the log covers; None where nothing tells.
@@ -107,12 +106,12 @@ class Plan:
         if not (times >= 1 and math.isfinite(times)):
             raise InputError(f"{times} times the traffic of the log: expected 1 or more")
         at = [self.source.positions.index(k) for k in self.positions]
-        found: Array = np.expm1(z_value(self.level) * _ahead(self._outlook, times, self.new_queries, len(self.clicks)))
-        return found[..., at]
+        log_sd = _ahead(self._outlook, times, self.new_queries, len(self.clicks))
+        return np.asarray(np.expm1(z_value(self.level) * log_sd)[..., at])
 
     @property
     def sentence(self) -> str:
-        """What it takes, in one line."""
+        """The traffic that is needed, in one line."""
         if not self.positions:
             return "No position is linked to the anchor: no amount of such traffic gives a number."
         few = self._few
@@ -120,16 +119,16 @@ class Plan:
 
     @cached_property
     def _few(self) -> str:
-        """Which positions rest on few queries, however many clicks they have."""
+        """A sentence on positions with few effective queries."""
         nouns = cluster_nouns(self.source.sample.clustered_by)
-        return tell_few(list(zip(self.positions, self.queries, strict=True)), nouns)
+        return spell_few_queries(list(zip(self.positions, self.queries, strict=True)), nouns)
 
     @property
     def _needed(self) -> str:
         worst = np.unravel_index(np.argmax(np.where(np.isfinite(self.times), self.times, MOST * 10)), self.times.shape)
         where = f"position {self.positions[worst[1]]}" + (f" where {self.segments[worst[0]]}" if self.contexts else "")
         wanted = f"±{100 * self.width:g} % at every {'linked ' if self.unlinked else ''}position"
-        now = f"{where} has {_percent(self.margin[worst])} now"
+        now = f"{where} has {spell_margin(self.margin[worst])} now"
         needed = float(self.times[worst])
         if math.isinf(needed):
             amount = "No amount" if math.isinf(self.range[0][worst]) else "Probably no amount"
@@ -140,29 +139,24 @@ class Plan:
         enough = needed <= 1 and bool((self.margin <= self.width * (1 + 1e-9)).all())
         if enough and self._few:
             queries = cluster_nouns(self.source.sample.clustered_by)[1]
-            widest = f"{_percent(self.margin.max())}, at {where}"
+            widest = f"{spell_margin(self.margin.max())}, at {where}"
             return f"Clicks of this log are enough for {wanted} (widest: {widest}), but {queries} are too few."
         if enough:
-            return f"This log has {wanted}: the widest is {_percent(self.margin.max())}, at {where}."
-        told = spell_traffic(needed, self.days, (float(self.range[0][worst]), float(self.range[1][worst])))
-        return f"For {wanted} it takes {told}: {now}."
+            return f"This log has {wanted}: the widest is {spell_margin(self.margin.max())}, at {where}."
+        traffic = spell_traffic(needed, self.days, (float(self.range[0][worst]), float(self.range[1][worst])))
+        return f"For {wanted} it takes {traffic}: {now}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON holds it; null stands for never."""
-        rows = [
-            {
-                **{name: json_value(values[i]) for name, values in self.contexts.items()},
-                "position": k,
-                "margin": float(self.margin[i, j]),
-                "queries": self.queries[j],
-                "times": finite(self.times[i, j]),
-                "times_range": [finite(end) for end in self.range[:, i, j]],
-                "days": None if self.days is None else finite(self.times[i, j] * self.days),
-                "days_range": None if self.days is None else [finite(end * self.days) for end in self.range[:, i, j]],
-            }
-            for i in range(len(self.clicks))
-            for j, k in enumerate(self.positions)
-        ]
+        rows = []
+        for i, j in np.ndindex(self.margin.shape):
+            row: dict[str, Any] = {name: json_value(values[i]) for name, values in self.contexts.items()}
+            row |= {"position": self.positions[j], "margin": float(self.margin[i, j]), "queries": self.queries[j]}
+            ends, days = self.range[:, i, j], self.days
+            row |= {"times": finite(self.times[i, j]), "times_range": [finite(end) for end in ends]}
+            row["days"] = None if days is None else finite(self.times[i, j] * days)
+            row["days_range"] = None if days is None else [finite(end * days) for end in ends]
+            rows.append(row)
         return {
             "advice": self.sentence,
             "width": self.width,
@@ -182,7 +176,9 @@ class Plan:
             lines += self._table(i)
         for i in order[1:MOST_SEGMENTS]:
             j = int(np.argmax(self.times[i]))
-            now = f"{self.segments[i]} ({count(self.clicks[i], 'click')}): {_percent(self.margin[i, j])} at position"
+            now = (
+                f"{self.segments[i]} ({count(self.clicks[i], 'click')}): {spell_margin(self.margin[i, j])} at position"
+            )
             lines.append(f"{now} {self.positions[j]}, {self._needs(i, j)}")
         if len(order) > MOST_SEGMENTS:
             lines.append(f"and {len(order) - MOST_SEGMENTS} more segments that need less")
@@ -196,18 +192,19 @@ class Plan:
         ends = np.searchsorted(RANGE_ENDS, self.positions) if len(self.positions) > MOST_ROWS else self.positions
         rows: list[tuple[list[int], str, int]] = []
         for end in np.unique(ends):
-            own = np.flatnonzero(ends == end)
-            worst = int(own[np.argmax(self.times[segment, own])])
-            needs, held = self._needs(segment, worst), [self.positions[j] for j in own]
+            of_range = np.flatnonzero(ends == end)
+            worst = int(of_range[np.argmax(self.times[segment, of_range])])
+            needs, names = self._needs(segment, worst), [self.positions[j] for j in of_range]
             if rows and rows[-1][1] == needs:
-                held, worst = rows[-1][0] + held, max(rows[-1][2], worst, key=lambda j: float(self.margin[segment, j]))
-                rows.pop()
-            rows.append((held, needs, worst))
-        names = [spell_positions(held) for held, _, _ in rows]
-        now = [_percent(self.margin[segment, worst]) for _, _, worst in rows]
-        left, room = max(8, *map(len, names)), max(8, *map(len, now))
-        lines = [f"{'position':<{left}} {'now':>{room - 1}}   traffic needed"]
-        lines += [f"{name:>{left}} {own:>{room}}   {row[1]}" for name, own, row in zip(names, now, rows, strict=True)]
+                above, _, other = rows.pop()
+                names, worst = above + names, max(other, worst, key=lambda j: float(self.margin[segment, j]))
+            rows.append((names, needs, worst))
+        cells = [(spell_positions(names), spell_margin(self.margin[segment, worst])) for names, _, worst in rows]
+        left, right = (max(8, *(len(row[side]) for row in cells)) for side in (0, 1))
+        lines = [f"{'position':<{left}} {'now':>{right - 1}}   traffic needed"]
+        lines += [
+            f"{where:>{left}} {now:>{right}}   {needs}" for (where, now), (_, needs, _) in zip(cells, rows, strict=True)
+        ]
         needed = [float(self.times[segment, worst]) for _, _, worst in rows]
         if any(later < LESS * before for before, later in pairwise(needed) if math.isfinite(before)):
             lines.append(
@@ -219,9 +216,8 @@ class Plan:
     def _needs(self, segment: int, place: int) -> str:
         """Return the traffic that a position needs in a segment, in words."""
         low, high = self.range[:, segment, place].tolist()
-        words = spell_traffic(float(self.times[segment, place]), self.days, (low, high))
-        more = f", of more {cluster_nouns(self.source.sample.clustered_by)[1]}"
-        return words + more * rests_on_few(self.queries[place])
+        more = f", of more {cluster_nouns(self.source.sample.clustered_by)[1]}" * rests_on_few(self.queries[place])
+        return spell_traffic(float(self.times[segment, place]), self.days, (low, high)) + more
 
 
 def plan_from_log(
@@ -233,7 +229,7 @@ def plan_from_log(
     anchor: int = 1,
     new_queries: bool = False,
 ) -> Plan:
-    """Tell how much traffic like that of a log gives each position, in each context, the wanted width.
+    """Return how much traffic like that of a log gives each position, in each context, the wanted width.
 
     Widths are those that `PBM`, or with contexts `CPBM(curve="linear")`, gives with `clustered` intervals.
 
@@ -243,8 +239,8 @@ def plan_from_log(
         level: level of the intervals.
         days: days that the log covers.
         anchor: the position others are compared with.
-        new_queries: whether further traffic is of other queries than the log's; by default of the same stream of
-            queries, in which those that came often come often again.
+        new_queries: whether further traffic is of other queries than the log's; by default frequent queries stay
+            frequent.
 
     Raises:
         InputError: the width is not a number from `LEAST_WIDTH` on.
@@ -291,12 +287,12 @@ def _in_common(interventions: Interventions, anchor: int) -> set[int]:
     n_units, unit = numbered(interventions.unit)
     joined = coo_array((np.ones(len(unit)), (position, len(shown) + unit)), shape=(len(shown) + n_units,) * 2)
     _, part = connected_components(joined, directed=False)
-    own = part[: len(shown)]
-    return set(shown[own == own[np.searchsorted(shown, anchor)]].tolist())
+    part = part[: len(shown)]
+    return set(shown[part == part[np.searchsorted(shown, anchor)]].tolist())
 
 
 def _times(plan: Plan, others: NDArray[np.intp], wanted: float) -> Array:
-    """Return from how many times the traffic, at how many and up to how many each entry has `wanted`, [3, c, K]."""
+    """Return the times of the traffic at which each entry has `wanted`: at least, expected and at most, [3, c, K]."""
     source = plan.source
 
     def sd(scale: Array) -> Array:
@@ -332,9 +328,8 @@ def _crossed(logs: Array, wanted: float) -> Array:
 
 def _ahead(outlook: Outlook, scale: float, new_queries: bool, contexts: int) -> Array:
     """Return the quantiles of standard deviations with `scale` times the traffic, [3, c, K]."""
-    drawn = outlook.log_sd(scale, new_queries=new_queries)
-    found: Array = np.quantile(drawn, RANGE, axis=0).reshape(3, contexts, -1)
-    return found
+    quantiles = np.quantile(outlook.log_sd(scale, new_queries=new_queries), RANGE, axis=0)
+    return np.asarray(quantiles.reshape(3, contexts, -1))
 
 
 def log_margin(width: float) -> float:
@@ -372,45 +367,48 @@ def spell_traffic(times: float, days: float | None, ends: tuple[float, float]) -
     low, high = ends
     if math.isinf(times):
         return "needs more queries" + ("" if math.isinf(low) else f": at least {spell_times(low)} × this log")
-    told = f"{spell_times(times)}{_range_told(spell_times(times), spell_times(low), spell_times(high))} × this log"
+
+    def with_range(middle: str, low: str, high: str) -> str:
+        if low == high == middle:
+            return ""
+        return f" ({low} or more)" if high == "inf" else f" ({low} to {high})"
+
+    words = [spell_times(value) for value in (times, low, high)]
+    traffic = f"{words[0]}{with_range(*words)} × this log"
     if days is None:
-        return told
-    whole, least, most = (_days_told(end * days) for end in (times, low, high))
-    noun = "day" if whole == "1" and not _range_told(whole, least, most) else "days"
-    return f"{told}, {whole}{_range_told(whole, least, most)} {noun}"
+        return traffic
+    words = ["inf" if math.isinf(value) else f"{math.ceil(value * days):,}" for value in (times, low, high)]
+    noun = "day" if words == ["1"] * 3 else "days"
+    return f"{traffic}, {words[0]}{with_range(*words)} {noun}"
 
 
-def _days_told(days: float) -> str:
-    return "inf" if math.isinf(days) else f"{math.ceil(days):,}"
+def spell_margin(margin: float) -> str:
+    """Return a half-width as people write it.
 
-
-def _range_told(middle: str, low: str, high: str) -> str:
-    if low == high == middle:
-        return ""
-    return f" ({low} or more)" if high == "inf" else f" ({low} to {high})"
-
-
-def _percent(margin: float) -> str:
+    Example:
+        >>> spell_margin(0.123), spell_margin(40.0)
+        ('±12 %', 'over ±1,000 %')
+    """
     return f"±{100 * margin:.0f} %" if margin < 10 else "over ±1,000 %"
 
 
-def tell_few(queries: Sequence[tuple[int, float | None]], nouns: tuple[str, str], places: Places | None = None) -> str:
-    """Return a sentence on positions that rest on few effective queries, or what else clusters; nothing without such.
+def spell_few_queries(queries: Sequence[tuple[int, float | None]], nouns: tuple[str, str]) -> str:
+    """Return a sentence on positions that rest on few effective queries, or other clusters; nothing without such.
 
     Example:
-        >>> tell_few([(2, 90.0), (3, 1.2), (4, 2.4)], ("user", "users"))
+        >>> spell_few_queries([(2, 90.0), (3, 1.2), (4, 2.4)], ("user", "users"))
         'Positions 3-4 rest on 1 to 2 users, and others may be read in another way: more users would tell, more \
 clicks of these would not.'
-        >>> tell_few([(2, 90.0), (3, None)], ("query", "queries"))
+        >>> spell_few_queries([(2, 90.0), (3, None)], ("query", "queries"))
         ''
     """
     few = {k: max(1, round(n)) for k, n in queries if n is not None and rests_on_few(n)}
     if not few:
         return ""
-    where, (least, most) = name_places(list(few), places), (min(few.values()), max(few.values()))
+    where, (least, most) = name_positions(few), (min(few.values()), max(few.values()))
     amount = count(most, *nouns) if least == most else f"{least} to {count(most, *nouns)}"
     return (
-        f"{where[0].upper()}{where[1:]} {'rests' if len(few) == 1 else 'rest'} on {amount}, and others may be read in "
+        f"{where.capitalize()} {'rests' if len(few) == 1 else 'rest'} on {amount}, and others may be read in "
         f"another way: more {nouns[1]} would tell, more clicks of these would not."
     )
 
@@ -418,9 +416,9 @@ clicks of these would not.'
 def plan_traffic(
     interventions: Interventions, *, anchor: int = 1, days: float | None = None, width: float = TOLERANCE
 ) -> Plan | None:
-    """Plan from interventions; None where nothing is linked, at places, or where they are a part of the log.
+    """Return a plan from interventions; None where nothing is linked, at places, or for a part of the log.
 
-    A plan from a part of the log would say how many times that part is needed, not the log.
+    A plan from a part of the log would count in parts, not in logs. With many contexts, all are planned together.
 
     Example:
         >>> from clickharvest import harvest, read_log
@@ -431,7 +429,8 @@ def plan_traffic(
     """
     if interventions.thinned_from or interventions.places is not None:
         return None
-    if interventions.contexts and not _are_few(interventions):
+    columns = list(interventions.contexts.values())
+    if len(columns) > MOST_COLUMNS or (columns and len(distinct(*map(code_values, columns))[0]) > MOST_SEGMENTS):
         interventions = replace(interventions, contexts={})
     try:
         return plan_from_log(interventions, anchor=anchor, days=days, width=width)
@@ -451,8 +450,3 @@ def times_needed(
         return None
     asked = np.isin(plan.positions, sorted(positions))
     return float(plan.times[:, asked].max()) if asked.any() else None
-
-
-def _are_few(interventions: Interventions) -> bool:
-    columns = list(interventions.contexts.values())
-    return len(columns) <= MOST_COLUMNS and len(distinct(*map(code_values, columns))[0]) <= MOST_SEGMENTS

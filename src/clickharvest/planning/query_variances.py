@@ -1,10 +1,9 @@
-"""Evidence: what a log tells of all that decides how its intervals narrow as it grows, and how surely.
+"""What a log says of the variances between its queries, of overdispersion and of unseen units, and how surely.
 
-How far queries differ, as `query_random_effects` estimates it, but with no bound at 0: an estimate far below 0 says
-that there is nothing, one of 0 does not. How overdispersed clicks are, with its error. How surely the information is
-known: clicks N_u of units are counts, so that the variance xᵀ H x of an entry, x = J⁻¹ g, has the variance
-Σ_u N_u v_u², v_u the variance of x·z over the shares of unit u. And how much faster than its pages the information of
-realised exposures grows, see `unseen`.
+The variances are those of `query_random_effects`, but with no bound at 0: an estimate far below 0 says that there is
+none, one of 0 does not. Overdispersion has its standard error. Clicks N_u of units are counts, so that the variance
+xᵀ H x of an entry, x = J⁻¹ g, has the variance Σ_u N_u v_u², v_u the variance of x·z over the shares of unit u. The
+information of realised exposures grows faster than the pages, see `unseen`.
 """
 
 from __future__ import annotations
@@ -30,42 +29,42 @@ from clickharvest.harvesting.interventions import Interventions
 Array = NDArray[np.float64]
 
 THINNED = 8
-"""Halves that realised exposures are thinned to."""
+"""Random halves of realised exposures whose information is averaged; more are slower and more exact."""
 MOST_GAIN = 1.95
-"""Largest q of `Unseen`."""
+"""Largest q of `Unseen`: at 2, the information grows without bound."""
 
 
 @dataclass(frozen=True)
 class Overdispersion:
-    """φ, and how well it is known.
+    """φ and its uncertainty.
 
     Attributes:
-        found: φ without a bound.
+        estimate: φ without a bound.
         error: its standard error.
-        full: what that would be were all cells full of clicks.
-        leak: how much σ² = 1 adds: units of a query do not share its effects wholly, the less the more clicks.
+        full: its standard error if all cells were full of clicks.
+        leak: increase of the estimate by σ² = 1: units of a query share its effects the less the more clicks they have.
     """
 
-    found: float
+    estimate: float
     error: float
     full: float
     leak: float
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a log tells of the variances between its queries.
+class QueryVariances:
+    """Estimates of the variances between queries.
 
     Attributes:
-        found: unconstrained estimates of (σ², ς²) from what was shown, [2].
+        estimate: unconstrained estimates of (σ², ς²) from the displays, [2].
         hidden: how much lower the fit's own are: displays that exclude each other hide it, ever less with pages, [2].
-        slopes: what a unit of either adds to squared residuals, in units of φ, [rows, 2].
+        slopes: increase of squared residuals by a unit of either, in units of φ, [rows, 2].
         weight: of each row, 1 − h, [rows].
         overdispersion: φ.
         alone: share of S that single clicks make.
     """
 
-    found: Array
+    estimate: Array
     hidden: Array
     slopes: Array
     weight: Array
@@ -75,21 +74,21 @@ class Evidence:
     def precision(self, scale: float) -> Array:
         """Return the inverse covariance of the estimates with `scale` times the clicks, [2, 2]."""
         grown = self.slopes * scale * (1 - self.alone * (1 - 1 / scale))
-        at = np.maximum(self.found, 0.0)
-        root = np.sqrt(self.weight) / (max(self.overdispersion.found, 1.0) + grown @ at / self.weight)
+        variances = np.maximum(self.estimate, 0.0)
+        root = np.sqrt(self.weight) / (max(self.overdispersion.estimate, 1.0) + grown @ variances / self.weight)
         rows = grown * root[:, None]
         product: Array = rows.T @ rows / 2
         return product + np.eye(2) * 1e-12 * max(float(np.trace(product)), 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
-    """Residuals of queries at single positions, and then of their steepness, as `query_random_effects` has them.
+class Residuals:
+    """Residuals of queries at single positions, and then of their steepness, as in `query_random_effects`.
 
     Attributes:
-        effects: S and T, what queries that differ with a variance of 1 add to the score's variance, [2, size, size].
-        excess: squared residuals in units of what clicks alone would give, [rows].
-        slopes: what a unit of σ² and of ς² adds to them, [rows, 2].
+        effects: S and T, the score's variance by queries that differ with a variance of 1, [2, size, size].
+        excess: squared residuals relative to those of independent clicks, [rows].
+        slopes: increase of these by a unit of σ² and of ς², [rows, 2].
         weight: 1 − h, [rows].
         squares: |Q a|² of every query at every position of its own, [rows at single positions].
     """
@@ -100,14 +99,13 @@ class Gathered:
     weight: Array
     squares: Array
 
-    def estimates(self, overdispersion: float, weighed_by: Array) -> Array:
-        """Return σ² and ς² without a bound at 0, by weights that go by φ and by such variances, [2]."""
-        rows, left = self._weighted(overdispersion, weighed_by)
-        found: Array = np.linalg.lstsq(rows, left, rcond=None)[0].astype(np.float64)
-        return found
+    def estimates(self, overdispersion: float, variances: Array) -> Array:
+        """Return σ² and ς² without a bound at 0, weighted by φ and these variances, [2]."""
+        rows, excess = self._weighted(overdispersion, variances)
+        return np.asarray(np.linalg.lstsq(rows, excess, rcond=None)[0], dtype=np.float64)
 
     def last_weights(self, overdispersion: float) -> Array:
-        """Return the variances by which the fit weighed residuals in its last step, [2]."""
+        """Return the variances that the fit weighted residuals by in its last step, [2]."""
         return settle(lambda variances: self._weighted(overdispersion, variances))[0]
 
     def _weighted(self, overdispersion: float, variances: Array) -> tuple[Array, Array]:
@@ -115,59 +113,56 @@ class Gathered:
         return self.slopes * root[:, None], (self.excess - overdispersion) * root
 
 
-def gather(fit: Pooled) -> Gathered:
-    """Go through the queries of a fit."""
+def residuals_of(fit: Pooled) -> Residuals:
+    """Return the residuals of the queries of a fit."""
     inverse = np.linalg.inv(fit.information + fit.precision)
-    effects, told = np.zeros((2, fit.shares.size, fit.shares.size)), []
+    effects, parts = np.zeros((2, fit.shares.size, fit.shares.size)), []
     for cells in fit.shares.some_queries(fit.shares.size):
         for kind, (y, contrasts) in enumerate(contrasts_of_queries(fit.shares, fit.at, cells)):
             leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
             leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
             y /= np.sqrt(1 - leverage)[:, None]
             effects[kind] += y.T @ y
-            told.append(replace(contrasts, kept=1 - leverage))
-    residual, own, squares, along, kept = (
-        np.concatenate([getattr(one, name) for one in told]) for name in ("residual", "own", "squares", "along", "kept")
+            parts.append(replace(contrasts, kept=1 - leverage))
+    residual, information, squares, along, kept = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("residual", "own", "squares", "along", "kept")
     )
-    use = own > LEAST
-    residual, own, squares, along, kept = (part[use] for part in (residual, own, squares, along, kept))
-    return Gathered(
+    use = information > LEAST
+    return Residuals(
         effects=effects,
-        excess=residual**2 / (own * kept),
-        slopes=np.stack([squares, along**2], axis=1) * (kept / own)[:, None],
-        weight=kept,
-        squares=np.concatenate([one.squares for one in told if one.position is not None]),
+        excess=(residual**2 / np.where(use, information * kept, 1.0))[use],
+        slopes=(np.stack([squares, along**2], axis=1)[use]) * (kept[use] / information[use])[:, None],
+        weight=kept[use],
+        squares=np.concatenate([part.squares for part in parts if part.position is not None]),
     )
 
 
-def evidence_of(fit: Pooled, found: Clustered, sample: Sample) -> tuple[Evidence, Array, Array]:
-    """Return what a fit's residuals tell, S and T, [2, size, size], and B, [size, size], as in `forecast`."""
-    own = gather(fit)
-    weighed_by = own.last_weights(found.overdispersion)
-    phi = overdispersion(fit, own.squares)
-    clear, within = own, phi
+def query_variances(fit: Pooled, clustered: Clustered, sample: Sample) -> tuple[QueryVariances, Array, Array]:
+    """Return the variances by a fit's residuals, S and T, [2, size, size], and B, [size, size], as in `forecast`."""
+    of_fit = residuals_of(fit)
+    weights = of_fit.last_weights(clustered.overdispersion)
+    phi = within = overdispersion(fit, of_fit.squares)
+    of_displays = of_fit
     if not np.array_equal(sample.exposure, sample.impressions):
-        shown = as_shown(fit, sample)
-        clear = gather(shown)
-        within = overdispersion(shown, clear.squares)
-    variances = clear.estimates(max(within.found, 1 - _rate(fit, sample)), weighed_by)
-    single = single_clicks(fit)
-    evidence = Evidence(
-        found=variances,
-        hidden=variances - own.estimates(found.overdispersion, weighed_by),
-        slopes=clear.slopes,
-        weight=clear.weight,
-        overdispersion=phi,
-        alone=float(min(np.trace(single) / max(np.trace(own.effects[0]), 1e-300), 1.0)),
-    )
-    return evidence, own.effects, single
-
-
-def _rate(fit: Pooled, sample: Sample) -> float:
-    """Return the rate of clicks where clicks are: a display has one at most, so that they vary by so much less."""
+        as_shown = with_displays(fit, sample)
+        of_displays = residuals_of(as_shown)
+        within = overdispersion(as_shown, of_displays.squares)
     clicks, shown = fit.shares.clicks, sample.impressions[fit.shares.rows]
-    told = shown > 1
-    return min(float(np.sum(clicks[told] * (clicks[told] - 1) / (shown[told] - 1)) / max(clicks[told].sum(), 1.0)), 0.9)
+    several = shown > 1
+    repeated = np.sum(clicks[several] * (clicks[several] - 1) / (shown[several] - 1))
+    rate = min(float(repeated / max(clicks[several].sum(), 1.0)), 0.9)  # a display has one click at most
+    estimate = of_displays.estimates(max(within.estimate, 1 - rate), weights)
+    single = single_clicks(fit)
+    variances = QueryVariances(
+        estimate=estimate,
+        hidden=estimate - of_fit.estimates(clustered.overdispersion, weights),
+        slopes=of_displays.slopes,
+        weight=of_displays.weight,
+        overdispersion=phi,
+        alone=float(min(np.trace(single) / max(np.trace(of_fit.effects[0]), 1e-300), 1.0)),
+    )
+    return variances, of_fit.effects, single
 
 
 def single_clicks(fit: Pooled) -> Array:
@@ -181,57 +176,55 @@ def single_clicks(fit: Pooled) -> Array:
     return whole
 
 
-def as_shown(fit: Pooled, sample: Sample) -> Pooled:
-    """Return the fit at the same parameters with the displays there were as exposures, instead of a design's.
+def with_displays(fit: Pooled, sample: Sample) -> Pooled:
+    """Return the fit at the same parameters with displays as exposures, instead of a design's.
 
     Displays that a design draws exclude each other: a page has one result at a rank. That hides how queries differ.
     """
     shares = copy(fit.shares)
     shares.log_exposure = np.log(np.maximum(sample.impressions[shares.rows], 1e-9))
-    at = shares.shares(fit.theta)
-    return replace(fit, shares=shares, at=at)
+    return replace(fit, shares=shares, at=shares.shares(fit.theta))
 
 
-def overdispersion(fit: Pooled, together: Array) -> Overdispersion:
-    """Return φ of a fit, as `query_random_effects` has it: how units of a query differ at one position.
+def overdispersion(fit: Pooled, squares: Array) -> Overdispersion:
+    """Return φ of a fit, as in `query_random_effects`: how units of a query differ at one position.
 
     Args:
         fit: the fit.
-        together: |Q a|² of every query at every position of its own.
+        squares: |Q a|² of every query at every position of its own.
     """
     shares, at = fit.shares, fit.at
     _, row = np.unique(shares.cluster * shares.n_positions + shares.position, return_inverse=True)
     expected = shares.clicks_of_unit * at.share
     variance = expected * (1 - at.share)
     alike = shares.by_unit(at.share**2)[shares.unit]
-    own = np.divide(expected**2 * (1 - 2 * at.share + alike), variance, out=np.zeros_like(variance), where=variance > 0)
     use = variance > LEAST
-    square = np.divide(at.residual**2, variance, out=np.zeros_like(variance), where=use)
-    columns = (np.where(use, column, 0.0) for column in (np.ones(len(row)), variance, at.residual, square, own))
-    by_row = np.stack([np.bincount(row, column) for column in columns])
-    told = by_row[0] > 1
-    count, total, sums, squares, apart = by_row[:, told]
-    together = together[told]
+    divisor = np.where(use, variance, 1.0)
+    apart = expected**2 * (1 - 2 * at.share + alike) / divisor
+    columns = (np.ones(len(row)), variance, at.residual, at.residual**2 / divisor, apart)
+    by_row = np.stack([np.bincount(row, np.where(use, column, 0.0)) for column in columns])
+    several = by_row[0] > 1
+    count, total, sums, squared, apart = by_row[:, several]
     weight = np.minimum(total / count, 1.0)
     freedom = float(weight @ (count - 1))
     if freedom < FEWEST:
         return Overdispersion(1.0, 0.0, 0.0, 0.0)
-    within = squares - sums**2 / total
-    found = float(weight @ within / freedom)
-    error = float(np.sum((weight * (within - found * (count - 1))) ** 2)) / freedom**2
-    # Two units that were clicked on the same page exclude each other at a rank: that is most of what few pages tell.
+    within = squared - sums**2 / total
+    estimate = float(weight @ within / freedom)
+    variance_of_it = float(np.sum((weight * (within - estimate * (count - 1))) ** 2)) / freedom**2
+    # Two units that were clicked on the same page exclude each other at a rank, which dominates where pages are few.
     sparse = float(weight @ ((count - 1) * (total < count / 2)) / freedom)
-    full = 2 * max(found, 1.0) ** 2 / float(np.sum(count - 1))
-    leak = max(float(weight @ (apart - together / total) / freedom), 0.0)
-    error = float(np.sqrt(error + (sparse * (found - 1)) ** 2))
-    return Overdispersion(found, error, min(error, float(np.sqrt(full))), leak)
+    error = float(np.sqrt(variance_of_it + (sparse * (estimate - 1)) ** 2))
+    full = float(np.sqrt(2 * max(estimate, 1.0) ** 2 / np.sum(count - 1)))
+    leak = max(float(weight @ (apart - squares[several] / total) / freedom), 0.0)
+    return Overdispersion(estimate, error, min(error, full), leak)
 
 
 def counts(fit: Pooled, gradients: Array) -> tuple[Array, Array]:
-    """Return what moves the entries' log information: a root of its covariance, [entries, r], and its slopes in θ.
+    """Return a root of the covariance of the entries' log information, [entries, r], and its slopes in θ.
 
-    Clicks are counts; and the same clicks tell more or less where shares are others: ∂(xᵀ H x) / ∂θ is the sum of
-    N_u times the third moment of x·z, x·z and z over the shares of unit u, [entries, size].
+    Clicks are counts; and information depends on the shares: ∂(xᵀ H x) / ∂θ is the sum of N_u times the third moment of
+    x·z, x·z and z over the shares of unit u, [entries, size].
     """
     shares = fit.shares
     x = np.linalg.solve(fit.information + fit.precision, gradients.T)
@@ -243,9 +236,9 @@ def counts(fit: Pooled, gradients: Array) -> tuple[Array, Array]:
         begins = np.flatnonzero(np.diff(shares.unit[cells], prepend=-1))
         squares = rows**2 * fit.at.share[cells, None]
         slopes += (squares * shares.clicks_of_unit[cells, None]).T @ centred
-        own = np.add.reduceat(squares, begins, axis=0)
-        own *= np.sqrt(shares.clicks_of_unit[cells][begins])[:, None]
-        covariance += own.T @ own
+        of_units = np.add.reduceat(squares, begins, axis=0)
+        of_units *= np.sqrt(shares.clicks_of_unit[cells][begins])[:, None]
+        covariance += of_units.T @ of_units
     total = np.einsum("ie,ij,je->e", x, fit.information + fit.precision, x)
     covariance /= np.maximum(np.outer(total, total), 1e-300)
     values, vectors = np.linalg.eigh(covariance)
@@ -258,7 +251,7 @@ class Unseen:
     """How much faster than its pages the information of a log grows.
 
     Attributes:
-        gain: half of what twice the pages hold, relative to the pages, 1 ≤ q < 2; 1 where exposures are by design.
+        gain: half of the information of twice the pages, relative to the pages', 1 ≤ q < 2; 1 for exposures by design.
         error: standard error of log q, by query.
     """
 
@@ -271,8 +264,7 @@ class Unseen:
 
         def more(gain: Array) -> Array:
             n = (gain - 1) / (2 - gain)
-            found: Array = times**2 * (1 + n) / (times + n)
-            return found
+            return np.asarray(times**2 * (1 + n) / (times + n))
 
         return float(more(np.array(self.gain))), more(drawn)
 
