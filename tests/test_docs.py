@@ -34,14 +34,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import clickharvest
+from clickharvest.checks import CHECKS
+from clickharvest.click_models import CLICK_MODELS
 from clickharvest.commands import app as cli
 from clickharvest.errors import ClickharvestWarning
+from clickharvest.estimation import OBJECTIVES
+from clickharvest.logs.formats import FORMATS
+from clickharvest.model import CURVES
+from clickharvest.rank.exports import EXPORTS
+from clickharvest.rank.learners import LEARNERS
 from clickharvest.simulate import simulate_ab_log
 from places import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- needs (\w+) -->\n\Z")
+REGISTRIES = (CURVES, OBJECTIVES, FORMATS, CLICK_MODELS, LEARNERS, EXPORTS)
 SKIPPED = ("pip", "make", "git")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
@@ -135,6 +143,17 @@ def new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Forget what a page has added to the registries."""
+    kept = [(registry, dict(registry)) for registry in (*(thing.things for thing in REGISTRIES), CHECKS)]
+    yield
+    for registry, things in kept:
+        registry.clear()
+        registry.update(things)
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_do_what_they_show(
     page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

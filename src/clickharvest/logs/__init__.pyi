@@ -2,6 +2,7 @@ from .click_log import ClickLog as ClickLog
 from .engines import DuckDBEngine as DuckDBEngine
 from .engines import Engine as Engine
 from .exports import read_export as read_export
+from .formats import log_format as log_format
 from .formats.ubi import read_ubi as read_ubi
 from .incomplete_logs import Doubt as Doubt
 from .incomplete_logs import doubts as doubts

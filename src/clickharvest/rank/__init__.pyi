@@ -14,7 +14,10 @@ from .estimates import Estimate as Estimate
 from .estimates import off_policy as off_policy
 from .estimates import ranks as ranks
 from .exports import export_ranker as export_ranker
+from .exports import ranker_export as ranker_export
 from .labels import relevance_labels as relevance_labels
+from .learners import Learner as Learner
+from .learners import ranker_learner as ranker_learner
 from .learners import train_ranker as train_ranker
 from .metrics import ranking_metrics as ranking_metrics
 from .offsets import OffsetObjective as OffsetObjective
