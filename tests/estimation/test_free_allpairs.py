@@ -69,9 +69,9 @@ def test_pairs_that_tell_nothing_are_left_out() -> None:
 
 @pytest.fixture(scope="module")
 def few_queries() -> Any:
-    """200 queries, 400 times each: relevance is noise that a network of the context cannot follow."""
+    """100 queries, 400 times each: relevance is noise that a network of the context cannot follow."""
     return simulate_protocol(
-        training_queries=80_000, queries=200, test_queries=200, positions=6, eta=0.5, zeta=1.0, seed=0
+        training_queries=40_000, queries=100, test_queries=100, positions=6, eta=0.5, zeta=1.0, seed=0
     )
 
 

@@ -22,7 +22,7 @@ def judged(relevance: str, shares: Any, pairs: float = 0.0) -> Judged:
 
 @pytest.fixture(scope="module")
 def fitted() -> CPBM:
-    interventions = simulated_interventions(500, seed=1, steepness=STEEP)
+    interventions = simulated_interventions(300, seed=1, steepness=STEEP)
     with pytest.warns(HarvestWarning, match="the clicks chose curve, penalty or relevance"):
         return CPBM(objective="allpairs").fit(interventions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from command_line import run
 DEVICES = {"device": ["desktop", "mobile"]}
 
 
+@cache
 def of_a_day(seed: int) -> Interventions:
-    return harvest(read_log(simulate_ab_log(pages=6_000, seed=seed)[0], context=["device"]))
+    return harvest(read_log(simulate_ab_log(pages=3_000, seed=seed)[0], context=["device"]))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_from_the_command_line(
     yesterday: Propensities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pq.write_table(simulate_ab_log(pages=6_000, seed=1)[0], "today.parquet")
+    pq.write_table(simulate_ab_log(pages=2_000, seed=1)[0], "today.parquet")
     yesterday.save("yesterday.safetensors")
     fit = ("fit", "today.parquet", "-o", "today.safetensors", "--start", "yesterday.safetensors")
     assert run(*fit, "--context", "device") == 0

@@ -220,11 +220,11 @@ def require_interventions(value: Any) -> None:
     Example:
         >>> require_interventions([1, 2])
         Traceback (most recent call last):
-        clickharvest.errors.InputError: expected interventions, kind a list: make them with harvest(read_log(…)) first
+        clickharvest.errors.InputError: expected interventions, found a list: make them with harvest(read_log(…)) first
     """
     if not isinstance(value, Interventions):
         kind = type(value).__name__
-        raise InputError(f"expected interventions, kind a {kind}: make them with harvest(read_log(…)) first")
+        raise InputError(f"expected interventions, found a {kind}: make them with harvest(read_log(…)) first")
 
 
 class MayLackPages(Protocol):
