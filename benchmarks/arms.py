@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from clickharvest.harvesting.interventions import Interventions
 from clickharvest.rank.data import RankingData, ranking_data
-from clickharvest.rank.shown import ShownRanking
+from clickharvest.rank.estimates import ShownRanking
 from clickharvest.simulate import Corpus
 from clickharvest.simulate.corpus import svm_rank, top
 

@@ -120,7 +120,7 @@ def test_no_verdict_where_most_of_the_ranking_was_never_shown() -> None:
     assert row.estimates[NEW].unseen > 0.5
     assert told.startswith("No verdict: ")
     assert "was never shown" in told
-    with pytest.raises(InputError, match="does not tell which documents compete"):
+    with pytest.raises(InputError, match="say which documents compete"):
         read_clicks(read_log(log), features, model(), candidates="all")
 
 

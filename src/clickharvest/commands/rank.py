@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clickharvest.rank.data import RankingData
     from clickharvest.rank.features import Array
     from clickharvest.rank.rankers import TrainedRanker
-    from clickharvest.rank.shown import ShownRanking
+    from clickharvest.rank.estimates import ShownRanking
     from clickharvest.rank.tables import Clicks
 
 AUTO = "auto"

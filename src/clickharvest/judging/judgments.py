@@ -122,7 +122,7 @@ class Judgments:
         }
 
     def __str__(self) -> str:
-        told = self.to_dict()
+        sums = self.to_dict()
         of = {"query": " × the query's mean", "corpus": " × the mean", "rate": ""}[self.scale]
         graded = ", ".join(f"{n:,} of grade {grade}" for grade, n in enumerate(self.grades))
         reasons = [
@@ -130,10 +130,10 @@ class Judgments:
             f"{self.wide:,} whose clicks leave more than two grades open" * bool(self.wide),
         ]
         lines = [
-            f"Judged {count(told['judgments'], 'document')} of {count(told['queries'], 'query', 'queries')} by "
-            f"{count(told['clicks'], 'click')} on {count(told['impressions'], 'impression')} "
-            f"({told['effective_impressions']:,.0f} effective).",
-            f"Graded: {told['graded']:,}, from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
+            f"Judged {count(sums['judgments'], 'document')} of {count(sums['queries'], 'query', 'queries')} by "
+            f"{count(sums['clicks'], 'click')} on {count(sums['impressions'], 'impression')} "
+            f"({sums['effective_impressions']:,.0f} effective).",
+            f"Graded: {sums['graded']:,}, from {', '.join(f'{cutoff:g}' for cutoff in self.cutoffs)}{of} on: {graded}.",
         ]
         if any(reasons):
             lines.append(f"Not graded: {', '.join(filter(None, reasons))}.")
@@ -222,28 +222,32 @@ def judge(
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
     exposure, impressions = counts["exposure"].to_numpy(), counts["impressions"].to_numpy()
     if isinstance(propensities, Propensities):
-        found = _from_counts(query, counts, propensities)
+        posterior = _from_counts(query, counts, propensities)
     else:
-        found = _from_corrected(query, counts, floor)
-    unit = {"query": found.mean, "corpus": np.full_like(found.mean, found.overall), "rate": np.ones_like(found.mean)}
+        posterior = _from_corrected(query, counts, floor)
+    unit = {
+        "query": posterior.mean,
+        "corpus": np.full_like(posterior.mean, posterior.overall),
+        "rate": np.ones_like(posterior.mean),
+    }
     shift = floor if scale == "rate" else 0.0
 
     def graded(relevance: Array) -> NDArray[np.int64]:
         return np.searchsorted(chosen, (relevance + shift) / unit[scale], side="right")
 
-    least, largest = (graded(end) for end in found.interval(SURE))
+    least, largest = (graded(end) for end in posterior.interval(SURE))
     hardly = exposure < LEAST_EXAMINED
     wide = (largest - least > 1) & ~hardly
     if keep_unsure:
         hardly, wide = np.zeros_like(hardly), np.zeros_like(wide)
-    lower, upper = found.interval(level)
+    lower, upper = posterior.interval(level)
     columns = {
         "query": counts["query"],
         "doc": counts["doc"],
-        "relevance": floor + found.relevance,
+        "relevance": floor + posterior.relevance,
         "lower": floor + lower,
         "upper": floor + upper,
-        "grade": pa.array(graded(found.relevance), mask=hardly | wide),
+        "grade": pa.array(graded(posterior.relevance), mask=hardly | wide),
         "clicks": counts["clicks"],
         "impressions": impressions,
         "effective_impressions": exposure,
@@ -258,7 +262,7 @@ def judge(
         use = "its estimates are used all the same"
     return Judgments(
         pa.table(columns).sort_by(order),
-        floor + found.overall,
+        floor + posterior.overall,
         chosen,
         scale,
         level,
@@ -327,7 +331,7 @@ def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
 
 def _is_exact(model: AnyAffine) -> bool:
     """Return whether a model, or that of a level, has no error bars."""
-    return any(own.covariance is None for _, own in model.parts)
+    return any(part.covariance is None for _, part in model.parts)
 
 
 def _checked(cutoffs: Sequence[float], scale: str, level: float) -> tuple[float, ...]:

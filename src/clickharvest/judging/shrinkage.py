@@ -68,8 +68,8 @@ class Shrunk:
         return np.where(self.clicks == 0, 0.0, np.minimum(lower, self.relevance)), upper
 
     def _quantile(self, level: float) -> Array:
-        found: Array = gammaincinv(1 + self.clicks, level) / (1 / self.mean + self.exposure)
-        return np.minimum(found, self.most)
+        quantile: Array = gammaincinv(1 + self.clicks, level) / (1 / self.mean + self.exposure)
+        return np.minimum(quantile, self.most)
 
 
 def shrink(
@@ -92,8 +92,8 @@ def shrink(
     overall = min(float((clicks.sum() + 0.5) / exposure.sum()), most)
     means = (1 + np.bincount(query, clicks)) / (1 / overall + np.bincount(query, exposure))
     mean = np.minimum(means, most)[query]
-    found = Shrunk(clicks, exposure, mean, overall, most)
+    first = Shrunk(clicks, exposure, mean, overall, most)
     if dispersion is None:
-        return found
+        return first
     d = dispersion(np.minimum((1 + clicks) / (exposure + 1 / mean), most))
     return Shrunk(clicks / d, exposure / d, mean, overall, most)

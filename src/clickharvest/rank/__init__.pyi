@@ -11,6 +11,7 @@ from .data import RankingData as RankingData
 from .data import at_face_value as at_face_value
 from .data import ranking_data as ranking_data
 from .estimates import Estimate as Estimate
+from .estimates import ShownRanking as ShownRanking
 from .estimates import off_policy as off_policy
 from .estimates import ranks as ranks
 from .exports import export_ranker as export_ranker
@@ -29,7 +30,6 @@ from .rankers import TrainedRanker as TrainedRanker
 from .rankers import load_ranker as load_ranker
 from .reranking import Reranked as Reranked
 from .reranking import rerank as rerank
-from .shown import ShownRanking as ShownRanking
 from .svm import PropensitySVMRank as PropensitySVMRank
 from .svm import PropensitySVMRankCV as PropensitySVMRankCV
 from .svm import RankCandidate as RankCandidate

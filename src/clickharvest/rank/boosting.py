@@ -56,16 +56,12 @@ class TrainingData(Protocol):
 
 
 @dataclass(frozen=True)
-class ClickObjective(ABC):
-    """What the objectives share: pass one to a training call, or call `loss` and `gradients` yourself."""
+class ListObjective(ABC):
+    """What all objectives share: pass one to a training call, or call `loss` and `gradients` yourself."""
 
     def __call__(self, scores: Any, data: TrainingData) -> tuple[Array, Array]:
         """Return first and second derivatives, as `lgb.train` and `xgb.train` ask for them."""
         return self.gradients(scores, *read_labels(data))
-
-    def ranker(self, labels: Any, scores: Any, weights: Any, sizes: Any) -> tuple[Array, Array]:
-        """Return the same as `lgb.LGBMRanker(objective=PairwiseObjective().ranker, metric="None")` asks for it."""
-        return self.gradients(scores, *_labels_and_starts(labels, weights, sizes))
 
     def metric(self, scores: Any, data: TrainingData) -> tuple[str, float, bool] | tuple[str, float]:
         """Return L / Σ y, to watch on held-out clicks: `lgb.train(feval=…)`, `xgb.train(custom_metric=…)`.
@@ -76,15 +72,37 @@ class ClickObjective(ABC):
         value = self.loss(scores, labels, starts) / max(float(labels.sum()), np.finfo(np.float64).tiny)
         return (self.name, value) if hasattr(data, "num_row") else (self.name, value, False)
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the metric."""
+
+    @abstractmethod
     def gradients(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array]:
         """Return ∂L/∂s and ∂²L/∂s², [n] each, the second positive.
 
         Args:
             scores: s, [n].
-            labels: y, the sum of the weights of each document's clicks, 0 or more, [n].
+            labels: y of each document, 0 or more, [n].
             starts: where each list starts, and the end of the last, [n_lists + 1].
         """
-        s, y, bounds = _arrays(scores, labels, starts)
+
+    @abstractmethod
+    def loss(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> float:
+        """Return L. Arguments are those of `gradients`."""
+
+
+@dataclass(frozen=True)
+class ClickObjective(ListObjective):
+    """A loss of pairs of documents; labels are the sums of the weights of each document's clicks."""
+
+    def ranker(self, labels: Any, scores: Any, weights: Any, sizes: Any) -> tuple[Array, Array]:
+        """Return the same as `lgb.LGBMRanker(objective=PairwiseObjective().ranker, metric="None")` asks for it."""
+        return self.gradients(scores, *_labels_and_starts(labels, weights, sizes))
+
+    def gradients(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array]:
+        """Return ∂L/∂s and ∂²L/∂s², [n] each, the second positive."""
+        s, y, bounds = objective_arrays(scores, labels, starts)
         discount = self._discounts(s, bounds)
         slope, curvature = np.zeros(len(s)), np.zeros(len(s))
         for block in blocks_of_pairs(y, bounds):
@@ -98,15 +116,10 @@ class ClickObjective(ABC):
         self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike, *, ranked_by: ArrayLike | None = None
     ) -> float:
         """Return L. Arguments are those of `gradients`; `ranked_by` holds scores that fix the ranks in δ instead."""
-        s, y, bounds = _arrays(scores, labels, starts)
+        s, y, bounds = objective_arrays(scores, labels, starts)
         discount = self._discounts(s if ranked_by is None else np.asarray(ranked_by, np.float64), bounds)
         parts = (_weights(block, y, discount) * np.logaddexp(0, -block.gaps(s)) for block in blocks_of_pairs(y, bounds))
         return float(sum(part.sum() for part in parts))
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the metric."""
 
     @abstractmethod
     def _discounts(self, scores: Array, starts: Index) -> Array | None:
@@ -125,10 +138,7 @@ class PairwiseObjective(ClickObjective):
         ([2.0, -4.0, 2.0], [1.0, 2.0, 1.0])
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the metric."""
-        return "click_pairwise"
+    name = "click_pairwise"
 
     def _discounts(self, scores: Array, starts: Index) -> Array | None:
         return None
@@ -200,8 +210,8 @@ def doubly_robust_labels(
     c, p, r = (np.asarray(part, np.float64) for part in (clicks, propensity, relevance))
     n = np.ones_like(c) if impressions is None else np.asarray(impressions, np.float64)
     if not c.shape == p.shape == r.shape == n.shape:
-        found = f"clicks, propensity, relevance and impressions have shapes {c.shape}, {p.shape}, {r.shape}, {n.shape}"
-        raise InputError(f"{found}: expected one of each for every document")
+        shapes = f"clicks, propensity, relevance and impressions have shapes {c.shape}, {p.shape}, {r.shape}, {n.shape}"
+        raise InputError(f"{shapes}: expected one of each for every document")
     if not clip > 0 or any(not np.isfinite(part).all() or part.min(initial=0) < 0 for part in (c, p, r, n)):
         raise InputError(f"clip is {clip}: expected a number above 0, and finite numbers of 0 or more everywhere else")
     floor = np.maximum(p, clip)
@@ -236,13 +246,14 @@ def _labels_and_starts(labels: Any, weights: Any, sizes: Any) -> tuple[Array, In
     return y, np.concatenate([[0], np.cumsum(counts)])
 
 
-def _arrays(scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array, Index]:
+def objective_arrays(scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array, Index]:
+    """Check the arguments of an objective, and return them as arrays."""
     s, y, bounds = np.asarray(scores, np.float64), np.asarray(labels, np.float64), np.asarray(starts, np.int64)
     if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or np.any(np.diff(bounds) < 0):
         raise InputError(f"starts must rise from 0 to the number of documents: found {bounds.tolist()[:6]}")
     if s.shape != (bounds[-1],) or y.shape != s.shape:
-        found = f"scores have shape {s.shape}, labels {y.shape}"
-        raise InputError(f"{found}: expected one of each for all {bounds[-1]:,} documents of the lists")
+        shapes = f"scores have shape {s.shape}, labels {y.shape}"
+        raise InputError(f"{shapes}: expected one of each for all {bounds[-1]:,} documents of the lists")
     if not np.isfinite(y).all() or y.min(initial=0) < 0:
-        raise InputError("labels must be finite and 0 or more: they are the sums of the weights of clicks")
+        raise InputError("labels must be finite and 0 or more: they are clicks, or the sums of their weights")
     return s, y, bounds

@@ -25,11 +25,10 @@ from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 from clickharvest.rank.comparison import best_shown, compare_rankers, take_lists
 from clickharvest.rank.data import RankingData, at_face_value
-from clickharvest.rank.estimates import Estimate, off_policy
+from clickharvest.rank.estimates import Estimate, ShownRanking, off_policy
 from clickharvest.rank.features import Array
 from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.rankers import Part, TrainedRanker
-from clickharvest.rank.shown import ShownRanking
 from clickharvest.rank.training import BoostSettings
 
 FOLDS = 4
@@ -82,8 +81,8 @@ def installed_learners(*, complete: bool = True) -> list[str]:
     linear = ["linear"] if complete else []
     trees = [name for name in ("lightgbm", "xgboost") if find_spec(name)]
     svm = ["svm"] if complete else []
-    if found := [*linear, *svm, *trees[:1]]:
-        return found
+    if learners := [*linear, *svm, *trees[:1]]:
+        return learners
     raise InputError("features hold missing values, which only trees take: pip install 'clickharvest[boost]'")
 
 
@@ -149,7 +148,7 @@ def choose_ranker(
             scores = {BLEND: _mean(scores, data), **scores}
         arms = dict(shown or {})
         every: dict[str, Array | ShownRanking] = {**scores, **arms}
-        estimates = {name: off_policy(data, own, metric, level=level, seed=seed) for name, own in every.items()}
+        estimates = {name: off_policy(data, ranking, metric, level=level, seed=seed) for name, ranking in every.items()}
         best = _best(data, scores, estimates, metric, seed)
         chosen = tried if best == BLEND else [best]
         naive = {}
@@ -191,24 +190,24 @@ class _Folds:
         """Return scores by models that have not seen the query, [n_docs], and the mean number of rounds of trees."""
         scores, rounds = np.empty(data.features.shape[0]), []
         for k in range(FOLDS):
-            held = np.repeat(self.fold == k, np.diff(data.starts))
+            held_out = np.repeat(self.fold == k, np.diff(data.starts))
             part = self.train(name, take_lists(data, self.fold != k), **fixed)
-            scores[held] = part.predict(data.features.take(np.flatnonzero(held)))
+            scores[held_out] = part.predict(data.features.take(np.flatnonzero(held_out)))
             rounds.append(part.settings.get("rounds", 0))
         return scores, max(1, round(float(np.mean(rounds))))
 
 
 def _mean(scores: Mapping[str, Array], data: RankingData) -> Array:
     """Return the mean of scores, each divided by its standard deviation within lists, [n_docs]."""
-    return np.asarray(sum(own / spread(own, data) for own in scores.values()), np.float64)
+    return np.asarray(sum(values / spread(values, data) for values in scores.values()), np.float64)
 
 
 def blend(rankers: Sequence[TrainedRanker], data: RankingData) -> TrainedRanker:
     """Return the mean of rankers, each divided by the standard deviation of its scores within the lists of the data."""
     shares = [1 / (len(rankers) * spread(one.predict(data.features), data)) for one in rankers]
     parts = tuple(Part(share, one) for share, one in zip(shares, rankers, strict=True))
-    told = {"loss": ", ".join(f"{one.learner} {one.settings['loss']}" for one in rankers)}
-    return TrainedRanker(BLEND, rankers[0].features, told, parts)
+    settings = {"loss": ", ".join(f"{one.learner} {one.settings['loss']}" for one in rankers)}
+    return TrainedRanker(BLEND, rankers[0].features, settings, parts)
 
 
 def spread(scores: Array, data: RankingData) -> float:

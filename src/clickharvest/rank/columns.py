@@ -61,12 +61,12 @@ class FeatureColumns:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features, [F]."""
-        found: list[str] = []
+        names: list[str] = []
         for column in self.columns:
-            found += [f"{column}={value}" for value in self.values.get(column, ())]
-            found += [f"{column}:{key}" for key in self.keys.get(column, ())]
-            found += [] if column in self.values or column in self.keys else [column]
-        return tuple(found)
+            names += [f"{column}={value}" for value in self.values.get(column, ())]
+            names += [f"{column}:{key}" for key in self.keys.get(column, ())]
+            names += [] if column in self.values or column in self.keys else [column]
+        return tuple(names)
 
     @property
     def is_sparse(self) -> bool:
@@ -87,13 +87,13 @@ class FeatureColumns:
             raise InputError(f"{name} lacks the {name_columns([*map(repr, missing[:5])])}: the ranker needs it")
         kind = np.float32 if self.single else np.float64
         if not self.is_sparse:
-            found = np.empty((table.num_rows, len(self.names)), kind)
+            features = np.empty((table.num_rows, len(self.names)), kind)
             at = 0
             for column in self.columns:
                 wide = len(self.values.get(column, (column,)))
-                found[:, at : at + wide] = self._dense(table[column], column, name)
+                features[:, at : at + wide] = self._dense(table[column], column, name)
                 at += wide
-            return found
+            return features
         parts = [
             _of_maps(table[column], self.keys[column], column, name)
             if column in self.keys
@@ -107,8 +107,8 @@ class FeatureColumns:
         if of in self.values:
             if not _is_text(column.type):
                 raise InputError(f"{name}, column {of!r} holds {column.type}: the ranker expects text")
-            own = np.asarray(column.to_pylist(), dtype=object)
-            return np.stack([own == value for value in self.values[of]], axis=1)
+            texts = np.asarray(column.to_pylist(), dtype=object)
+            return np.stack([texts == value for value in self.values[of]], axis=1)
         if not _is_number(column.type):
             raise InputError(f"{name}, column {of!r} holds {column.type}: expected numbers; encode it as numbers")
         return _numbers(column)[:, None]
@@ -116,15 +116,18 @@ class FeatureColumns:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it; `from_dict` reads it back."""
         lists = {"values": self.values, "keys": self.keys}
-        told = {name: {column: list(texts) for column, texts in own.items()} for name, own in lists.items()}
-        return {"columns": list(self.columns), **told, "single": self.single}
+        by_kind = {
+            name: {column: list(texts) for column, texts in by_column.items()} for name, by_column in lists.items()
+        }
+        return {"columns": list(self.columns), **by_kind, "single": self.single}
 
     @classmethod
     def from_dict(cls, saved: Any) -> FeatureColumns:
         """Read what `to_dict` wrote; anything else is an InputError."""
         try:
             lists = [
-                {str(name): tuple(map(str, own)) for name, own in saved[kind].items()} for kind in ("values", "keys")
+                {str(name): tuple(map(str, texts)) for name, texts in saved[kind].items()}
+                for kind in ("values", "keys")
             ]
             return cls(tuple(map(str, saved["columns"])), lists[0], lists[1], single=bool(saved["single"]))
         except (AttributeError, KeyError, TypeError) as error:
@@ -171,15 +174,15 @@ def _most_frequent(values: ir.Table, engine: Engine, column: str, most: int) -> 
     counted = values.group_by("value").agg(n=values.count())
     counted = counted.mutate(all=counted.n.sum().over(ibis.window()))
     chosen = counted.order_by([ibis.desc("n"), "value"]).limit(most)
-    found = engine.fetch(chosen, task=f"Counting values of {column}")
-    if not found.num_rows:
+    frequent = engine.fetch(chosen, task=f"Counting values of {column}")
+    if not frequent.num_rows:
         raise InputError(f"column {column!r} of the documents is empty: name the others with --features")
-    if sum(found["n"].to_pylist()) < found["all"][0].as_py() / 2:
+    if sum(frequent["n"].to_pylist()) < frequent["all"][0].as_py() / 2:
         raise InputError(
             f"column {column!r} of the documents has so many values that the {most:,} most frequent are not half of "
             "them: encode it as numbers, or name the others with --features"
         )
-    return tuple(sorted(found["value"].to_pylist()))
+    return tuple(sorted(frequent["value"].to_pylist()))
 
 
 def _numbers(column: Any) -> NDArray[Any]:
@@ -203,7 +206,7 @@ def _of_maps(column: Any, keys: Sequence[str], of: str, name: str) -> Any:
     if not pa.types.is_map(maps.type):
         raise InputError(f"{name}, column {of!r} holds {maps.type}: the ranker expects a map of numbers")
     place = {key: at for at, key in enumerate(keys)}
-    entries = [(i, place.get(key, -1), value) for i, own in enumerate(maps.to_pylist()) for key, value in own or ()]
+    entries = [(i, place.get(key, -1), value) for i, one in enumerate(maps.to_pylist()) for key, value in one or ()]
     row, at, numbers = np.array(entries, np.float64).reshape(-1, 3).T
     known = at >= 0
     return csr_array((numbers[known], (row[known].astype(int), at[known].astype(int))), shape=(len(maps), len(keys)))

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.rank.data import RankingData
-from clickharvest.rank.estimates import Estimate, off_policy
+from clickharvest.rank.estimates import Estimate, ShownRanking, off_policy
 from clickharvest.rank.features import Array
-from clickharvest.rank.shown import ShownRanking
 
 METRICS = ("relevant_rank", "dcg@10", "precision@5")
 NEW, NAIVE = "new ranker", "naive clicks"
@@ -63,22 +62,22 @@ def compare_rankers(
     """
     first = next(iter(scores))
     options: dict[str, Any] = {"clip": clip, "level": level, "seed": seed}
-    found = []
+    comparisons = []
     for metric in metrics:
-        estimates = {name: off_policy(data, own, metric, **options) for name, own in scores.items()}
+        estimates = {name: off_policy(data, ranking, metric, **options) for name, ranking in scores.items()}
         gaps = {
-            name: off_policy(data, scores[first], metric, baseline=own, **options)
-            for name, own in scores.items()
+            name: off_policy(data, scores[first], metric, baseline=ranking, **options)
+            for name, ranking in scores.items()
             if name != first
         }
-        found.append(Comparison(metric, estimates, gaps))
-    return found
+        comparisons.append(Comparison(metric, estimates, gaps))
+    return comparisons
 
 
-def best_shown(found: Comparison, names: Iterable[str]) -> str:
+def best_shown(comparison: Comparison, names: Iterable[str]) -> str:
     """Return which of some rankers the first leads by least: each is compared on the queries that it served."""
-    sign = -1 if found.metric == "relevant_rank" else 1
-    return min(names, key=lambda name: sign * found.differences[name].value)
+    sign = -1 if comparison.metric == "relevant_rank" else 1
+    return min(names, key=lambda name: sign * comparison.differences[name].value)
 
 
 def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
@@ -91,13 +90,13 @@ def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np
         InputError: the share leaves fewer than two queries with a click on either side.
     """
     clicked = np.unique(data.query[data.clicked_list[(data.clicks > 0) | (data.shift is not None)]])
-    held = round(share * len(clicked))
-    if not 0 < share < 1 or held < 2 or len(clicked) - held < 2:
+    n_held_out = round(share * len(clicked))
+    if not 0 < share < 1 or n_held_out < 2 or len(clicked) - n_held_out < 2:
         raise InputError(
             f"a test share of {share:g} of {len(clicked):,} queries with a click: expected a share between 0 and 1 "
             "that leaves two queries or more on either side"
         )
-    chosen = np.random.default_rng(seed).permutation(clicked)[:held]
+    chosen = np.random.default_rng(seed).permutation(clicked)[:n_held_out]
     return np.isin(data.query, chosen)
 
 

@@ -100,14 +100,14 @@ class RankingData:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of lists, features and clicks: which data a ranker was trained on."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for panel in self.features.panels():
             for array in (panel,) if isinstance(panel, np.ndarray) else (panel.data, panel.indices, panel.indptr):
-                found.update(np.ascontiguousarray(array).data)
-        own = (self.starts, self.clicked, self.propensity, self.clicks, self.query)
-        for array in own if self.shift is None else (*own, self.shift):
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+                digest.update(np.ascontiguousarray(array).data)
+        arrays = (self.starts, self.clicked, self.propensity, self.clicks, self.query)
+        for array in arrays if self.shift is None else (*arrays, self.shift):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def weights(self, clip: float = 0.0) -> Array:
         """Return (clicks − shift) / max(propensity, clip) of each record, [m]."""

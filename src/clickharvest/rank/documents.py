@@ -10,8 +10,8 @@ import numpy as np
 
 from clickharvest.errors import InputError
 from clickharvest.rank.columns import FeatureColumns, find_columns
-from clickharvest.rank.counts import refuse_nulls, refuse_twins
 from clickharvest.rank.features import Index
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -44,10 +44,10 @@ class Documents:
 
     def keys(self) -> pa.Table:
         """Return the keys of all documents, once each."""
-        found = self.engine.fetch(self.table.select(*self.by), task=f"Reading keys of {self.name}")
-        refuse_nulls(found, self.by, "the table of documents")
-        refuse_twins(found)
-        return found
+        keys = self.engine.fetch(self.table.select(*self.by), task=f"Reading keys of {self.name}")
+        refuse_nulls(keys, self.by, "the table of documents")
+        refuse_twins(keys)
+        return keys
 
     def matrix(self, keys: pa.Table) -> Any:
         """Return the features of some documents in the order of their keys, an array or CSR array, [n, F].
@@ -67,12 +67,12 @@ class Documents:
             dense = np.empty((keys.num_rows, len(self.columns.names)), kind)
         for batch in self.engine.stream(wanted, task=f"Reading {self.name}", rows=ROWS):
             at, of = places.find(batch)
-            found = self.columns.encode(batch if len(of) == batch.num_rows else batch.take(pa.array(of)), self.name)
+            features = self.columns.encode(batch if len(of) == batch.num_rows else batch.take(pa.array(of)), self.name)
             if dense is not None:
-                dense[at] = found
+                dense[at] = features
             else:
                 rows.append(at)
-                parts.append(found)
+                parts.append(features)
         if dense is not None or not parts:
             return dense if dense is not None else csr_array((0, len(self.columns.names)))
         return csr_array(vstack(parts, format="csr"))[np.argsort(np.concatenate(rows))]
@@ -162,21 +162,44 @@ def open_keyed(
     from clickharvest.logs.click_log import identifier
     from clickharvest.logs.sources import open_source, spell_columns
 
-    own = {role: log.roles[role] for role in ("query", "doc")}
+    spelled = {role: log.roles[role] for role in ("query", "doc")}
     paged = {"page": log.roles["page"]} if alone and log.has("page") else {}
-    opened, engine = open_source(source, log.engine, text={*own.values(), *paged.values()})
+    opened, engine = open_source(source, log.engine, text={*spelled.values(), *paged.values()})
     name = str(source) if isinstance(source, str) else "the table"
     if paged.get("page") in opened.columns:
-        own = paged | {"doc": own["doc"]}
-    elif alone and own["query"] not in opened.columns:
-        del own["query"]
-    if missing := [column for column in (*own.values(), *needed) if column not in opened.columns]:
-        found = spell_columns(opened.columns)
+        spelled = paged | {"doc": spelled["doc"]}
+    elif alone and spelled["query"] not in opened.columns:
+        del spelled["query"]
+    if missing := [column for column in (*spelled.values(), *needed) if column not in opened.columns]:
+        columns = spell_columns(opened.columns)
         raise InputError(
-            f"{name} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}: found {found}"
+            f"{name} lacks the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}: found {columns}"
         )
-    keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in own.items()}
-    more = [column for column in opened.columns if column not in own.values()]
+    keys = {role: identifier(opened[column], log.columns[role].type()) for role, column in spelled.items()}
+    more = [column for column in opened.columns if column not in spelled.values()]
     if clash := [column for column in more if column in keys]:
-        raise InputError(f"{name} has both {clash[0]!r} and {own[clash[0]]!r}: rename the former or leave it out")
-    return opened.select(**keys, **{column: opened[column] for column in more}), engine, tuple(own), name
+        raise InputError(f"{name} has both {clash[0]!r} and {spelled[clash[0]]!r}: rename the former or leave it out")
+    return opened.select(**keys, **{column: opened[column] for column in more}), engine, tuple(spelled), name
+
+
+def refuse_twins(keys: pa.Table) -> None:
+    """Raise `InputError` where a table of keys holds one of them twice."""
+    if keys.group_by(keys.column_names).aggregate([]).num_rows < keys.num_rows:
+        counts = keys.group_by(keys.column_names).aggregate([([], "count_all")])
+        ordered = counts.sort_by([("count_all", "descending"), *((name, "ascending") for name in keys.column_names)])
+        (most,) = ordered.slice(0, 1).to_pylist()
+        twice = " and ".join({"doc": "document"}.get(name, name) for name in keys.column_names)
+        example = ", ".join(repr(clean_text(most[name])) for name in keys.column_names)
+        raise InputError(
+            f"the table of documents holds some {twice} twice ({example} {most['count_all']} times): expected one row "
+            "for each"
+        )
+
+
+def refuse_nulls(table: pa.Table, columns: Sequence[str], name: str) -> None:
+    """Raise `InputError` where one of some columns is empty in some rows."""
+    for column in columns:
+        if table[column].null_count:
+            raise InputError(
+                f"{name}, column {column!r}: {table[column].null_count:,} rows are empty; fill or drop them"
+            )

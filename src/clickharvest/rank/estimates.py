@@ -39,13 +39,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Index
-from clickharvest.rank.shown import ShownRanking
 from clickharvest.words import count
 
 Estimator = Literal["ips", "snips", "dr"]
@@ -89,6 +88,57 @@ class Estimate:
         rests = f"{count(self.effective_clicks, 'effective click')}, {count(self.queries, 'query', 'queries')}"
         never = f"; {self.unseen:.1%} of it rests with documents never shown" if self.unseen else ""
         return f"{self.metric} ({self.estimator.upper()}): {self.value:.4g} ({interval}; {rests}{never})"
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRanking:
+    """Where the pages of an arm showed the documents of the lists; a ranker to be judged beside others.
+
+    An arm need not show the same order every time, and a mean position would be an order that nobody saw. So what
+    counts is the mean of a metric over its pages.
+
+    Attributes:
+        rows: a document, [m].
+        position: where it was shown, [m].
+        share: on which share of the arm's pages of that query, [m].
+        served: whether the arm has shown a list's query at all, [n_lists].
+    """
+
+    rows: Index
+    position: Array
+    share: Array
+    served: NDArray[np.bool_]
+
+    def gains(self, gain: Callable[[Array], Array], starts: Index) -> Array:
+        """Return the mean over pages of λ(rank) of every document, [n_docs]; NaN in lists that were not served.
+
+        On pages that lack a document it ranks below all that are shown: those absent share the ranks from there to the
+        end of the list, so that its λ is that of the rank in their middle.
+
+        Args:
+            gain: λ, from ranks to what they are worth.
+            starts: where each list starts, and the end of the last, [n_lists + 1].
+
+        Example:
+            >>> half = ShownRanking(np.array([0, 1]), np.array([1.0, 1.0]), np.array([0.5, 0.5]), np.array([True]))
+            >>> half.gains(lambda rank: 1 / rank, np.array([0, 3])).round(3).tolist()  # absent ones at (2 + 3) / 2
+            [0.7, 0.7, 0.4]
+        """
+        sizes = np.diff(starts)
+        depth = np.zeros(len(sizes))
+        np.maximum.at(depth, np.searchsorted(starts, self.rows, side="right") - 1, self.position)
+        below = np.maximum((depth + 1 + sizes) / 2, depth + 1)
+        present = np.bincount(self.rows, self.share, starts[-1])
+        there = np.bincount(self.rows, self.share * gain(self.position), starts[-1])
+        absent = np.maximum(1 - present, 0.0) * gain(np.repeat(below, sizes))
+        return np.where(np.repeat(self.served, sizes), there + absent, np.nan)
+
+    def take(self, lists: NDArray[np.bool_], starts: Index) -> ShownRanking:
+        """Return the part of some lists, [n_lists] of them marked; see `take_lists`."""
+        documents = np.repeat(lists, np.diff(starts))
+        kept = documents[self.rows]
+        rows = (np.cumsum(documents) - 1)[self.rows[kept]]
+        return ShownRanking(rows, self.position[kept], self.share[kept], self.served[lists])
 
 
 def off_policy(
@@ -137,15 +187,15 @@ def off_policy(
     unseen = _unseen(data, gains)
     if baseline is not None:
         gains = gains - _gains(baseline, gain, data.starts, seed)
-    found = _estimate(data, gains, metric, estimator, clip, relevance, level)
+    estimate = _estimate(data, gains, metric, estimator, clip, relevance, level)
     if data.bounds is not None:
         ends = [
             _estimate(replace(data, propensity=p), gains, metric, estimator, clip, relevance, level)
             for p in data.bounds
         ]
-        lower, upper = min(one.lower for one in (found, *ends)), max(one.upper for one in (found, *ends))
-        found = replace(found, lower=lower, upper=upper)
-    return replace(found, unseen=unseen, highest=None if baseline is not None else found.highest)
+        lower, upper = min(one.lower for one in (estimate, *ends)), max(one.upper for one in (estimate, *ends))
+        estimate = replace(estimate, lower=lower, upper=upper)
+    return replace(estimate, unseen=unseen, highest=None if baseline is not None else estimate.highest)
 
 
 def _estimate(
@@ -173,13 +223,13 @@ def _estimate(
     if estimator == "dr":
         worth = np.where(ranked, _doubly_robust(data, relevance, clip), 0.0)
     n_queries = int(data.query.max()) + 1
-    numerator = _sums(data.query[of_list], worth * np.where(ranked, gains, 0.0), n_queries)
+    numerator = sum_by_group(data.query[of_list], worth * np.where(ranked, gains, 0.0), n_queries)
     if estimator == "snips":
-        denominator = _sums(data.query[of_list], worth, n_queries)
+        denominator = sum_by_group(data.query[of_list], worth, n_queries)
     elif estimator in ("ips", "dr"):
         if data.impressions is None:
             raise InputError("IPS needs the impressions of each list: give them to the ranking data, or use SNIPS")
-        denominator = _sums(data.query, np.where(lists, data.impressions, 0.0), n_queries)
+        denominator = sum_by_group(data.query, np.where(lists, data.impressions, 0.0), n_queries)
         if not denominator.any():
             raise InputError("the lists have no impressions: IPS divides by their number; count them, or use SNIPS")
     else:
@@ -260,13 +310,13 @@ def ranks(scores: ArrayLike, starts: Index, *, seed: int = 0) -> Array:
     if np.isnan(values).any():
         raise InputError(f"scores hold {count(np.isnan(values).sum(), 'missing value')} (NaN): score every document")
     luck = np.random.default_rng(seed).random(len(values))
-    found = np.empty(len(values))
+    ranked = np.empty(len(values))
     sizes = np.diff(starts)
     for size in np.unique(sizes[sizes > 0]):
         docs = starts[:-1][sizes == size][:, None] + np.arange(size)
         order = np.lexsort((luck[docs], -values[docs]), axis=1)
-        found[np.take_along_axis(docs, order, axis=1)] = np.arange(1, size + 1)
-    return found
+        ranked[np.take_along_axis(docs, order, axis=1)] = np.arange(1, size + 1)
+    return ranked
 
 
 def clustered_ratio(numerator: Array, denominator: Array) -> tuple[float, float, int]:
@@ -285,5 +335,6 @@ def clustered_ratio(numerator: Array, denominator: Array) -> tuple[float, float,
     return value, float(np.sqrt(used / (used - 1) * spread)) / total if used > 1 else np.inf, used
 
 
-def _sums(groups: Index, values: Array, n_groups: int) -> Array:
+def sum_by_group(groups: Index, values: Array, n_groups: int) -> Array:
+    """Return the sum of the values of each group, [n_groups]."""
     return np.asarray(np.bincount(groups, values, n_groups), np.float64)

@@ -122,8 +122,8 @@ class Features:
 
     def take(self, rows: Index, *, copy: bool = True) -> Features:
         """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
-        own = rows if self.rows is None else self.rows[rows]
-        return replace(self, base=self.base[own], rows=None) if copy else replace(self, rows=own)
+        base_rows = rows if self.rows is None else self.rows[rows]
+        return replace(self, base=self.base[base_rows], rows=None) if copy else replace(self, rows=base_rows)
 
     def scaled(self) -> tuple[Features, Array]:
         """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from clickharvest.errors import HarvestWarning, InputError
+from clickharvest.rank.counting import count_documents, document_cells, pages_of_arms
 from clickharvest.rank.features import Array
-from clickharvest.rank.tables import count_documents, document_cells, pages_of_arms
 from clickharvest.words import count
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def relevance_labels(
     `relevance` as the label, a likelihood `clicks` with the offset log `exposure`, an inverse-propensity loss
     `clicks / policy_propensity`. Of affine clicks also `shift`, after `exposure`: the loss takes
     `(clicks - shift) / policy_propensity`, and no likelihood of counts fits. Documents that were shown only where the
-    model tells nothing are left out.
+    model has no estimate are left out.
 
     Args:
         log: the log; clicks are counted inside its engine.
@@ -69,10 +69,10 @@ def relevance_labels(
 
     if not 0 < level < 1:
         raise InputError(f"level is {level}: expected a number between 0 and 1")
-    expression, is_told = document_cells(log, propensities)
+    expression, support_known = document_cells(log, propensities)
     cells = log.engine.fetch(expression, task="Counting clicks")
     counts = count_documents(cells).drop_columns(["unsupported"])
-    _warn_of_unsupported(cells, is_told)
+    _warn_of_unsupported(cells, support_known)
     if without := cells.group_by(["query", "doc"]).aggregate([]).num_rows - counts.num_rows:
         sentence = f"{count(without, 'document')} shown only where the model tells nothing: left out, without a label"
         warnings.warn(sentence, HarvestWarning, stacklevel=2)
@@ -92,12 +92,12 @@ def relevance_labels(
     return table
 
 
-def _warn_of_unsupported(cells: pa.Table, is_told: bool) -> None:
+def _warn_of_unsupported(cells: pa.Table, support_known: bool) -> None:
     """Warn where many clicks have no propensity that can be told; those of affine clicks are left out."""
     clicks, unsupported = (float(np.asarray(cells[name]).sum()) for name in ("clicks", "unsupported"))
     left_out = "shift" in cells.column_names
     share = unsupported / ((clicks + unsupported * left_out) or 1.0)
-    if is_told and unsupported and (left_out or share >= MATTERS):
+    if support_known and unsupported and (left_out or share >= MATTERS):
         use = "they are left out" if left_out else "their exposure is that of the last position above that can be told"
         sentence = f"{100 * share:.2g} % of the clicks are where propensities cannot be told: {use}"
         warnings.warn(sentence, HarvestWarning, stacklevel=3)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clickharvest.errors import InputError
-from clickharvest.rank.estimates import ranks
+from clickharvest.rank.estimates import ranks, sum_by_group
 from clickharvest.rank.features import Array, Index
 
 
@@ -53,19 +53,19 @@ def ranking_metrics(
         raise InputError(f"grades of shape {labels.shape}: expected {len(places):,} numbers, 0 or more")
     relevant = labels >= threshold
     query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    found: dict[str, Array] = {}
+    values_of: dict[str, Array] = {}
     for metric in metrics:
         name, at, cut = metric.partition("@")
         depth = int(cut) if cut.isdecimal() and int(cut) > 0 else None
         if metric == "avg_rank":
-            found[metric] = _sums(query, places * relevant, len(bounds) - 1)
+            values_of[metric] = sum_by_group(query, places * relevant, len(bounds) - 1)
         elif name in ("ndcg", "map") and (depth is not None) == bool(at):
             of_query = _ndcg if name == "ndcg" else _average_precision
-            values = labels if name == "ndcg" else relevant.astype(np.float64)
-            found[metric] = of_query(places, values, query, len(bounds) - 1, depth or np.inf)
+            gain_or_relevant = labels if name == "ndcg" else relevant.astype(np.float64)
+            values_of[metric] = of_query(places, gain_or_relevant, query, len(bounds) - 1, depth or np.inf)
         else:
             raise InputError(f"no metric {metric!r}: expected avg_rank, ndcg, ndcg@k, map or map@k")
-    return found
+    return values_of
 
 
 def _ndcg(places: Array, grades: Array, query: Index, n_queries: int, depth: float) -> Array:
@@ -73,7 +73,7 @@ def _ndcg(places: Array, grades: Array, query: Index, n_queries: int, depth: flo
     gains = 2.0**grades - 1
 
     def discounted(ranks: Array) -> Array:
-        return _sums(query, np.where(ranks <= depth, gains / np.log2(1 + ranks), 0.0), n_queries)
+        return sum_by_group(query, np.where(ranks <= depth, gains / np.log2(1 + ranks), 0.0), n_queries)
 
     best = np.lexsort((-gains, query))
     first = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=n_queries))])
@@ -89,12 +89,8 @@ def _average_precision(places: Array, relevant: Array, query: Index, n_queries: 
     first = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=n_queries))])[query]
     precision = np.empty(len(query))
     precision[order] = (seen - np.concatenate([[0.0], seen])[first]) / places[order]
-    total = _sums(query, np.where(places <= depth, relevant * precision, 0.0), n_queries)
-    return _ratio(total, _sums(query, relevant, n_queries))
-
-
-def _sums(query: Index, values: Array, n_queries: int) -> Array:
-    return np.asarray(np.bincount(query, values, n_queries), np.float64)
+    total = sum_by_group(query, np.where(places <= depth, relevant * precision, 0.0), n_queries)
+    return _ratio(total, sum_by_group(query, relevant, n_queries))
 
 
 def _ratio(part: Array, total: Array) -> Array:

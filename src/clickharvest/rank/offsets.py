@@ -17,16 +17,14 @@ makes it. `fit_offset` finds a linear f.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from clickharvest.errors import InputError
-from clickharvest.rank.boosting import LEAST_CURVATURE, TrainingData, read_labels
+from clickharvest.rank.boosting import LEAST_CURVATURE, ListObjective, objective_arrays
 from clickharvest.rank.data import RankingData
 from clickharvest.rank.features import Array, Index
 
@@ -53,37 +51,8 @@ def log_offset(data: RankingData) -> Array:
 
 
 @dataclass(frozen=True)
-class OffsetObjective:
-    """What the two share: pass one to a training call, or call `loss` and `gradients` yourself."""
-
-    def __call__(self, scores: Any, data: TrainingData) -> tuple[Array, Array]:
-        """Return first and second derivatives, as `lgb.train` and `xgb.train` ask for them."""
-        return self.gradients(scores, *read_labels(data))
-
-    def metric(self, scores: Any, data: TrainingData) -> tuple[str, float, bool] | tuple[str, float]:
-        """Return the loss per click, to watch on held-out clicks; less is better."""
-        labels, starts = read_labels(data)
-        value = self.loss(scores, labels, starts) / max(float(labels.sum()), np.finfo(np.float64).tiny)
-        return (self.name, value) if hasattr(data, "num_row") else (self.name, value, False)
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the metric."""
-
-    @abstractmethod
-    def gradients(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array]:
-        """Return ∂L/∂s and ∂²L/∂s², [n] each.
-
-        Args:
-            scores: s = f + offset, [n].
-            labels: clicks, [n].
-            starts: where each list starts, and the end of the last, [n_lists + 1].
-        """
-
-    @abstractmethod
-    def loss(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> float:
-        """Return L. Arguments are those of `gradients`."""
+class OffsetObjective(ListObjective):
+    """A likelihood of clicks; scores are s = f + offset, labels the clicks."""
 
 
 @dataclass(frozen=True)
@@ -96,20 +65,17 @@ class SoftmaxObjective(OffsetObjective):
         ([-1.0, 1.0], [1.0, 1.0])
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the metric."""
-        return "click_softmax"
+    name = "click_softmax"
 
     def gradients(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array]:
         """Return C_q σ_d − C_d and C_q σ_d (1 − σ_d), σ being the shares."""
-        s, clicks, bounds = _arrays(scores, labels, starts)
+        s, clicks, bounds = objective_arrays(scores, labels, starts)
         share, total = _shares(s, clicks, bounds)
         return total * share - clicks, np.maximum(total * share * (1 - share), LEAST_CURVATURE)
 
     def loss(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> float:
         """Return L."""
-        s, clicks, bounds = _arrays(scores, labels, starts)
+        s, clicks, bounds = objective_arrays(scores, labels, starts)
         share, _ = _shares(s, clicks, bounds)
         return float(-(clicks * np.log(np.maximum(share, np.finfo(np.float64).tiny))).sum())
 
@@ -124,20 +90,17 @@ class PoissonObjective(OffsetObjective):
         ([-2.0, 1.0], [1.0, 1.0])
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the metric."""
-        return "click_poisson"
+    name = "click_poisson"
 
     def gradients(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array]:
         """Return μ − C and μ, with μ = e^s."""
-        s, clicks, _ = _arrays(scores, labels, starts)
+        s, clicks, _ = objective_arrays(scores, labels, starts)
         mean = np.exp(np.minimum(s, 50.0))
         return mean - clicks, np.maximum(mean, LEAST_CURVATURE)
 
     def loss(self, scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> float:
         """Return L."""
-        s, clicks, _ = _arrays(scores, labels, starts)
+        s, clicks, _ = objective_arrays(scores, labels, starts)
         return float((np.exp(np.minimum(s, 50.0)) - clicks * s).sum())
 
 
@@ -159,8 +122,8 @@ def fit_offset(data: RankingData, objective: OffsetObjective, *, penalty: float)
         return value, np.append(x.sums(slope) + penalty * w, slope.sum())
 
     start = np.zeros(x.shape[1] + 1)
-    found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return np.asarray(found.x[:-1], np.float64), float(found.x[-1])
+    solution = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    return np.asarray(solution.x[:-1], np.float64), float(solution.x[-1])
 
 
 def _shares(s: Array, clicks: Array, starts: Index) -> tuple[Array, Array]:
@@ -173,11 +136,3 @@ def _shares(s: Array, clicks: Array, starts: Index) -> tuple[Array, Array]:
     weight = np.exp(s - top[of_list])
     total, counts = (np.bincount(of_list, values, len(sizes)).astype(np.float64) for values in (weight, clicks))
     return weight / total[of_list], counts[of_list]
-
-
-def _arrays(scores: ArrayLike, labels: ArrayLike, starts: ArrayLike) -> tuple[Array, Array, Index]:
-    s, clicks, bounds = np.asarray(scores, np.float64), np.asarray(labels, np.float64), np.asarray(starts, np.int64)
-    if s.shape != (bounds[-1],) or clicks.shape != s.shape:
-        found = f"scores have shape {s.shape}, labels {clicks.shape}"
-        raise InputError(f"{found}: expected one of each for all {bounds[-1]:,} documents of the lists")
-    return s, clicks, bounds

@@ -102,7 +102,7 @@ class TrainedRanker:
             >>> load_ranker(path).model
             array([-0.5])
         """
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "what": "ranker",
             "format": FORMAT,
             "learner": self.learner,
@@ -111,9 +111,9 @@ class TrainedRanker:
             "columns": None if self.columns is None else self.columns.to_dict(),
             "info": self.info,
         }
-        told = json_value(told | _model(self))
+        content = json_value(content | _model(self))
         with atomic_path(Path(path)) as partial:
-            text = json.dumps(told | {"sha256": _digest(told)}, indent=1, ensure_ascii=False, allow_nan=False)
+            text = json.dumps(content | {"sha256": _digest(content)}, indent=1, ensure_ascii=False, allow_nan=False)
             partial.write_text(text + "\n", encoding="utf-8")
 
 
@@ -137,14 +137,14 @@ def load_ranker(path: str | Path) -> TrainedRanker:
     if not path.is_file():
         raise InputError(f"no file {path}: expected a ranker, as clickharvest rank writes it")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON: {first_line(error)} Expected a ranker.") from error
-    if not isinstance(told, dict) or told.get("what") != "ranker":
+    if not isinstance(content, dict) or content.get("what") != "ranker":
         raise InputError(f"{path} is no ranker of clickharvest: expected one that rank wrote")
-    _check_whole(path, told)
+    _check_whole(path, content)
     try:
-        return _read(told)
+        return _read(content)
     except InputError:
         raise
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
@@ -171,41 +171,41 @@ def _model(ranker: TrainedRanker) -> dict[str, Any]:
     return {"parts": parts}
 
 
-def _read_model(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
-    if "weights" in told:
-        return _weights(told["weights"][name] for name in features)
-    if "parts" not in told:
-        return _booster(told["model"], features)
-    if any("parts" in part for part in told["parts"]):
+def _read_model(content: Mapping[str, Any], features: tuple[str, ...]) -> Any:
+    if "weights" in content:
+        return _weights(content["weights"][name] for name in features)
+    if "parts" not in content:
+        return _booster(content["model"], features)
+    if any("parts" in part for part in content["parts"]):
         raise ValueError("a blend in a blend")
     return tuple(
         Part(
             float(_weights([part["share"]])[0]),
             TrainedRanker(str(part["learner"]), features, dict(part["settings"]), _read_model(part, features)),
         )
-        for part in told["parts"]
+        for part in content["parts"]
     )
 
 
-def _read(told: Mapping[str, Any]) -> TrainedRanker:
-    learner = str(told["learner"])
-    features = tuple(str(name) for name in told["features"])
-    model = _read_model(told, features)
-    columns = None if told["columns"] is None else FeatureColumns.from_dict(told["columns"])
+def _read(content: Mapping[str, Any]) -> TrainedRanker:
+    learner = str(content["learner"])
+    features = tuple(str(name) for name in content["features"])
+    model = _read_model(content, features)
+    columns = None if content["columns"] is None else FeatureColumns.from_dict(content["columns"])
     if columns is not None and columns.names != features:
         raise ValueError("features are not those of the columns")
-    return TrainedRanker(learner, features, dict(told["settings"]), model, columns, dict(told["info"]))
+    return TrainedRanker(learner, features, dict(content["settings"]), model, columns, dict(content["info"]))
 
 
 def _weights(values: Any) -> Array:
-    found = np.array([float(value) for value in values])
-    if not np.isfinite(found).all():
+    weights = np.array([float(value) for value in values])
+    if not np.isfinite(weights).all():
         raise ValueError("weights are not finite")
-    return found
+    return weights
 
 
-def _booster(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
-    name, text = told["library"], told["text"]
+def _booster(model: Mapping[str, Any], features: tuple[str, ...]) -> Any:
+    name, text = model["library"], model["text"]
     if name not in LIBRARIES or not isinstance(text, str):
         raise ValueError("no such library")
     library = require(name, "boost", f"a ranker of {name}")
@@ -220,15 +220,15 @@ def _booster(told: Mapping[str, Any], features: tuple[str, ...]) -> Any:
         raise InputError(f"{name} cannot read the ranker's trees: {first_line(error)} Train again.") from error
 
 
-def _check_whole(path: Path, told: dict[str, Any]) -> None:
+def _check_whole(path: Path, content: dict[str, Any]) -> None:
     """Compare the contents with their digest, which is taken out."""
-    found, version = told.pop("sha256", None), told.get("format")
+    digest, version = content.pop("sha256", None), content.get("format")
     if version != FORMAT:
         what = "upgrade clickharvest" if isinstance(version, int) and version > FORMAT else "train again"
         raise InputError(f"{path} has the format {str(version)[:20]}, this version reads {FORMAT}; {what}")
-    if found != _digest(told):
+    if digest != _digest(content):
         raise InputError(f"{path} is damaged: its contents are not those of its digest; copy it again, or train again")
 
 
-def _digest(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

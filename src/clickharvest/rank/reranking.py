@@ -82,9 +82,9 @@ def rerank(
     keys = [column for column in (query, doc) if column in opened.columns]
     needed = [doc, *(ranker.columns or FeatureColumns(ranker.features)).columns]
     if missing := [column for column in needed if column not in opened.columns]:
-        told = ", ".join(map(repr, missing[:5])) + (" …" if len(missing) > 5 else "")
+        names = ", ".join(map(repr, missing[:5])) + (" …" if len(missing) > 5 else "")
         raise InputError(
-            f"{name} lacks the column{'s' * (len(missing) > 1)} {told}: found {spell_columns(opened.columns)}"
+            f"{name} lacks the column{'s' * (len(missing) > 1)} {names}: found {spell_columns(opened.columns)}"
         )
     if clash := [column for column in keys if column in ("score", "rank")]:
         raise InputError(f"{name} has keys in the column {clash[0]!r}, which the ranking has for its own: rename it")
@@ -121,7 +121,7 @@ def _write_scores(ranker: TrainedRanker, engine: Engine, table: Any, keys: list[
             try:
                 score = ranker.score(batch, name)
             except InputError as error:
-                raise InputError(_told(error, batch, name)) from error
+                raise InputError(_explain(error, batch, name)) from error
             columns = {key: batch[key] for key in keys} | {"score": pa.array(score)}
             part = pa.table(columns)
             writer = writer or pq.ParquetWriter(path, part.schema, compression="zstd")
@@ -135,7 +135,7 @@ def _write_scores(ranker: TrainedRanker, engine: Engine, table: Any, keys: list[
     return total
 
 
-def _told(error: InputError, batch: pa.RecordBatch, name: str) -> str:
+def _explain(error: InputError, batch: pa.RecordBatch, name: str) -> str:
     """Return why a ranker refuses documents; where it is for their values, with the column that holds them."""
     import pyarrow as pa
     import pyarrow.compute as pc

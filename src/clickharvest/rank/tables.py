@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from clickharvest.click_models.affine import correct_log
 from clickharvest.errors import InputError, NotIdentifiedError
-from clickharvest.logs.engines import steady
-from clickharvest.model.budget import CANNOT_TELL, Budget, budget_of
+from clickharvest.model.budget import Budget, budget_of
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.typical import typical_context
 from clickharvest.rank.columns import FeatureColumns
-from clickharvest.rank.counts import numbered, ranking_data_from_counts
-from clickharvest.rank.data import RankingData
+from clickharvest.rank.counting import clicked_pages, count_documents, pages_of_arms, sum_rows, weighed_rows
+from clickharvest.rank.data import RankingData, ranking_data
 from clickharvest.rank.documents import Documents, open_documents, open_keyed
-from clickharvest.rank.features import Array
-from clickharvest.rank.shown import ShownRanking
+from clickharvest.rank.estimates import ShownRanking
+from clickharvest.rank.features import Array, Index
 from clickharvest.weights.clipping import effective_sample_size, vanishing_clip
 from clickharvest.weights.scoring import Trust
-from clickharvest.weights.weighing import weigh
+from clickharvest.words import count
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
     import pyarrow as pa
 
     from clickharvest.click_models.affine import AnyAffine
@@ -40,15 +37,13 @@ Missing = Literal["error", "drop"]
 Lists = Literal["auto", "query", "page"]
 Candidates = Literal["shown", "all"]
 
-ALL_TRAFFIC = "all traffic"
-"""The name of what was shown, where the log names no rankers."""
 STEADY = 0.5
 """Share of the other pages of its query and ranker that show a result, from which lists are those of queries."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clicks:
-    """What a log tells rankers; `read_clicks` makes it.
+    """Clicks and candidate documents of a log; `read_clicks` makes it.
 
     Attributes:
         log: the log.
@@ -58,11 +53,11 @@ class Clicks:
         features: names of the features.
         columns: how columns of the table of documents became features.
         unknown: clicks on documents that have no features, which were dropped.
-        unsupported: share of the clicks at positions, or in contexts, that the model has no estimate of its own for;
-            None where the log does not tell.
+        unsupported: share of the clicks at positions or in contexts without an estimate of their own; None where this
+            is unknown.
         lists: whether documents of a `"query"` compete, or those of a `"page"`.
         steady: how likely a result of a page is on another page of its query and ranker.
-        reason: why the budget of the model tells nothing of its propensities; empty where it does.
+        reason: why the error of the propensities has no bound; empty where it has one.
     """
 
     log: ClickLog
@@ -96,10 +91,8 @@ def read_clicks(
 ) -> Clicks:
     """Read the clicks of a log and the features of the documents that compete.
 
-    The list of a query holds all its documents that the log showed, at least once. The others are left out: a document
-    that nobody could click must not count as one that nobody wanted. One that some pages showed is judged by these
-    alone: propensities count the pages without it, see `data`. The list of a page holds what that page showed; pages
-    without a click are left out, since they do not tell which of their documents is better.
+    The list of a query holds all its documents that the log showed; propensities count the pages without a document, as
+    in `data`. The list of a page holds what that page showed; pages without a click are left out.
 
     Args:
         log: the log; clicks are counted inside its engine.
@@ -107,13 +100,13 @@ def read_clicks(
             `columns`; without a query column, features are those of the document for all queries. With the log's page
             column, they are those of the document on that page, such as its price on the day.
         propensities: the model, of examination or affine; None where the log has a column `propensity`, or the columns
-            `click_slope` and `click_offset`, as `weigh` writes them.
+            `click_slope` and `click_offset`, which `weigh` writes.
         features: columns to learn from; by default all but query and document.
         missing: what becomes of clicks on documents that are not in the table: `"error"` or `"drop"`.
         lists: whether the documents of a `"query"` compete or those of a `"page"`; `"auto"` takes pages where features
             are those of pages, or a result is on less than `STEADY` of the other pages of its query and ranker.
         candidates: `"shown"`, or `"all"` for all documents that the table has for the query or page: estimates then
-            tell how much of a ranking was never shown.
+            have the share of a ranking that was never shown.
         trust: as in `weigh`.
 
     Raises:
@@ -139,8 +132,8 @@ def read_clicks(
         raise InputError(f"candidates is {candidates!r}: expected 'shown' or 'all'")
     if lists == "page" and not log.has("page"):
         raise InputError("lists of pages need to know the page of every row: name its column (page)")
-    rows, is_told = _weighed_rows(log, propensities, trust)
-    cells = log.engine.fetch(_sums(rows, ("query", "arm", "doc", "position")), task="Counting clicks")
+    rows, support_known = weighed_rows(log, propensities, trust)
+    cells = log.engine.fetch(sum_rows(rows, ("query", "arm", "doc", "position")), task="Counting clicks")
     total = float(np.asarray(cells["clicks"]).sum())
     if not total:
         raise NotIdentifiedError("the log has no click, so there is nothing to learn from: add clicks")
@@ -149,7 +142,7 @@ def read_clicks(
     opened = open_documents(log, documents, features)
     by_page = lists == "page" or "page" in opened.by or (lists == "auto" and log.has("page") and steady < STEADY)
     if by_page:
-        cells = log.engine.fetch(_sums(_clicked_pages(rows), ("query", "page", "arm", "doc")), task="Reading pages")
+        cells = log.engine.fetch(sum_rows(clicked_pages(rows), ("query", "page", "arm", "doc")), task="Reading pages")
     keys = ("query", "page", "doc") if by_page else ("query", "doc")
     counts = count_documents(cells, keys)
     known = counts.join(opened.keys(), list(opened.by), join_type="left semi")
@@ -157,7 +150,7 @@ def read_clicks(
     if missing == "drop" and dropped == total:
         raise NotIdentifiedError(f"no clicked document is in {opened.name}: are the names of documents the same?")
     counts = known if missing == "drop" else counts
-    share = _unsupported(cells if missing == "error" else counts, total - dropped) if is_told else None
+    share = _unsupported(cells if missing == "error" else counts, total - dropped) if support_known else None
     of_documents = known.select(keys)
     if candidates == "all":
         of_documents = _all_candidates(of_documents, opened)
@@ -184,7 +177,7 @@ def read_clicks(
 def _all_candidates(shown: pa.Table, opened: Documents) -> pa.Table:
     """Return the keys of all documents that a table has for the queries or pages of those shown."""
     if opened.by == ("doc",):
-        raise InputError(f"{opened.name} does not tell which documents compete: add a column of queries or of pages")
+        raise InputError(f"{opened.name} has no column of queries or pages, which say which documents compete: add one")
     *lists, _ = shown.column_names
     of_list = shown.group_by(lists).aggregate([])
     return of_list.join(opened.keys(), opened.by[0], join_type="inner").select(shown.column_names)
@@ -196,14 +189,6 @@ def _steadiness(cells: pa.Table, of_arms: pa.Table) -> float:
     n, pages = np.asarray(shown["n_sum"]), np.asarray(shown["pages"])
     others = float((n * np.maximum(pages - 1, 0)).sum())
     return float((n * (np.minimum(n, pages) - 1)).sum()) / others if others else 1.0
-
-
-def _clicked_pages(rows: ir.Table) -> ir.Table:
-    """Return the rows of pages with a click; of corrected clicks all rows, as those without a click count as well."""
-    if "offset" in rows.columns:
-        return rows
-    clicked = rows.filter(rows.clicks > 0).select("query", "page").distinct()
-    return rows.semi_join(clicked, ["query", "page"])
 
 
 def _bounds(
@@ -218,7 +203,7 @@ def _bounds(
     down, up = (np.where(above >= 0, np.array([*side, 0.0])[above], end) for side, end in ends)
     anchor = position == model.curve.anchor
     estimate = exposure * (_clipped_by(model, position) if trust == "checked" else 1.0)
-    # Nothing is seen more often than it is shown, nor so rarely that a single click would outweigh all others.
+    # At most one examination per display; at least so many that no single click outweighs all others.
     least = np.maximum(estimate * np.where(anchor, 1, 1 - down), n * vanishing_clip(float(data.clicks.sum())))
     most = np.minimum(estimate * np.where(anchor, 1, 1 + up), n)
     names = keys.column_names
@@ -226,36 +211,22 @@ def _bounds(
     table = pa.table({name: cells[name] for name in names} | sides)
     sums = table.group_by(names).aggregate([(name, "sum") for name in sides])
     joined = numbered(keys).join(sums, names, join_type="left outer").sort_by("row_of_document")
-    own, *both = (np.asarray(joined[f"{name}_sum"])[data.clicked] for name in sides)
-    return data.propensity * both[0] / own, data.propensity * both[1] / own
+    estimated, *both = (np.asarray(joined[f"{name}_sum"])[data.clicked] for name in sides)
+    return data.propensity * both[0] / estimated, data.propensity * both[1] / estimated
 
 
 def _clipped_by(model: Propensities, position: Array) -> Array:
     """Return the estimate at positions over what weights are clipped to there, in a typical context."""
-    found = model.predict_encoded(typical_context(model))
-    ratio = np.nan_to_num(found.propensity / found.clipped(), nan=1.0)[0]
-    at = np.minimum(np.searchsorted(found.positions, position), len(ratio) - 1)
-    return np.where(np.asarray(found.positions)[at] == position, ratio[at], 1.0)
+    prediction = model.predict_encoded(typical_context(model))
+    ratio = np.nan_to_num(prediction.propensity / prediction.clipped(), nan=1.0)[0]
+    at = np.minimum(np.searchsorted(prediction.positions, position), len(ratio) - 1)
+    return np.where(np.asarray(prediction.positions)[at] == position, ratio[at], 1.0)
 
 
 def _unsupported(counts: pa.Table, clicks: float) -> float:
-    """Return the share of unsupported clicks; those of affine clicks are not among the others."""
+    """Return the share of unsupported clicks; of affine clicks, `clicks` counts the supported ones alone."""
     unsupported = float(np.asarray(counts["unsupported"]).sum())
     return unsupported / (clicks + unsupported * ("shift" in counts.column_names))
-
-
-def pages_of_arms(log: ClickLog, cells: pa.Table) -> pa.Table:
-    """Return the pages of every query and arm: counted if there is a page column, else as its most shown position."""
-    from clickharvest.logs.click_log import identifier
-
-    if log.has("page"):
-        query = identifier(log.table.query, log.table.query.type())
-        t = log.table.mutate(query=query, arm=_arm(log.table.ranker if log.has("ranker") else None))
-        return log.engine.fetch(
-            t.group_by(["query", "arm"]).agg(pages=t.page.nunique().cast("float64")), task="Counting pages"
-        )
-    places = cells.group_by(["query", "arm", "position"]).aggregate([("n", "sum")])
-    return places.group_by(["query", "arm"]).aggregate([("n_sum", "max")]).rename_columns(["query", "arm", "pages"])
 
 
 def _arms(cells: pa.Table, of_arms: pa.Table, data: RankingData, keys: pa.Table) -> dict[str, ShownRanking]:
@@ -270,20 +241,22 @@ def _arms(cells: pa.Table, of_arms: pa.Table, data: RankingData, keys: pa.Table)
     row, position = np.asarray(joined["row_of_document"]), np.asarray(joined["position"]).astype(np.float64)
     of_list = np.searchsorted(data.starts, row, side="right") - 1
     if "page" in keys.column_names:
-        # Places of what is not on the list, such as advertisements, are nobody's.
+        # Positions of what is not on the list, such as advertisements, are left out.
         order = np.lexsort((position, of_list))
         position[order] = np.arange(len(row)) - np.searchsorted(of_list, of_list) + 1.0
     coded = joined["arm"].combine_chunks().dictionary_encode()
     arm = np.asarray(coded.indices)
     return {
-        name: ShownRanking(row[own], position[own], share[own], np.bincount(of_list[own], minlength=len(data)) > 0)
+        name: ShownRanking(
+            row[is_arm], position[is_arm], share[is_arm], np.bincount(of_list[is_arm], minlength=len(data)) > 0
+        )
         for name, code in sorted((name, code) for code, name in enumerate(coded.dictionary.to_pylist()))
-        if (own := arm == code).any()
+        if (is_arm := arm == code).any()
     }
 
 
 def release_memory() -> None:
-    """Give back what Arrow keeps for later: its joins leave about as much as a matrix of features takes."""
+    """Return Arrow's unused memory: its joins keep about as much as a matrix of features takes."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -308,115 +281,78 @@ def read_grades(clicks: Clicks, source: Any) -> Array:
         raise InputError(f"{name}, column 'grade' holds {kind}: expected numbers of 0 or more")
     if table.group_by(["query", "doc"]).aggregate([]).num_rows < table.num_rows:
         raise InputError(f"{name} judges some query and document twice: expected one row for each")
-    return np.asarray(_joined(clicks.keys, table)["grade"].fill_null(0).to_numpy(), np.float64)
+    judged = _joined(numbered(clicks.keys), table, ["query", "doc"]).sort_by("row_of_document")
+    return np.asarray(judged["grade"].fill_null(0).to_numpy(), np.float64)
 
 
-def document_cells(log: ClickLog, model: Propensities | AnyAffine | None) -> tuple[ir.Table, bool]:
-    """Return clicks, exposure and impressions of every query, arm, document and position, not yet run.
+def _joined(left: pa.Table, right: pa.Table, on: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
 
-    And whether it is known which clicks the model supports.
+    try:
+        return left.join(right, list(on), join_type="left outer")
+    except pa.ArrowException as error:
+        kinds = [", ".join(str(table[column].type) for column in on) for table in (left, right)]
+        raise InputError(
+            f"{', '.join(on)} cannot be compared: {kinds[0]} in one table, {kinds[1]} in the other; use the same types"
+        ) from error
+
+
+def ranking_data_from_counts(counts: pa.Table, pages: pa.Table, keys: pa.Table, features: Any) -> RankingData:
+    """Make ranking data from what a log counted; propensities are ρ = E / n.
+
+    Args:
+        counts: `query`, `doc`, their clicks C and exposure E; documents without a click too. Of affine clicks also
+            their `shift` B.
+        pages: `query`, and how many `pages` it had, n.
+        keys: `query` and `doc` of every document that competes, once each, sorted. Where lists are those of pages, all
+            three tables have a column `page` beside `query`.
+        features: their features, [n_docs, F].
     """
-    rows, told = _weighed_rows(log, model, "checked")
-    return _sums(rows, ("query", "arm", "doc", "position")), told
-
-
-def _weighed_rows(log: ClickLog, model: Propensities | AnyAffine | None, trust: Trust) -> tuple[ir.Table, bool]:
-    """Return the rows of a log with their propensities, and whether it is known which of them the model supports."""
-    import ibis
-
-    from clickharvest.logs.click_log import identifier
-
-    if model is None:
-        of = {name: log.columns[name] for name in ("position", "clicks", "impressions")}
-        of |= {name: identifier(log.columns[name], log.columns[name].type()) for name in ("query", "doc")}
-        of |= {"page": identifier(log.columns["page"], log.columns["page"].type())} if log.has("page") else {}
-        of["arm"] = _arm(log.columns.get("ranker"))
-        source, names = log.source, _known_columns(log)
-    else:
-        source = weigh(log, model, trust=trust).table if isinstance(model, Propensities) else correct_log(log, model)[0]
-        names = WEIGHED if isinstance(model, Propensities) else CORRECTED
-        of = {role: identifier(source[log.roles[role]], log.columns[role].type()) for role in ("query", "doc")}
-        of["clicks"] = source[log.roles["click" if "click" in log.roles else "clicks"]].cast("int64")
-        of["impressions"] = ibis.literal(1)
-        if "impressions" in log.roles:
-            of["impressions"] = source[log.roles["impressions"]].cast("int64")
-        of["position"] = source[log.roles["position"]].cast("int64") + (1 - log.position_base)
-        of["arm"] = _arm(source[log.roles["ranker"]] if log.has("ranker") else None)
-        if log.has("page"):
-            of["page"] = identifier(source[log.roles["page"]], log.columns["page"].type())
-    told = names.supported in source.columns
-    of["supported"] = ibis.literal(True)
-    if told and names.offset is None:
-        of["supported"] = source[names.supported] != CANNOT_TELL
-    elif told:
-        of["supported"] = source[names.supported].cast("boolean")
-    of["propensity"] = source[names.propensity].cast("float64")
-    if names.offset is not None:
-        of["offset"] = source[names.offset].cast("float64")
-        of["supported"] = of["supported"] & of["offset"].notnull() & of["propensity"].notnull()
-    rows = source.select(**of)
-    return rows.filter(rows.impressions > 0), told
-
-
-def _sums(rows: ir.Table, by: Sequence[str]) -> ir.Table:
-    """Return clicks, exposure, displays `n` and unsupported clicks of groups of rows; the position, if not a key, too.
-
-    Of affine clicks also their shift; what is shown where the model tells nothing counts among displays alone, and its
-    clicks as unsupported.
-    """
-    sums = {"clicks": rows.clicks, "exposure": rows.propensity * rows.impressions}
-    if "offset" in rows.columns:
-        sums |= {"shift": rows.offset * rows.impressions}
-        sums = {name: rows.supported.ifelse(value, 0) for name, value in sums.items()}
-    return rows.group_by(list(by)).agg(
-        **{name: value.sum().cast("float64") for name, value in sums.items()},
-        **({} if "position" in by else {"position": rows.position.min()}),
-        n=rows.impressions.sum().cast("float64"),
-        unsupported=rows.supported.ifelse(0, rows.clicks).sum().cast("float64"),
-    )
-
-
-def count_documents(cells: pa.Table, keys: Sequence[str] = ("query", "doc")) -> pa.Table:
-    """Return sums by query and document, or other keys: clicks, exposure, shift if any, and unsupported clicks.
-
-    Of affine clicks without the documents that were shown only where the model tells nothing.
-    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    sums = [name for name in ("clicks", "exposure", "shift", "unsupported") if name in cells.column_names]
-    counts = cells.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
-    counts = steady(counts.rename_columns([*keys, *sums]), [name for name in ("exposure", "shift") if name in sums])
-    return counts.filter(pc.greater(counts["exposure"], 0)) if "shift" in sums else counts
-
-
-class _Names(NamedTuple):
-    """The columns that a weighed log has: propensity or slope, whether it can be told, and offset if any."""
-
-    propensity: str
-    supported: str
-    offset: str | None = None
-
-
-WEIGHED = _Names("propensity", "propensity_state")
-CORRECTED = _Names("click_slope", "correction_supported", "click_offset")
-
-
-def _known_columns(log: ClickLog) -> _Names:
-    """Return the columns of a log that was weighed before."""
-    for names in (WEIGHED, CORRECTED):
-        if all(name in log.source.columns for name in (names.propensity, names.offset) if name is not None):
-            return names
-    raise InputError(
-        "the log has no column propensity: name a model with --model, or weigh the log first "
-        "(clickharvest weigh LOG MODEL -o weighted.parquet)"
+    *of_list, _ = keys.column_names
+    starts = _starts(keys.select(of_list))
+    joined = _joined(counts, numbered(keys), keys.column_names)
+    unknown = joined.filter(pc.and_(pc.is_null(joined["row_of_document"]), pc.greater(joined["clicks"], 0)))
+    if unknown.num_rows:
+        raise InputError(
+            f"{count(unknown.num_rows, 'clicked document is', 'clicked documents are')} not in the table of documents: "
+            "add them, or drop their clicks (--missing drop)"
+        )
+    joined = joined.filter(pc.is_valid(joined["row_of_document"])).sort_by("row_of_document")
+    row, clicks, exposed = (np.asarray(joined[name]) for name in ("row_of_document", "clicks", "exposure"))
+    exposure = np.zeros(keys.num_rows)
+    exposure[row] = exposed
+    lists = keys.select(of_list).take(pa.array(starts[:-1])).append_column("list", pa.array(np.arange(len(starts) - 1)))
+    shown = _joined(lists, pages, of_list).sort_by("list")["pages"].fill_null(0).to_numpy().astype(np.float64)
+    shift = np.asarray(joined["shift"]) if "shift" in joined.column_names else None
+    clicked = clicks > 0 if shift is None else exposed > 0
+    rows = row[clicked]
+    per_page = exposure[rows] / shown[np.searchsorted(starts, rows, side="right") - 1]
+    return ranking_data(
+        features,
+        starts,
+        rows,
+        per_page,
+        clicks=clicks[clicked],
+        query=np.asarray(lists["query"].combine_chunks().dictionary_encode().indices),
+        impressions=shown,
+        exposure=exposure,
+        shift=None if shift is None else shift[clicked],
     )
 
 
-def _arm(ranker: ir.Value | None) -> ir.Value:
-    import ibis
+def _starts(lists: pa.Table) -> Index:
+    """Return where each list starts, and the end of the last, of rows sorted by list."""
+    changed = np.ones(lists.num_rows, np.bool_)
+    codes = np.stack([np.asarray(column.combine_chunks().dictionary_encode().indices) for column in lists.columns])
+    changed[1:] = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+    return np.append(np.flatnonzero(changed), lists.num_rows)
 
-    return ibis.literal(ALL_TRAFFIC) if ranker is None else ranker.cast("string").fill_null("no ranker named")
 
+def numbered(keys: pa.Table) -> pa.Table:
+    """Return keys with the number of their row, `row_of_document`."""
+    import pyarrow as pa
 
-def _joined(keys: pa.Table, table: pa.Table) -> pa.Table:
-    return numbered(keys).join(table, ["query", "doc"], join_type="left outer").sort_by("row_of_document")
+    return keys.append_column("row_of_document", pa.array(np.arange(keys.num_rows)))

@@ -107,11 +107,11 @@ class TreeTarget:
         """Return the lists to learn from, and those held out to stop early if any, with their labels and offsets."""
         if settings.held_out == 0:
             return [(data, self.labels, self.offset)]
-        held = split_lists(data, settings.held_out, seed=settings.seed)
-        documents = np.repeat(held, np.diff(data.starts))
+        held_out = split_lists(data, settings.held_out, seed=settings.seed)
+        documents = np.repeat(held_out, np.diff(data.starts))
         return [
             (take_lists(data, which, copy=False), self.labels[rows], None if self.offset is None else self.offset[rows])
-            for which, rows in ((~held, ~documents), (held, documents))
+            for which, rows in ((~held_out, ~documents), (held_out, documents))
         ]
 
     def metric(self, rounds: int, update: Update) -> Callable[..., Any]:

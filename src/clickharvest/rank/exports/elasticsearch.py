@@ -40,14 +40,17 @@ def _numbered(root: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     level: list[tuple[Split | Leaf, dict[str, Any], int]] = [(root, made, 0)]
     made["nodeid"] = last = 0
-    for node, told, depth in level:
+    for node, entry, depth in level:
         if isinstance(node, Leaf):
-            told["leaf"] = node.value
+            entry["leaf"] = node.value
             continue
         yes, no = last + 1, last + 2
         last = no
-        told |= {"depth": depth, "split": features[node.feature], "split_condition": float(node.below)}
-        told |= {"yes": yes, "no": no, "missing": yes if node.missing_left else no}
-        told["children"] = [{"nodeid": yes}, {"nodeid": no}]
-        level += [(child, own, depth + 1) for child, own in zip((node.left, node.right), told["children"], strict=True)]
+        entry |= {"depth": depth, "split": features[node.feature], "split_condition": float(node.below)}
+        entry |= {"yes": yes, "no": no, "missing": yes if node.missing_left else no}
+        entry["children"] = [{"nodeid": yes}, {"nodeid": no}]
+        level += [
+            (child, child_entry, depth + 1)
+            for child, child_entry in zip((node.left, node.right), entry["children"], strict=True)
+        ]
     return made

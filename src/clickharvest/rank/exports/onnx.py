@@ -73,12 +73,19 @@ def _attributes(trees: Trees) -> dict[str, Any]:
             yes = 0 if is_leaf else len(queue)
             if isinstance(node, Split):
                 queue += [node.left, node.right]
-                own: tuple[Any, ...] = (node.feature, float(node.up_to), "BRANCH_LEQ", yes, yes + 1, node.missing_left)
+                fields: tuple[Any, ...] = (
+                    node.feature,
+                    float(node.up_to),
+                    "BRANCH_LEQ",
+                    yes,
+                    yes + 1,
+                    node.missing_left,
+                )
             else:
-                own = (0, 0.0, "LEAF", 0, 0, False)
+                fields = (0, 0.0, "LEAF", 0, 0, False)
                 for name, value in zip(target, (tree, number, 0, node.value), strict=True):
                     target[name].append(value)
-            for name, value in zip(nodes, (tree, number, *own), strict=True):
+            for name, value in zip(nodes, (tree, number, *fields), strict=True):
                 nodes[name].append(int(value) if isinstance(value, bool) else value)
     named = {f"nodes_{name}": values for name, values in nodes.items()}
     named |= {f"target_{name}": values for name, values in target.items()}

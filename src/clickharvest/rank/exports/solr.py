@@ -47,10 +47,10 @@ def without_slack(threshold: np.float32) -> np.float32:
         >>> bool(without_slack(np.float32(-1e-35)) + SLACK < 0)
         True
     """
-    found = np.nextafter(threshold - SLACK, np.float32(np.inf))
-    while found + SLACK > threshold:
-        found = np.nextafter(found, np.float32(-np.inf))
-    return np.float32(found)
+    below = np.nextafter(threshold - SLACK, np.float32(np.inf))
+    while below + SLACK > threshold:
+        below = np.nextafter(below, np.float32(-np.inf))
+    return np.float32(below)
 
 
 def _node(node: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:

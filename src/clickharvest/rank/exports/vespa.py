@@ -26,8 +26,8 @@ def write_vespa(ranker: TrainedRanker, name: str) -> bytes:
         raise InputError(
             "Vespa imports trees and ONNX: export a linear ranker to onnx, or write its weights as a ranking expression"
         )
-    told: Any = xgboost_dump(ranker) if ranker.kind == "xgboost" else _lightgbm_dump(ranker, name)
-    return json.dumps(told, ensure_ascii=False, indent=1).encode() + b"\n"
+    dump: Any = xgboost_dump(ranker) if ranker.kind == "xgboost" else _lightgbm_dump(ranker, name)
+    return json.dumps(dump, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def _lightgbm_dump(ranker: TrainedRanker, name: str) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class LinearLearner(Learner):
         objective = OFFSETS[task.loss]
         features, scale = data.features.scaled()
         whole = replace(data, features=features)
-        held = split_lists(whole, HELD_OUT, seed=task.seed)
-        train, test = take_lists(whole, ~held), take_lists(whole, held)
+        held_out = split_lists(whole, HELD_OUT, seed=task.seed)
+        train, test = take_lists(whole, ~held_out), take_lists(whole, held_out)
         offset = log_offset(test)
 
         def held_out_loss(penalty: float) -> float:
