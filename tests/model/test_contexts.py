@@ -320,6 +320,7 @@ def logs(draw: st.DrawFn) -> dict[str, list[Any]]:
     return draw(st.dictionaries(st.text(max_size=5), columns, min_size=1, max_size=4))
 
 
+@settings(max_examples=40)
 @given(logs())
 def test_json_round_trip_is_exact(log: Any) -> None:
     encoder = ContextEncoder.fit(log, max_levels=3)

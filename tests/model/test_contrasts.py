@@ -175,11 +175,12 @@ def two_devices(steeper: float, seed: int) -> Interventions:
     )
 
 
+@pytest.mark.parametrize("seeds", [3, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("steeper", [0.0, 0.5])
-def test_devices_that_read_alike_are_seldom_called_different_and_others_mostly(steeper: float) -> None:
+def test_devices_that_read_alike_are_seldom_called_different_and_others_mostly(steeper: float, seeds: int) -> None:
     """Nor does NumPy warn, as it did with two positions, of which both variances between queries explain the same."""
     clear = []
-    for seed in range(20):
+    for seed in range(seeds):
         model = CPBM(curve="linear").fit(two_devices(steeper, seed)).propensities_
         assert model.encoder is not None
         found = find_contrasts(model, model.encoder.transform({"device": ["desk", "phone"]}))
@@ -187,7 +188,7 @@ def test_devices_that_read_alike_are_seldom_called_different_and_others_mostly(s
         clearest = found.clearest()
         assert clearest is not None
         clear.append(clearest.clear and clearest.high == 0)
-    assert sum(clear) <= 2 if steeper == 0 else sum(clear) >= 18
+    assert sum(clear) <= seeds / 10 if steeper == 0 else sum(clear) >= 0.9 * seeds
 
 
 def test_fit_and_show_say_whether_contexts_differ() -> None:

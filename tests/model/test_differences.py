@@ -57,13 +57,14 @@ def test_drift_is_told_and_chance_is_not(later: float, told: str) -> None:
     assert all(name in ("device = a", "typical (device = a)") for name in drifted)
 
 
-def test_models_of_one_truth_are_seldom_told_apart() -> None:
-    """Twelve pairs at 95 %: three or more would have a probability of .02."""
+@pytest.mark.parametrize(("pairs", "most"), [(3, 0), pytest.param(12, 2, marks=pytest.mark.nightly)])
+def test_models_of_one_truth_are_seldom_told_apart(pairs: int, most: int) -> None:
+    """Of twelve pairs at 95 %, three or more would have a probability of .02."""
     fits = [
         PBM().fit(simulated_interventions(60, seed=s, steepness={"a": 1.0}, positions=2)).propensities_
-        for s in range(24)
+        for s in range(2 * pairs)
     ]
-    assert sum(find_differences(*fits[i : i + 2]).differs.any() for i in range(0, 24, 2)) < 3
+    assert sum(find_differences(*fits[i : i + 2]).differs.any() for i in range(0, 2 * pairs, 2)) <= most
 
 
 def test_contexts_are_values_that_both_models_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +36,16 @@ def checked_model(log: ClickLog) -> Propensities:
     return replace(model, info=dict(model.info) | checked.info())
 
 
+@cache
 def thin_log() -> ClickLog:
     """An A/B test of two devices whose lowest positions have few clicks."""
     table, _ = simulate_ab_log(pages=2_500, seed=4)
     return read_log(table, context=["device"])
+
+
+@cache
+def thin_model() -> Propensities:
+    return checked_model(thin_log())
 
 
 def yandex() -> ClickLog:
@@ -55,10 +62,12 @@ def shared_file(name: str) -> Path:
     return SHARED_DATA / name
 
 
-@pytest.mark.parametrize("make", [thin_log, yandex, expedia])
+@pytest.mark.parametrize(
+    "make", [thin_log, *(pytest.param(make, marks=pytest.mark.nightly) for make in (yandex, expedia))]
+)
 def test_what_nobody_can_tell_never_makes_a_weight(make: Callable[[], ClickLog]) -> None:
     log = make()
-    model = checked_model(log)
+    model = thin_model() if make is thin_log else checked_model(log)
     weights, every = weigh(log, model), weigh(log, model, trust="all")
     place = log.roles["position"]
     table = log.engine.fetch(weights.table, task="Weighing")
@@ -133,7 +142,7 @@ def test_trust_on_the_command_line(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = thin_log()
-    checked_model(log).save(tmp_path / "model.safetensors")
+    thin_model().save(tmp_path / "model.safetensors")
     pq.write_table(log.engine.fetch(log.source, task="Reading"), tmp_path / "log.parquet")
     files = (tmp_path / "log.parquet", tmp_path / "model.safetensors", "-o", tmp_path / "w.parquet")
     assert run("weigh", *files, *options) == 0

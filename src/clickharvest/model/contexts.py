@@ -255,7 +255,7 @@ def _fit_moments(name: str, kind: str, values: NDArray[Any]) -> ContextColumn:
     # Distinct values ascend, so that sums are the same in whatever order rows come.
     distinct, times = np.unique(numbers, return_counts=True)
     if len(distinct) == 1:
-        return ContextColumn(name, kind, missing, float(distinct[0]), missing_rank=before)
+        return ContextColumn(name, kind, missing, float(distinct[0]) + 0.0, missing_rank=before)  # never −0
     mean = float(np.average(distinct, weights=times))
     sd = math.sqrt(np.average((distinct - mean) ** 2, weights=times))
     is_scaled = kind == "numeric" and sd >= 1 / LARGEST
