@@ -103,7 +103,7 @@ def _chosen_pairs(sample: Sample, part: NDArray[np.int64]) -> tuple[Array, Numbe
     printed = MLP(sample.positions, 1, sample.x.shape[1], width=0)
     found = fit_robust_pairs(printed, known, aside=(part == VALIDATION).astype(float)[None], gated=False)
     by_query = _by_query(found, test)
-    told = {"curve": "mlp 0", "penalty": found.penalty, "relevance": found.told["relevance"]}
+    told = {"curve": "mlp 0", "penalty": found.penalty, "relevance": found.about["relevance"]}
     return by_query[part == TEST], told
 
 
@@ -113,7 +113,7 @@ def _by_query(found: RobustPairs, test: Sample) -> Array:
 
     assert found.fit is not None
     seen = found.fit.objective
-    objective = AllPairs(test, relevance=found.told["relevance"])
+    objective = AllPairs(test, relevance=found.about["relevance"])
     assert isinstance(seen, AllPairs)
     params, own = found.fit.params(found.flat), objective.init(np.random.default_rng(0))
     number_of = {pair: number for number, pair in enumerate(zip(*seen.pairs.tolist(), strict=True))}

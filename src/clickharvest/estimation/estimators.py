@@ -276,14 +276,14 @@ class CPBM(Estimator):
         kind = OBJECTIVES.find(self.objective)
         self._check_intervals(kind)
         with self.progress("Cross-validation") as update:
-            found = fit_robust_pairs(
+            robust = fit_robust_pairs(
                 curve, sample, weighting=self.weighting, folds=self.folds, seed=self.seed, update=update
             )
-        if found.fit is None:
+        if robust.fit is None:
             constant = Constant(curve.positions, curve.anchor, curve.n_features)
             objective = kind(sample, weighting=self.weighting)
-            return Choice(Fit(constant, objective, sample), 0.0, told=found.told, by_folds=True)
-        return Choice(found.fit, found.penalty, found=found.flat, told=found.told, by_folds=True)
+            return Choice(Fit(constant, objective, sample), 0.0, about=robust.about, by_folds=True)
+        return Choice(robust.fit, robust.penalty, flat=robust.flat, about=robust.about, by_folds=True)
 
     def _solve(self, fit: Fit, starts: Array, weights: Array, penalty: Array) -> Solution:
         if self.optimiser == "lbfgs":
@@ -304,8 +304,8 @@ class CPBM(Estimator):
         """
         objectives = self._objectives(sample)
         if len(objectives) > 1 and sample.n_clusters < 2:
-            told = ", ".join(next(iter(objectives.values())).about)
-            raise InputError(f"{told} 'auto' keeps queries aside, and all clicks are of one query: name a model")
+            options = ", ".join(next(iter(objectives.values())).about)
+            raise InputError(f"{options} 'auto' keeps queries aside, and all clicks are of one query: name a model")
         choices = {name: self._choose(curves, name, objective, sample, seen) for name, objective in objectives.items()}
         if len(choices) == 1:
             return next(iter(choices.values()))
@@ -317,7 +317,7 @@ class CPBM(Estimator):
             examination = flat[None, : _curve_size(choice.fit, flat)]
             scores[name] = float(Fit(choice.fit.curve, judge, sample).held_out(examination, aside[None])[0])
         best = choices[max(scores, key=scores.__getitem__)]
-        return replace(best, told={**best.told, **{f"{name}_held_out": scores for name in best.told}}, by_folds=True)
+        return replace(best, about={**best.about, **{f"{name}_held_out": scores for name in best.about}}, by_folds=True)
 
     def _choose(self, curves: Sequence[Curve], name: str, objective: Objective, sample: Sample, seen: Sample) -> Choice:
         fits = {curve: Fit(curve, objective, sample) for curve in curves}
@@ -326,9 +326,9 @@ class CPBM(Estimator):
         if len(curves) == 1 and (self.penalty != "auto" or not sample.x.shape[1]):
             penalty = 0.0 if self.penalty == "auto" else float(self.penalty)
             ridge = with_penalty(curves[0], sample, penalty) if poolable and self.intervals else None
-            return Choice(fits[curves[0]], penalty, ridge, told=objective.about, learner=learners.get(curves[0]))
+            return Choice(fits[curves[0]], penalty, ridge, about=objective.about, learner=learners.get(curves[0]))
         if len(curves) == 1 and self.penalty == "auto" and poolable:
-            return Choice(fits[curves[0]], 0.0, self._pool(poolable, sample, seen)[curves[0]], told=objective.about)
+            return Choice(fits[curves[0]], 0.0, self._pool(poolable, sample, seen)[curves[0]], about=objective.about)
         if sample.n_clusters < 2:
             raise InputError(
                 f"cross-validation keeps some clicks aside by {sample.clustered_by}, and all clicks are of one "
@@ -375,7 +375,7 @@ class CPBM(Estimator):
             choice,
             fit=fits[curve],
             pooled=pooled.get(curve),
-            told={**objective.about, "chosen_on": len(some.unit)},
+            about={**objective.about, "chosen_on": len(some.unit)},
             learner=_learners([curve], objective, sample, seen).get(curve),
         )
 

@@ -1,11 +1,11 @@
-"""What estimators share: fitting what was chosen, its intervals, and the result."""
+"""What estimators share: the fit of what was chosen, its intervals, and the result."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ Intervals = Literal["auto", "clustered", "bootstrap", "sandwich"]
 Array = NDArray[np.float64]
 
 FEWEST = 3
-"""Clusters below which there are no error bars: how two differ tells next to nothing of how others would."""
+"""Clusters below which there are no error bars: how two differ says next to nothing of how others would."""
 FLAT = 1e-6
 """Curvature, by the largest, below which a loss without penalty counts as flat."""
 LEAST = {"seed": 0, "replicates": 2, "folds": 2, "starts": 1}
@@ -48,20 +48,27 @@ LEAST = {"seed": 0, "replicates": 2, "folds": 2, "starts": 1}
 
 @dataclass(frozen=True)
 class Choice:
-    """What is to be fitted on everything: curve and objective, penalty, how it was chosen, and what to tell of it.
+    """What is to be fitted on everything.
 
-    A curve that is pooled has no penalty, and is fitted already, as is one whose parameters are `found`. Parameters
-    that are `near` are where its fit starts, beside the curve's own starts. A `learner` has the same parameters, and
-    is fitted instead: it sees more positions. Whether the data chose curve or penalty is told by `by_folds`; how far
-    `rivals` differed, by position, among which another log chose.
+    Attributes:
+        fit: curve and objective.
+        penalty: its penalty; 0 where the curve is pooled.
+        pooled: the fit of a curve that is pooled.
+        judged: the candidates it was chosen among.
+        about: what a model file keeps of the choice.
+        flat: the parameters, where they are fitted already.
+        near: parameters where the fit starts, beside the curve's own starts.
+        learner: a fit of the same parameters that sees more positions, and is fitted instead.
+        by_folds: whether folds chose curve, penalty or relevance.
+        rivals: how far curves differed, by position, among which another log chose.
     """
 
     fit: Fit
     penalty: float
     pooled: Pooled | None = None
     judged: tuple[Judged, ...] = ()
-    told: Mapping[str, Any] = field(default_factory=dict)
-    found: Array | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    flat: Array | None = None
     near: Array | None = None
     learner: Fit | None = None
     by_folds: bool = False
@@ -118,16 +125,16 @@ class Estimator(Parameterised):
         if OBJECTIVES.find(self.objective).against_shown:
             warn_of_clicked_pages(interventions, f"the objective {self.objective}", stacklevel=5)
         fit, pooled, like = choice.fit, choice.pooled, choice.fit.curve.init(np.random.default_rng(0))
-        told: dict[str, Any] = {"penalty": choice.penalty}
+        about: dict[str, Any] = {"penalty": choice.penalty}
         if pooled is not None:
             flat, status = pooled.theta[curve_order(fit.curve, pooled.shares)], pooled.status
             if pooled.spread is not None:
                 names = () if encoder is None else encoder.feature_names
                 off = pooled.off_curve
                 in_contexts = {names[i - 1]: at for i, at in off.items() if i}
-                told = {"pooled": pooled.spread, "odd": off.get(0, []), "odd_in": in_contexts}
-        elif choice.found is not None:
-            flat, status = choice.found, Status.converged
+                about = {"pooled": pooled.spread, "odd": off.get(0, []), "odd_in": in_contexts}
+        elif choice.flat is not None:
+            flat, status = choice.flat, Status.converged
         else:
             flat, status = self._fit_choice(choice, np.ones(sample.n_clusters))
         if pooled is not None and pooled.shares.positions == sample.positions:
@@ -141,8 +148,8 @@ class Estimator(Parameterised):
         info: Mapping[str, Any] = {
             "estimator": type(self).__name__,
             "objective": self.objective,
-            **choice.told,
-            **told,
+            **choice.about,
+            **about,
             **rests_on,
             "status": str(status),
             "log_likelihood": log_likelihood,
@@ -232,9 +239,8 @@ class Estimator(Parameterised):
         return [curve for curve in curves if self._can_cluster(type(objective)) and can_pool(curve, sample)]
 
     def _check_intervals(self, objective: type[Objective]) -> None:
-        if self.intervals not in (None, "auto", "clustered", "bootstrap", "sandwich"):
-            expected = "auto, clustered, bootstrap, sandwich or None"
-            raise InputError(f"no intervals {self.intervals!r}: expected {expected}")
+        if self.intervals not in (None, *get_args(Intervals)):
+            raise InputError(f"no intervals {self.intervals!r}: expected {', '.join(get_args(Intervals))} or None")
         if self.intervals == "clustered" and not self._can_cluster(objective):
             raise InputError(
                 "clustered intervals are for the objective clickshare and the optimiser lbfgs: choose these, or "
@@ -273,8 +279,8 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
         fit = choice.learner or choice.fit
         values, axes = np.linalg.eigh(fit.information(flat))
         pull = axes.T @ (choice.penalty * fit.ridge * flat)
-        back = axes @ (pull / np.maximum(values, FLAT * values.max()))
-        unknown = np.outer(back, back)
+        step = axes @ (pull / np.maximum(values, FLAT * values.max()))
+        unknown = np.outer(step, step)
         slopes = fit.gradients(flat, some_contexts(sample))
         slopes = slopes - slopes[:, [fit.curve.anchor_index]]
     left, counted = (
@@ -285,7 +291,7 @@ def uncounted(choice: Choice, sample: Sample, flat: Array, draws: Array) -> dict
 
 
 def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array) -> tuple[Array, dict[str, Any]]:
-    """Return the covariance of a curve's parameters, [n, n], misfit and rivals counted, and what it rests on.
+    """Return the covariance of a curve's parameters, [n, n], model uncertainty counted, and what it rests on.
 
     A power law has no parameter that moves one position alone: if there is anything to count it gets those by which
     positions may stand apart (`set_apart`).
@@ -300,31 +306,30 @@ def clustered_by_query(choice: Choice, sample: Sample, seen: Sample, flat: Array
     near = pooled or linearise(learner, sample if learner is fit else seen, flat, choice.penalty)
     fitted = seen if near.shares.positions == seen.positions else sample
     curve = replace(fit.curve, positions=fitted.positions)
-    told = np.isin(fitted.positions, sample.positions)
-    found = clustered_covariance(near)
-    covariance, about = found.covariance, dict(found.about)
-    about["effective_queries"] = found.effective_queries[told].tolist()
-    off = np.zeros((len(told), len(told)))
-    if sample.x.shape[1] and (off_by := misfit(curve, fitted, near, found)) is not None:
-        off += off_by
-        about["misfit"] = np.sqrt(np.diag(off_by))[told].tolist()
+    among = np.isin(fitted.positions, sample.positions)
+    clustered = clustered_covariance(near)
+    covariance, about = clustered.covariance, dict(clustered.about)
+    about["effective_queries"] = clustered.effective_queries[among].tolist()
+    off = np.zeros((len(among), len(among)))
+    if sample.x.shape[1] and (missed := misfit(curve, fitted, near, clustered)) is not None:
+        off += missed
+        about["misfit"] = np.sqrt(np.diag(missed))[among].tolist()
     # Rivals were fitted to a sample of a large log: their distances are the noise of that sample, not of the log.
-    if len({one.fit.curve for one in choice.judged}) > 1 and "chosen_on" not in choice.told:
-        some = sample.x[some_contexts(sample)]
-        off_by, about["weights"] = curve_disagreement(choice.judged, some)
-        about["rivals"] = np.sqrt(np.diag(off_by)).tolist()
-        off[np.ix_(told, told)] += off_by
+    if len({one.fit.curve for one in choice.judged}) > 1 and "chosen_on" not in choice.about:
+        apart, about["weights"] = curve_disagreement(choice.judged, sample.x[some_contexts(sample)])
+        about["rivals"] = np.sqrt(np.diag(apart)).tolist()
+        off[np.ix_(among, among)] += apart
     elif choice.rivals is not None:
         distance = np.array([choice.rivals.get(k, max(choice.rivals.values())) for k in sample.positions])
         about["rivals"] = distance.tolist()
-        off[np.ix_(told, told)] += np.diag(distance**2)
+        off[np.ix_(among, among)] += np.diag(distance**2)
     if off.any() and isinstance(curve, Power) and not curve.apart:
-        covariance = with_apart(covariance, off[np.ix_(told, told)], fit.curve.anchor_index)
+        covariance = with_apart(covariance, off[np.ix_(among, among)], fit.curve.anchor_index)
     elif off.any():
         covariance = widened(fitted, near, covariance, off)
     if pooled is not None:
-        own = curve_order(fit.curve, pooled.shares)
-        covariance = covariance[np.ix_(own, own)]
+        order = curve_order(fit.curve, pooled.shares)
+        covariance = covariance[np.ix_(order, order)]
     return covariance, about
 
 

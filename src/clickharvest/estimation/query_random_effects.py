@@ -1,4 +1,4 @@
-"""Query effects: how far a fit would move with other queries of the same kind, and its covariance from that.
+"""Query random effects: how far a fit would move with other queries of the same kind, and its covariance from that.
 
 Users of one query read alike, so its clicks depend on each other. Let every query deviate from the curve at every
 position by an effect of variance σ², and in steepness, all positions together by −s log k, s of variance ς²; and let
@@ -14,7 +14,7 @@ Y_{gk} being what a deviation of query g at position k adds to the score. With J
 V is never less than J⁻¹, the model's own: φ is at least 1, σ² and ς² at least 0, and none is read off a residual that
 the fit has made small. The usual sum over the queries' scores is: with one query at a position it is 0. Λ adds what
 shrinkage leaves unknown. The leverage h_{gk} = Y_{gk}ᵀ J⁻¹ Y_{gk} / q_{gk} is the share of what the fit knows at (g, k)
-that the query itself has told, h_g likewise; dividing by 1 − h makes a query that dominates count for more.
+that comes from the query itself, h_g likewise; dividing by 1 − h makes a query that dominates count for more.
 
 All three come from residuals r = C − N π, whose variance is v = N π (1 − π) where nothing is overdispersed.
 
@@ -97,46 +97,6 @@ class Clustered:
         }
 
 
-def clustered_covariance(fit: Pooled | LocalLinearFit) -> Clustered:
-    """Return the covariance of a fit's parameters, by query.
-
-    Args:
-        fit: parameters at the maximum, with their information and precision.
-    """
-    shares = fit.shares
-    bread = cho_factor(fit.information + fit.precision, check_finite=False)
-    inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
-    effects, told = np.zeros((2, shares.size, shares.size)), []
-    for cells in shares.some_queries(shares.size):
-        for kind, (y, contrasts) in enumerate(contrasts_of_queries(shares, fit.at, cells)):
-            leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
-            leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
-            y /= np.sqrt(1 - leverage)[:, None]
-            effects[kind] += y.T @ y
-            told.append(replace(contrasts, kept=1 - leverage))
-    overdispersion = 1.0 if shares.shared else _overdispersion(shares, fit.at)
-    variance, steepness = _variances(told, overdispersion)
-    independent = overdispersion * fit.information
-    apart = variance * effects[0] + steepness * effects[1]
-    score = independent + apart
-    single = [contrasts for contrasts in told if contrasts.position is not None]
-    own, position = (np.concatenate([getattr(one, name) for one in single]) for name in ("own", "position"))
-    told_of = np.diag(fit.information) > LEAST
-    first, second = (np.bincount(position, own**power, shares.n_positions) for power in (1, 2))
-    return Clustered(
-        covariance=inverse @ (score + fit.left) @ inverse,
-        overdispersion=overdispersion,
-        variance=variance,
-        steepness=steepness,
-        apart=apart,
-        effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
-        # Where every unit was clicked on one side alone, nothing tells of anything.
-        design_effect=float(np.median(np.diag(score)[told_of] / np.diag(fit.information)[told_of]))
-        if told_of.any()
-        else 1.0,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Contrasts:
     """Contrasts aᵀρ of queries, all [rows]: ρ's, q = aᵀQa, |Qa|², aᵀQl, 1 − h, and of single positions which."""
@@ -147,6 +107,51 @@ class Contrasts:
     along: Array
     kept: Array
     position: Integers | None = None
+
+
+def clustered_covariance(fit: Pooled | LocalLinearFit) -> Clustered:
+    """Return the covariance of the parameters of a fit at its maximum, by query."""
+    shares = fit.shares
+    bread = cho_factor(fit.information + fit.precision, check_finite=False)
+    inverse = cho_solve(bread, np.eye(shares.size), check_finite=False)
+    effects, contrasts = effects_of_queries(fit, inverse)
+    overdispersion = 1.0 if shares.shared else _overdispersion(shares, fit.at)
+    variance, steepness = _variances(contrasts, overdispersion)
+    independent = overdispersion * fit.information
+    apart = variance * effects[0] + steepness * effects[1]
+    score = independent + apart
+    informed = np.diag(fit.information) > LEAST
+    ratios = np.diag(score)[informed] / np.diag(fit.information)[informed]
+    single = [part for part in contrasts if part.position is not None]
+    own, position = (np.concatenate([getattr(part, name) for part in single]) for name in ("own", "position"))
+    first, second = (np.bincount(position, own**power, shares.n_positions) for power in (1, 2))
+    return Clustered(
+        covariance=inverse @ (score + fit.left) @ inverse,
+        overdispersion=overdispersion,
+        variance=variance,
+        steepness=steepness,
+        apart=apart,
+        effective_queries=np.divide(first**2, second, out=np.zeros_like(first), where=second > 0),
+        design_effect=float(np.median(ratios)) if informed.any() else 1.0,
+    )
+
+
+def effects_of_queries(fit: Pooled | LocalLinearFit, inverse: Array) -> tuple[Array, list[Contrasts]]:
+    """Return what effects of variance 1 add to the score's variance, [2, size, size], and the contrasts they rest on.
+
+    Args:
+        fit: the fit.
+        inverse: J⁻¹, [size, size].
+    """
+    shares, effects, contrasts = fit.shares, np.zeros((2, fit.shares.size, fit.shares.size)), []
+    for cells in shares.some_queries(shares.size):
+        for kind, (y, part) in enumerate(contrasts_of_queries(shares, fit.at, cells)):
+            leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(part.own, LEAST)
+            leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
+            y /= np.sqrt(1 - leverage)[:, None]
+            effects[kind] += y.T @ y
+            contrasts.append(replace(part, kept=1 - leverage))
+    return effects, contrasts
 
 
 def contrasts_of_queries(
@@ -190,40 +195,38 @@ def _overdispersion(shares: Cells, at: Shares) -> float:
     use = variance > LEAST
     row, variance, residual = row[use], variance[use], at.residual[use]
     count, total, sums, squares = (np.bincount(row, c) for c in (None, variance, residual, residual**2 / variance))
-    told = count > 1
-    weight = np.minimum(total[told] / count[told], 1.0)
-    freedom = weight @ (count[told] - 1)
-    if freedom < FEWEST:
-        return 1.0
-    return max(float(weight @ (squares[told] - sums[told] ** 2 / total[told]) / freedom), 1.0)
+    count, total, sums, squares = (column[count > 1] for column in (count, total, sums, squares))
+    weight = np.minimum(total / count, 1.0)
+    freedom = weight @ (count - 1)
+    return 1.0 if freedom < FEWEST else max(float(weight @ (squares - sums**2 / total) / freedom), 1.0)
 
 
 def settle(weigh: Callable[[Array], tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the variances that the last step of weighted least squares weighed by, and those it found, [2] each.
+    """Return the variances that the last step of weighted least squares weighed by, and those that it gave, [2] each.
 
     Few queries may send whole steps to and fro between two answers: after `WHOLE_STEPS` they are halved.
 
     Args:
         weigh: rows [n, 2] and what they are to explain [n], weighed by variances.
     """
-    found: Array = np.zeros(2)
-    before = found
+    variances: Array = np.zeros(2)
+    before = variances
     for step in range(STEPS):
-        before, found = found, nnls(*weigh(found))[0].astype(np.float64)
-        if np.abs(found - before).max() < SETTLED:
+        before, variances = variances, nnls(*weigh(variances))[0].astype(np.float64)
+        if np.abs(variances - before).max() < SETTLED:
             break
         if step >= WHOLE_STEPS:
-            found = (found + before) / 2
-    return before, found
+            variances = (variances + before) / 2
+    return before, variances
 
 
-def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[float, float]:
+def _variances(contrasts: Sequence[Contrasts], overdispersion: float) -> tuple[float, float]:
     """Return σ² and ς², both ≥ 0.
 
     By weighted least squares of (aᵀρ)² / (q (1 − h)) − φ on (1 − h) (|Qa|², (aᵀQl)²) / q.
     """
     residual, own, squares, along, kept = (
-        np.concatenate([getattr(one, field.name) for one in told]) for field in fields(Contrasts)[:5]
+        np.concatenate([getattr(part, field.name) for part in contrasts]) for field in fields(Contrasts)[:5]
     )
     use = own > LEAST
     if not use.any():
@@ -236,11 +239,11 @@ def _variances(told: Sequence[Contrasts], overdispersion: float) -> tuple[float,
         root = np.sqrt(kept) / (overdispersion + slopes @ variances / kept)
         return slopes * root[:, None], excess * root
 
-    before, found = settle(weigh)
+    before, variances = settle(weigh)
     weighted, left = weigh(before)
     # Squares of normal residuals have the variance 2 in these units. With two positions both variances do the same.
     noise = 2 * np.linalg.pinv(weighted.T @ weighted, rcond=ALIKE, hermitian=True)[1, 1]
-    steepness = found[1] ** 3 / (found[1] ** 2 + noise) if found[1] else 0.0
+    steepness = variances[1] ** 3 / (variances[1] ** 2 + noise) if variances[1] else 0.0
     left = left - weighted[:, 1] * steepness
     variance = max(float(weighted[:, 0] @ left / (weighted[:, 0] @ weighted[:, 0])), 0.0)
     return variance, float(steepness)

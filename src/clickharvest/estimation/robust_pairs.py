@@ -76,13 +76,13 @@ class RobustPairs:
         fit: curve and objective on the sample; None where the PBM stays.
         penalty: its penalty.
         flat: its parameters, fitted to all queries.
-        told: what a model file tells of the choice.
+        about: what a model file keeps of the choice.
     """
 
     fit: Fit | None
     penalty: float
     flat: Array
-    told: dict[str, Any]
+    about: dict[str, Any]
 
 
 def fit_robust_pairs(

@@ -18,9 +18,8 @@ from clickharvest.estimation.pooling import Pooled
 from clickharvest.estimation.query_random_effects import (
     FEWEST,
     LEAST,
-    MOST_LEVERAGE,
     Clustered,
-    contrasts_of_queries,
+    effects_of_queries,
     settle,
 )
 from clickharvest.estimation.sample import Sample
@@ -116,14 +115,7 @@ class Residuals:
 def residuals_of(fit: Pooled) -> Residuals:
     """Return the residuals of the queries of a fit."""
     inverse = np.linalg.inv(fit.information + fit.precision)
-    effects, parts = np.zeros((2, fit.shares.size, fit.shares.size)), []
-    for cells in fit.shares.some_queries(fit.shares.size):
-        for kind, (y, contrasts) in enumerate(contrasts_of_queries(fit.shares, fit.at, cells)):
-            leverage = np.einsum("ri,ri->r", y @ inverse, y) / np.maximum(contrasts.own, LEAST)
-            leverage = np.clip(leverage, 0.0, MOST_LEVERAGE)
-            y /= np.sqrt(1 - leverage)[:, None]
-            effects[kind] += y.T @ y
-            parts.append(replace(contrasts, kept=1 - leverage))
+    effects, parts = effects_of_queries(fit, inverse)
     residual, information, squares, along, kept = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("residual", "own", "squares", "along", "kept")
