@@ -87,7 +87,7 @@ def test_names_of_users_do_not_matter() -> None:
 def test_positions_on_few_users_are_told() -> None:
     """Six users of Zipf's sizes are as good as four; of 300 alike nothing is said."""
     few, many = (str(PBM().fit(a_b_test(6, pages))) for pages in (zipf(6, 8_000), np.full(300, 30)))
-    assert "users: with fewer than 5, what these have in common looks like the position." in " ".join(few.split())
+    assert "users: with fewer than 5, what they have in common is mistaken for the position." in " ".join(few.split())
     assert "fewer than 5" not in many
 
 

@@ -193,8 +193,8 @@ def test_devices_that_read_alike_are_seldom_called_different_and_others_mostly(s
 
 def test_fit_and_show_say_whether_contexts_differ() -> None:
     told = " ".join(str(level_model(0.1)).split())
-    assert "Clearest difference: position 3 is looked at more with level = a than with level = b." in told
-    assert "No two values of a column differ by more than chance might make them." in str(level_model(0.5))
+    assert "Clearest difference: position 3 is examined more with level = a than with level = b." in told
+    assert "No two values of a column differ by more than chance." in str(level_model(0.5))
     assert level_model(0.1).describe()["clearest_contrast"] == {
         "column": "level", "high": "a", "low": "b", "position": 3, "clear": True
     }  # fmt: skip

@@ -353,7 +353,7 @@ def test_the_summary_tells_what_there_is() -> None:
     text = str(replace(context_model("lowrank", rank=2), info={"selection": selection}))
     assert "* lowrank 2        1  -1.12500  0.01000\n" in text
     assert "  linear          10  -1.25000  0.01000\n" in text
-    assert "  mlp              2  -1.50000        -  left after 1 fold\n" in text
+    assert "  mlp              2  -1.50000        -  dropped after 1 fold\n" in text
     for told in ("curve lowrank (rank 2)", "device = phone, age = 30", "device = desk", "age = 37.07", "pays = yes"):
         assert told in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80

@@ -231,7 +231,7 @@ def test_intervals_that_are_blind_to_shrinkage_are_not_given_where_it_counts() -
     blind = free_model(0.1, 80.0, "sandwich")
     found = replace(blind, info={"shrunk": [0.0, 0.1, 0.4]}).predict()
     assert found.supported.tolist() == [[True, True, False]]
-    assert found.notes()[0, 2] == "the penalty shrinks more than sandwich intervals count"
+    assert found.notes()[0, 2] == "the penalty shrinks the estimate by more than sandwich intervals allow for"
     assert replace(blind, draws_kind="clustered", info={"shrunk": [0.0, 0.1, 0.4]}).predict().supported.all()
     for damaged in ("much", ["much"] * 3, None):
         assert replace(blind, info={"shrunk": damaged}).predict().supported.all()
@@ -242,7 +242,7 @@ def test_intervals_that_do_not_count_a_choice_are_not_given_where_folds_made_one
     chosen = replace(free_model(0.1, 80.0, kind), info={"by_folds": True})
     found = chosen.predict()
     assert found.supported.tolist() == [[True, False, False]]
-    assert found.notes()[0, 1] == f"folds chose curve or penalty, which {kind} intervals do not count"
+    assert found.notes()[0, 1] == f"cross-validation chose curve or penalty, which {kind} intervals ignore"
     assert replace(chosen, draws_kind="clustered").predict().supported.all()
     assert replace(chosen, info={"by_folds": False}).predict().supported.all()
     bare = replace(chosen, draws=None, draws_kind=None)

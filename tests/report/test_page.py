@@ -349,7 +349,7 @@ def test_curves_that_were_left_have_no_standard_error_on_the_page(folder: Path) 
     whole = {"curve": {"name": "linear"}, "penalty": 2.0, "score": -1.25, "se": 0.03, "chosen": True, "folds": None}
     write_report(folder / "s.html", replace(simple_model("linear", 1, 3), info={"selection": [left, whole]}))
     text = " ".join(Page((folder / "s.html").read_text()).text.split())
-    assert "-1.50000–left after 2 folds" in text
+    assert "-1.50000–dropped after 2 folds" in text
     assert "-1.250000.03000chosen" in text
 
 

@@ -147,7 +147,7 @@ def test_trust_on_the_command_line(
     files = (tmp_path / "log.parquet", tmp_path / "model.safetensors", "-o", tmp_path / "w.parquet")
     assert run("weigh", *files, *options) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert ("cannot be told" in told and "(--trust all uses the estimates)" in told) == (not options)
+    assert ("Cannot tell at" in told and "(--trust all uses the estimates)" in told) == (not options)
     assert run("weigh", *files, *options, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["untold_clicks"] > 0) == (not options)

@@ -115,13 +115,15 @@ def test_contexts_that_the_model_does_not_speak_of_are_told(duckdb_engine: DuckD
     report = weights.report
     assert (report.untold_rows, report.untold_clicks, report.untold_positions) == (5, 4, (2, 3))
     assert str(report).splitlines()[-1] == (
-        "Positions 2-3 in some contexts cannot be told: 4 clicks there weigh as at the last one above that can be told "
-        "(--trust all uses the estimates)."
+        "Cannot tell at positions 2-3 in some contexts: 4 clicks there get the weight of the last position above that "
+        "the model can tell (--trust all uses the estimates)."
     )
     # The curve has a number of other contexts for these.
     every = weigh(log, model, trust="all")
     assert [row["ips_weight"] for row in rows_of(log, every.table, "doc")] == pytest.approx([1, 2, 2] * 3)
-    assert str(every.report).splitlines()[-1] == "Position 3 has no estimate: 2 clicks there weigh as at position 2."
+    assert (
+        str(every.report).splitlines()[-1] == "No estimate at position 3: 2 clicks there get the weight of position 2."
+    )
 
 
 def test_positions_above_the_first_supported_one_use_it(duckdb_engine: DuckDBEngine) -> None:

@@ -35,7 +35,7 @@ def tell_cautions(model: Model, prediction: Prediction) -> list[str]:
         ...     print(sentence)
         No estimate at position 4: nothing links it to position 1.
         Cannot tell at position 3: may be off by more than a factor of two.
-        Position 2 rests on 2 queries: with fewer than 5, what these have in common looks like the position.
+        Position 2 rests on 2 queries: with fewer than 5, what they have in common is mistaken for the position.
     """
     sentences = (
         after_click(model),
@@ -118,8 +118,8 @@ def _few(model: Model, effective: Sequence[float | None], nouns: tuple[str, str]
     sizes_named = f"{least} to {most} {nouns[1]}" if least != most else count(int(least), *nouns)
     where = _capitalised(name_places(few, model.places))
     return (
-        f"{where} {'rest' if len(few) > 1 else 'rests'} on {sizes_named}: with fewer than {FEW}, what these have in "
-        f"common looks like the {'position' if model.places is None else 'place'}."
+        f"{where} {'rest' if len(few) > 1 else 'rests'} on {sizes_named}: with fewer than {FEW}, what they have in "
+        f"common is mistaken for the {'position' if model.places is None else 'place'}."
     )
 
 
@@ -178,7 +178,7 @@ def _unlinked_values(model: Model) -> str:
     what = "positions" if model.places is None else "places"
     return (
         f"Not supported: {_first(unlinked)}. Too few queries with that value link these {what} to "
-        f"{name_place(model.curve.anchor, model.places)}; the numbers there are what the curve makes of other contexts."
+        f"{name_place(model.curve.anchor, model.places)}; there the curve extrapolates from other contexts."
     )
 
 

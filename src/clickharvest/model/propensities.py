@@ -208,7 +208,7 @@ class Propensities:
             return doubts
         if info.by_folds:
             where = shown != self.curve.anchor
-            doubts.append(Doubt(f"folds chose curve or penalty, which {kind} intervals do not count", where[None]))
+            doubts.append(Doubt(f"cross-validation chose curve or penalty, which {kind} intervals ignore", where[None]))
         if self.draws is None:
             return doubts
         few = np.array([queries is not None and queries < MANY for queries in self._queries()])
@@ -217,7 +217,9 @@ class Propensities:
         shrunk = dict(zip(self.curve.positions, info.shrunk or (), strict=False))
         much = np.array([(shrunk.get(k) or 0.0) > SHRUNK for k in self.shown])
         if much.any():
-            doubts.append(Doubt(f"the penalty shrinks more than {kind} intervals count", much[None]))
+            doubts.append(
+                Doubt(f"the penalty shrinks the estimate by more than {kind} intervals allow for", much[None])
+            )
         return doubts
 
     def _predict(self, x: ArrayLike, lacking: Mask | None, level: float, simultaneous: bool) -> Prediction:

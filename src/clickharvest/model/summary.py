@@ -205,7 +205,7 @@ def _selection(fit: FitInfo) -> str:
             "pooled" if candidate.get("penalty") is None else _number(candidate["penalty"], ".4g"),
             _number(candidate.get("score"), ".5f"),
             _number(None if candidate.get("folds") else candidate.get("se"), ".5f"),
-            spell_left(candidate.get("folds")).ljust(len("left after 1 folds")),
+            spell_left(candidate.get("folds")).ljust(len("dropped after 1 folds")),
         ]
         for name, candidate in best.items()
     ]
@@ -219,9 +219,9 @@ def spell_left(folds: Any) -> str:
 
     Example:
         >>> spell_left(1), spell_left(3), spell_left(None)
-        ('left after 1 fold', 'left after 3 folds', '')
+        ('dropped after 1 fold', 'dropped after 3 folds', '')
     """
-    return f"left after {count(folds, 'fold')}" if isinstance(folds, int) and folds > 0 else ""
+    return f"dropped after {count(folds, 'fold')}" if isinstance(folds, int) and folds > 0 else ""
 
 
 def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
@@ -275,9 +275,9 @@ def _contrast(model: Model) -> str:
         return ""
     found, high, low = clearest
     if not found.clear:
-        return wrap("No two values of a column differ by more than chance might make them.")
+        return wrap("No two values of a column differ by more than chance.")
     there = name_place(found.position, model.places)
-    what = f"{there} is looked at more" if outcome_of(model) is None else f"a click at {there} leads to it more often"
+    what = f"{there} is examined more" if outcome_of(model) is None else f"a click at {there} leads to it more often"
     return wrap(f"Clearest difference: {what} with {high.name} than with {low.name}.")
 
 
@@ -301,7 +301,7 @@ def _contexts(model: Model, prediction: Prediction, varied: list[Varied]) -> str
     header = [what, *(clean_text(",".join(map(spell_label, name)), 9) for name in names)]
     title = "In contexts that differ from it in one column"
     if model.support is not None and model.support.apart:
-        title += ", and in others where values never came together"
+        title += ", or in more where training never had the values together"
     return wrap(f"{title}{legend}:") + f"\n\n{aligned(header, rows, left=1)}"
 
 

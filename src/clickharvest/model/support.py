@@ -35,7 +35,7 @@ Mask = NDArray[np.bool_]
 SPAN = 10.0
 """A factor between the ends of an interval from which it is useless."""
 FEW = 5
-"""Fewer effective queries than these are few: whatever they have in common looks like the position."""
+"""Fewer effective queries than these are few: what they have in common is mistaken for the position."""
 ENOUGH = 3
 """Effective queries that a value of a context must have at a position: with fewer, intervals cover too seldom."""
 BEYOND = 0.5

@@ -41,7 +41,7 @@ class OutcomeReport:
         how = "by clicks and what comes of them" if self.after_click else "by clicks alone, as you say"
         notes = [f"{self.left_out:,} left out"] * bool(self.left_out)
         notes += [f"{self.clipped:,} clipped"] * (self.clip is not None)
-        notes += [f"{self.untold:,} where nobody can tell"] * bool(self.untold)
+        notes += [f"{self.untold:,} with the state cannot tell"] * bool(self.untold)
         return (
             f"Weighed {count(self.outcomes, 'outcome')} ({clean_text(self.column)}) {how}; the largest weight is "
             f"{self.largest_weight:.4g}. Effective sample size: {self.effective:,.0f}"
@@ -118,13 +118,12 @@ class WeightReport:
             clipped,
         ]
         if self.untold_rows:
-            where = f"{self.untold_where[:1].upper()}{self.untold_where[1:]}"
-            has = "have" if len(self.untold_positions) > 1 else "has"
-            what = "cannot be told" if self.trust == "checked" else f"{has} no estimate"
-            weigh = f"{count(self.untold_clicks, 'click')} there weigh{'s' * (self.untold_clicks == 1)} as at"
-            others = "like ones" if self.are_places else "the last one above"
-            lender = self.lender or f"{others} that can be told"
-            hint = " (--trust all uses the estimates)" if self.trust == "checked" else ""
-            lines.append(f"{where} {what}: {weigh} {lender}{hint}.")
+            checked = self.trust == "checked"
+            what = "Cannot tell" if checked else "No estimate"
+            clicks = f"{count(self.untold_clicks, 'click')} there get{'s' * (self.untold_clicks == 1)} the weight of"
+            others = "similar places" if self.are_places else "the last position above"
+            lender = self.lender or f"{others} that the model can tell"
+            hint = " (--trust all uses the estimates)" if checked else ""
+            lines.append(f"{what} at {self.untold_where}: {clicks} {lender}{hint}.")
         lines += [] if self.outcome is None else [str(self.outcome)]
         return "\n".join(lines)

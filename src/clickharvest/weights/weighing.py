@@ -125,7 +125,7 @@ def weigh(
         Weighed 2 clicks in 3 rows; the largest weight is 2.
         Effective sample size: 2 of 2 clicks (90.0%).
         No weight is clipped.
-        Position 3 cannot be told: 0 clicks there weigh as at position 2 (--trust all uses the estimates).
+        Cannot tell at position 3: 0 clicks there get the weight of position 2 (--trust all uses the estimates).
     """
     from clickharvest.logs.click_log import require_log
     from clickharvest.logs.outcomes import after_click as outcomes_of
