@@ -113,8 +113,8 @@ def test_what_is_left_out_is_told() -> None:
         found = judge(log, model)
     assert (found.table["doc"].to_pylist(), found.left_out, found.supported) == (["b", "a"], 1, 2 / 3)
     assert "33 % of the impressions" in str(found)
-    assert str(found).endswith("Left out: 1 document, shown only where the model tells nothing.")
-    with pytest.warns(HarvestWarning), pytest.raises(InputError, match="only where the model tells nothing"):
+    assert str(found).endswith("Left out: 1 document, shown only where the model has no estimate.")
+    with pytest.warns(HarvestWarning), pytest.raises(InputError, match="only where the model has no estimate"):
         judge(
             read_log(pa.table({"query": ["q"], "doc": ["c"], "position": [3], "clicks": [5], "impressions": [9]})),
             model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -71,16 +72,18 @@ def make(clicks: NDArray[np.int64], slope: Array, offset: Array | None) -> Ranki
     )  # fmt: skip
 
 
-def examination(clicks: NDArray[np.int64]) -> Array:
-    """What the examination model finds in the same log."""
+@cache
+def examination(seed: int) -> Array:
+    """The curve of an examination model of the log of a seed."""
     query, doc, k = np.nonzero(SHOWN)
-    found = PBM(intervals=None).fit(
+    clicks = clicked(seed)
+    fitted = PBM(intervals=None).fit(
         Interventions(
             unit=query * DOCS + doc, query=query, position=k + 1, exposure=SHOWN[query, doc, k].astype(float),
             clicks=clicks[query, doc, k], impressions=SHOWN[query, doc, k],
         )
     )  # fmt: skip
-    return found.predict().propensity[0]
+    return fitted.predict().propensity[0]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +101,7 @@ def test_differences_of_rankers_are_unbiased_and_those_of_the_examination_model_
         clicks = clicked(seed)
         for name, own in (
             ("affine", make(clicks, SLOPE, OFFSET)),
-            ("examination", make(clicks, examination(clicks), None)),
+            ("examination", make(clicks, examination(seed), None)),
         ):
             truth = replace(own, clicks=rate * 3 * PAGES, propensity=np.ones(len(rate)), shift=None)
             asked = {"baseline": bad, "estimator": estimator} | (
@@ -167,7 +170,7 @@ def affine() -> AffineModel:
 
 
 def small_log() -> pa.Table:
-    """Two documents, and one that was shown only at position 3, where the model tells nothing."""
+    """Two documents, and one that was shown only at position 3, where the model has no estimate."""
     return pa.table(
         {
             "query": ["q"] * 5,
@@ -181,7 +184,7 @@ def small_log() -> pa.Table:
 
 def test_a_log_gives_corrected_labels_and_data_with_or_without_the_model() -> None:
     with (
-        pytest.warns(HarvestWarning, match="1 document shown only where the model tells nothing"),
+        pytest.warns(HarvestWarning, match="1 document shown only where the model has no estimate"),
         pytest.warns(HarvestWarning, match="47 % of the clicks .* they are left out"),
     ):
         labels = relevance_labels(read_log(small_log()), affine())

@@ -6,17 +6,16 @@ over expected clicks (COEC) mix relevance with the position: the first says that
 divides by how often *other* documents were clicked there, and so calls the documents average that a good ranker puts on
 top.
 
-Grades compare the documents of a query and rest on evidence: a document has one if E is at least `LEAST_EXAMINED` and
-the posterior is sure, at `SURE`, of it or the grade beside it. Others have none.
+Grades compare the documents of a query. A document has a grade if E is at least `LEAST_EXAMINED` and the posterior
+interval of level `SURE` holds no more than this grade and the one beside it.
 
-How uncertain E is, on the log scale: with w_k the share of E at position k, (Σ_k w_k sd_k)² from the model's own error
-bars, as if the errors of all positions went together, and σ² Σ_k w_k² where the model tells (`query_variance`) how far
-users of single queries deviate from its curve at single positions.
+The variance of log E is (Σ_k w_k sd_k)² + σ² Σ_k w_k², with w_k the share of E at position k, sd_k the model's standard
+errors, taken to be perfectly correlated, and σ² the variance between queries (`query_variance`), if it is known.
 
 Affine clicks (`click_models.affine`) have E[C] = E c + B, with E = Σ a_k and B = Σ b_k over the displays that the model
-can correct, and c the rate of clicks at the anchor. Of c, all results get the model's `floor` f at least, so that
-C − B − f E are the clicks by relevance r = c − f, of variance Σ p (1 − p) with p = a_k c + b_k, and that of B. Told are
-f + r and its interval, graded is r. Documents shown only where clicks cannot be corrected are left out.
+can correct, and c the rate of clicks at the anchor. All results get at least the model's `floor` f of c, so that
+C − B − f E are the clicks by relevance r = c − f, of variance Σ p (1 − p) with p = a_k c + b_k, plus that of B. The
+table has f + r and its interval; grades are of r. Documents shown only where clicks cannot be corrected are left out.
 """
 
 from __future__ import annotations
@@ -51,12 +50,11 @@ Scale = Literal["query", "corpus", "rate"]
 CUTOFFS = (0.5, 1.0, 2.0)
 """Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
 SURE = 0.8
-"""How sure a grade is to be it or the one beside it; fewer documents have one if this is larger. At .8, 95 % or more of
-a query's pairs of two grades are in people's order, from 20 impressions a document on (benchmarks/README.md)."""
+"""Posterior probability that a grade is right or off by one; fewer documents have a grade if this is larger."""
 LEAST_EXAMINED = 1.0
-"""Effective impressions that a graded document has at least; fewer have a grade if this is larger."""
+"""Least effective impressions of a graded document; fewer documents have a grade if this is larger."""
 LEAST_RATE = 1e-3
-"""Of clicks that a display is expected to get, for the variance of corrected clicks: none is sure not to be clicked."""
+"""Least click probability of a display in the variance of corrected clicks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +63,18 @@ class Judgments:
 
     Attributes:
         table: Arrow table of `query`, `doc`; `relevance`, the rate of clicks at the anchor, and its interval `lower`,
-            `upper`; `grade` from 0 to 3, null where clicks do not tell it; `clicks`, `impressions`, and
-            `effective_impressions`, as many at the anchor would have been examined as often; `supported`, the share of
-            the impressions whose propensity the model can tell. Sorted by query, then from the most relevant document
-            on.
+            `upper`; `grade` from 0 to 3, null where the evidence is too weak; `clicks`, `impressions`, and
+            `effective_impressions` E; `supported`, the share of the impressions whose propensity the model can tell.
+            Sorted by query, then by descending relevance.
         mean: mean relevance.
         cutoffs: least relevance of the grades 1, 2 and 3, in units of `scale`.
         scale: what these are multiples of.
         level: level of the intervals.
-        hardly_examined: documents without a grade for want of effective impressions.
-        wide: documents without a grade because the clicks leave more than two grades open.
+        hardly_examined: documents without a grade because they have too few effective impressions.
+        wide: documents without a grade because their interval holds more than two grades.
         left_out: documents without a judgment: those of affine clicks that were shown only where the model tells
             nothing.
-        use: what was done with impressions whose propensity the model cannot tell, in words.
+        use: a phrase for how impressions without a propensity of their own were used.
     """
 
     table: pa.Table
@@ -103,7 +100,7 @@ class Judgments:
         return float(np.average(self.table["supported"].to_numpy(), weights=impressions))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is told of them, without the table, as JSON holds it."""
+        """Return counts and settings, without the table, as JSON holds them."""
         sums = ("clicks", "impressions", "effective_impressions")
         return {
             "judgments": self.table.num_rows,
@@ -143,7 +140,7 @@ class Judgments:
                 f"{self.use}."
             )
         if self.left_out:
-            lines.append(f"Left out: {count(self.left_out, 'document')}, shown only where the model tells nothing.")
+            lines.append(f"Left out: {count(self.left_out, 'document')}, shown only where the model has no estimate.")
         return "\n".join(lines)
 
 
@@ -166,7 +163,7 @@ def judge(
         cutoffs: least relevance of the grades 1, 2, …, ascending.
         scale: what they are multiples of: `"query"`, the mean relevance of the documents of the query; `"corpus"`, that
             of all documents; `"rate"`, nothing: they are rates of clicks.
-        keep_unsure: whether documents whose clicks do not tell a grade have that of their relevance all the same.
+        keep_unsure: whether documents with weak evidence have the grade of their relevance all the same.
         trust: `"checked"`, or `"all"` to use propensities that the model cannot tell, too; see `weigh_clicks`.
 
     Raises:
@@ -206,7 +203,7 @@ def judge(
     else:
         floor, exact, counted = propensities.floor() or 0.0, _is_exact(propensities), _corrected(log, propensities)
     _warn(log, exact)
-    # An engine adds and returns groups in any order: rounded and sorted, every run gives the same.
+    # Engines add and return groups in any order: rounding and sorting make runs reproducible.
     counts = log.engine.fetch(counted, task="Counting clicks").sort_by([("query", "ascending"), ("doc", "ascending")])
     counts = steady(counts, [field.name for field in counts.schema if pa.types.is_floating(field.type)])
     if not counts.num_rows:
@@ -216,7 +213,7 @@ def judge(
         counts = counts.filter(pc.greater(counts["known"], 0))
     if not counts.num_rows:
         raise InputError(
-            "every document was shown only where the model tells nothing: judge with a model of this log's positions "
+            "every document was shown only where the model has no estimate: judge with a model of this log's positions "
             "and contexts"
         )
     _, query = np.unique(counts["query"].to_numpy(zero_copy_only=False), return_inverse=True)
@@ -274,17 +271,15 @@ def judge(
 
 
 def _from_counts(query: NDArray[Any], counts: pa.Table, propensities: Propensities) -> Shrunk:
-    """Return what clicks and examination say."""
+    """Return the posterior of relevance from clicks and examination."""
     c, e, by_position, with_sd = (counts[name].to_numpy() for name in ("clicks", "exposure", "by_position", "with_sd"))
-    told = propensities.info.get("clustered") or {}
-    apart = float(told.get("query_variance") or 0.0)
-    unsure = (with_sd / e) ** 2 + apart * by_position / e**2
-
-    return shrink(query, c, e, dispersion=lambda rate: 1 + unsure * e * rate)
+    query_variance = float((propensities.info.get("clustered") or {}).get("query_variance") or 0.0)
+    log_variance = (with_sd / e) ** 2 + query_variance * by_position / e**2
+    return shrink(query, c, e, dispersion=lambda rate: 1 + log_variance * e * rate)
 
 
 def _from_corrected(query: NDArray[Any], counts: pa.Table, floor: float) -> Shrunk:
-    """Return what corrected clicks say of relevance above the floor."""
+    """Return the posterior of relevance above the floor from corrected clicks."""
     clicks, displays, e, shift, aa, ab, bb, with_sd = (
         counts[name].to_numpy().astype(np.float64)
         for name in ("corrected", "known", "exposure", "shift", "aa", "ab", "bb", "with_sd")
@@ -292,24 +287,22 @@ def _from_corrected(query: NDArray[Any], counts: pa.Table, floor: float) -> Shru
 
     def variance(rate: Array) -> Array:
         mean = e * rate + shift
-        own = np.maximum(mean - (aa * rate**2 + 2 * ab * rate + bb), LEAST_RATE * displays)
-        found: Array = own + with_sd**2
-        return found
+        of_clicks = np.maximum(mean - (aa * rate**2 + 2 * ab * rate + bb), LEAST_RATE * displays)
+        return np.asarray(of_clicks + with_sd**2, np.float64)
 
     def dispersion(rate: Array) -> Array:
-        # Where clicks by relevance are lost among the others, those are what makes the rate uncertain.
-        told = np.maximum(rate, np.sqrt(variance(np.full_like(rate, floor))) / e)
-        found: Array = variance(told + floor) / (e * told)
-        return found
+        # Where clicks by relevance are few among the others, the others make the rate uncertain.
+        detectable = np.maximum(rate, np.sqrt(variance(np.full_like(rate, floor))) / e)
+        return np.asarray(variance(detectable + floor) / (e * detectable), np.float64)
 
     by_relevance = np.where(clicks > 0, np.maximum(clicks - shift - floor * e, 0.0), 0.0)
     return shrink(query, by_relevance, e, dispersion=dispersion, most=1 - floor)
 
 
 def _corrected(log: ClickLog, model: AnyAffine) -> ir.Table:
-    """Return, for every query and document, clicks, impressions and the sums that `_from_corrected` takes.
+    """Return clicks, impressions and the sums that `_from_corrected` takes, by query and document.
 
-    What the errors of slope and offset add to a click is summed as if those of all positions went together.
+    Errors of slope and offset are summed as if those of all positions were perfectly correlated.
     """
     joined, _ = join_lines(log, model)
     role = {name: log.columns[name] for name in ("query", "doc", "clicks", "impressions")}
@@ -358,7 +351,7 @@ def _warn(log: ClickLog, exact: bool) -> None:
 
 
 def _counted(log: ClickLog, propensities: Propensities, trust: Trust) -> ir.Table:
-    """Return, for every query and document, clicks, impressions and the sums that `_from_counts` takes."""
+    """Return clicks, impressions and the sums that `_from_counts` takes, by query and document."""
     cells = count_cells(log, model_context(log, propensities))
     scored = score_cells(cells, propensities, trust=trust)
     results = {"_p": scored.propensity, "_sd": scored.log_sd, "_known": scored.supported}

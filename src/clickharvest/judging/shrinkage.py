@@ -1,18 +1,17 @@
-"""Shrinkage: the relevance of documents from few clicks each.
+"""Empirical-Bayes shrinkage: the relevance of documents from few clicks each.
 
-Document d of query q got C clicks, and E = Σ p_k(x) over its impressions: as many impressions at the anchor would have
-been examined as often. With r its relevance, the rate of clicks on it at the anchor,
+Document d of query q got C clicks, and E = Σ p_k(x) over its impressions. With r its relevance, the rate of clicks on
+it at the anchor,
 
     C ~ Poisson(E r),   r ~ Exponential of mean m_q,   m_q = (1 + Σ C) / (1 / m + Σ E),   m = Σ C / Σ E,
 
-where m_q sums over the documents of the query and m over all. The prior is worth one click, so that it never outweighs
-what was seen, and its density is largest at 0. The posterior is Gamma(1 + C, 1 / m_q + E); relevance is its mode,
-C / (E + 1 / m_q): 0 for what was never clicked, whose interval says how relevant it can be at most. No probability is
-above 1, and neither are modes and intervals.
+where m_q sums over the documents of the query and m over all. The prior weighs as much as one click, and its density is
+largest at 0. The posterior is Gamma(1 + C, 1 / m_q + E); relevance is its mode, C / (E + 1 / m_q), which is 0 without a
+click. Modes and intervals are at most 1.
 
-A click rate is known less than Poisson clicks would make it, for E is an estimate. Where the variance of C is D times
-that of a Poisson count, C and E are divided by D, which is taken at the relevance that a first round, with D = 1, has
-found. That a display has one click at most is not used: intervals of what is nearly always clicked are too wide.
+E is an estimate, so that clicks are overdispersed. Where the variance of C is D times that of a Poisson count, C and E
+are divided by D, evaluated at the relevance of a first round with D = 1. Displays have at most one click, which is not
+used: intervals of documents that are nearly always clicked are too wide.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """The posterior of the relevance of n documents.
+    """Posterior of the relevance of n documents.
 
     Attributes:
         clicks: C / D, [n].
@@ -40,12 +39,10 @@ class Shrunk:
         most: the largest relevance there can be.
 
     Example:
-        A document with many clicks keeps its click rate; one that was hardly seen may be anything.
-
-        >>> found = shrink(np.array([0, 0, 0]), np.array([300.0, 100, 0]), np.array([1000.0, 1000, 1]))
-        >>> found.relevance.round(2).tolist()
+        >>> posterior = shrink(np.array([0, 0, 0]), np.array([300.0, 100, 0]), np.array([1000.0, 1000, 1]))
+        >>> posterior.relevance.round(2).tolist()
         [0.3, 0.1, 0.0]
-        >>> lower, upper = found.interval(0.95)
+        >>> lower, upper = posterior.interval(0.95)
         >>> lower.round(2).tolist(), upper.round(2).tolist()
         ([0.27, 0.08, 0.0], [0.33, 0.12, 0.61])
     """
@@ -63,7 +60,7 @@ class Shrunk:
         return mode
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """Return what relevance lies between with this probability, [n] each; from 0 on where nothing was clicked."""
+        """Return the credible interval of this level, [n] each; it starts at 0 without a click."""
         lower, upper = (self._quantile(tail) for tail in ((1 - level) / 2, (1 + level) / 2))
         return np.where(self.clicks == 0, 0.0, np.minimum(lower, self.relevance)), upper
 

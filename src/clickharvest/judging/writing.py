@@ -1,4 +1,4 @@
-"""Writing judgments, as the tools that evaluate search read them.
+"""Files of judgments for tools that evaluate search.
 
 | format | what it is |
 |---|---|
@@ -7,10 +7,9 @@
 | `qrels` | lines `query 0 doc grade`, TREC's judgments; blanks, which it has no place for, become `_` |
 | `opensearch` | JSON for `PUT _plugins/_search_relevance/judgments` of OpenSearch's Search Relevance Workbench |
 
-Every text in CSV is quoted, so that no line break inside it begins a new cell. Tools match texts, so that theirs are as
-the log has them: do not open them in a spreadsheet, which may take a query for a formula. Ratings are grades; with
-`rating="relevance"` they are rates of clicks at the anchor, which qrels cannot hold. Only the table holds documents
-without a grade.
+Texts in CSV are quoted. Those for tools, which match texts, are as in the log: do not open them in a spreadsheet, which
+may read a query as a formula. Ratings are grades; with `rating="relevance"` they are click rates at the anchor, which
+qrels cannot hold. Only the table has documents without a grade.
 """
 
 from __future__ import annotations

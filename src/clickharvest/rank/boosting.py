@@ -2,8 +2,8 @@
 
 Joachims, Swaminathan and Schnabel (2017) sum the ranks of clicked documents, each weighted by its inverse propensity.
 A document's rank is one plus the number of documents above it, so the loss has one term for each clicked document i
-and *every* other document j of its list, clicked or not: that j was not clicked does not say that it is worse. With y_i
-the label of i, the sum of the weights of its clicks (clicks · ips_weight, 0 where not clicked), and scores s,
+and *every* other document j of its list, clicked or not. With y_i the label of i, the sum of the weights of its clicks
+(clicks · ips_weight, 0 without a click), and scores s,
 
     L(s) = Σ_i y_i Σ_{j≠i} δ_ij log(1 + e^{−(s_i − s_j)})
 
@@ -14,7 +14,7 @@ the label of i, the sum of the weights of its clicks (clicks · ips_weight, 0 wh
     ∂L/∂s_i = −Σ_j y_i δ_ij ρ_ij + Σ_j y_j δ_ji ρ_ji,   ρ_ij = 1 / (1 + e^{s_i − s_j}),
     ∂²L/∂s_i² = Σ_j (y_i + y_j) δ_ij ρ_ij (1 − ρ_ij).
 
-`doubly_robust_labels` makes labels that lean on a regression where weights are clipped.
+`doubly_robust_labels` makes labels that use a regression where weights are clipped.
 
 The objects are what `lgb.train({"objective": …})` and `xgb.train(…, obj=…)` call. Labels go in as y, lists as the
 libraries' own groups (`group=` or `qid`). Passing the weights as `sample_weight` with 0/1 labels is another loss or
@@ -185,15 +185,14 @@ def doubly_robust_labels(
     clip: float,
     impressions: ArrayLike | None = None,
 ) -> Array:
-    """Return labels that fill in with a regression what clipping takes away.
+    """Return labels in which a regression replaces what clipping removes.
 
-    A clipped weight counts the clicks at low positions for less than they stand for. With c clicks in n impressions at
-    propensity p, and an estimate r̂ of relevance in the units of click/p,
+    With c clicks in n impressions at propensity p, and an estimate r̂ of relevance in the units of click/p,
 
         y = c / p̃ + r̂ · n (1 − p / p̃),   p̃ = max(p, clip).
 
-    E[y] is n times the relevance r where p ≥ clip, whatever r̂ is, and everywhere if r̂ = r; y is never negative. With
-    p = 0, for a document that was never shown, y = n r̂. The higher the clip, the more is r̂ trusted.
+    E[y] is n times the relevance r where p ≥ clip, for any r̂, and everywhere if r̂ = r; y is never negative. A document
+    that was never shown has p = 0 and y = n r̂. The higher the clip, the larger is the weight of r̂.
 
     Args:
         clicks: c of each document, [n].

@@ -1,15 +1,15 @@
-"""A ranker without choosing a learner: a blend of steady ones, judged beside each of them and beside what was shown.
+"""Choosing a ranker by clicks: a blend of learners, compared with each of them and with the rankings that were shown.
 
-Every candidate is trained on all but one fold of the queries and scores that fold; so each query is ranked by models
-that have not seen it, and `off_policy` estimates what each candidate is worth from all clicks. Grades decide nothing.
+Candidates are cross-fitted: each query is scored by models trained on other folds of the queries, and `off_policy`
+estimates every candidate's metric from all clicks. Grades are not used.
 
-Such estimates are noisy, and the best of many is better than it is by luck. So the choice starts from a *blend*, the
-mean of the scores of all candidates, each divided by its standard deviation within lists; rankers err differently, and
-a mean errs less. A candidate is taken only where its lead over the blend is larger than the standard error of that
-lead. What is chosen is trained again on all queries, trees with the mean number of rounds at which they stopped. The
-same candidate trained on clicks at face value is its rival: the difference is what propensities are worth.
+The best of several noisy estimates is biased upwards. The choice therefore starts from a *blend*, the mean of the
+scores of all candidates, each divided by its standard deviation within lists. A candidate replaces the blend only if it
+leads by more than the standard error of the lead. The choice is trained again on all queries, trees with the mean
+number of rounds at which they stopped. It is also trained on clicks at face value, to measure what propensities are
+worth.
 
-Corrected clicks of an affine model, some below 0, have candidates of their own: likelihoods of counts refuse them.
+Corrected clicks of an affine model may be below 0, which likelihoods of counts refuse: these have other candidates.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ CANDIDATES = (("linear", "softmax"), ("svm", "hinge"), ("lightgbm", "softmax"), 
 CORRECTED = (("svm", "hinge"), ("lightgbm", "pairwise"), ("xgboost", "pairwise"))
 """Those that learn from corrected clicks."""
 SMALL = BoostSettings(rounds=200, leaves=7, rate=0.1, patience=15)
-"""How trees are grown unless told otherwise."""
+"""How trees are grown by default."""
 LEADS = 1.0
 """Standard errors by which a candidate must lead the blend."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What was chosen, and how the others did.
+    """The chosen ranker, and the estimates of all candidates.
 
     Attributes:
-        ranker: what was chosen, trained on all queries.
-        scores: scores of every candidate by models that had not seen the query, [n_docs] each.
-        naive: those of what was chosen, had it taken clicks at face value, [n_docs].
-        estimates: what every candidate is worth, by its name; and every ranking as it was shown, by its name.
-        best: the name of what was chosen: `blend`, or `learner loss`.
-        shown: the ranking that was shown and that is led by least; None where there is none.
-        gain: what was chosen minus the best shown ranking; None likewise.
+        ranker: the chosen ranker, trained on all queries.
+        scores: cross-fitted scores of every candidate, [n_docs] each.
+        naive: cross-fitted scores of the chosen candidate, trained on clicks at face value, [n_docs].
+        estimates: the metric of every candidate and of every ranking as it was shown, by name.
+        best: the name of the chosen candidate: `blend`, or `learner loss`.
+        shown: the best of the rankings that were shown; None if there is none.
+        gain: the metric of the choice minus that of the best shown ranking; None if there is none.
     """
 
     ranker: TrainedRanker
@@ -67,12 +67,12 @@ class Choice:
 
     @property
     def keep_shown(self) -> bool:
-        """Whether to keep the best ranking that was shown: what was chosen does not beat it."""
+        """Whether to keep the best ranking that was shown, which the choice does not beat."""
         return self.gain is not None and self.gain.value <= 0
 
 
 def installed_learners(*, complete: bool = True) -> list[str]:
-    """Return the learners to choose from: trees of one library are enough; linear ones need features that are complete.
+    """Return the learners to choose from: trees of one library, and linear ones if no feature is missing.
 
     Example:
         >>> installed_learners()[0]
@@ -104,7 +104,7 @@ def choose_ranker(
         data: lists and clicks, as `read_clicks` makes them.
         learners: names of learners; those whose library is missing must be left out.
         shown: rankings as they were shown, to be beaten.
-        metric: what counts, as in `off_policy`; higher is better.
+        metric: a metric of `off_policy` of which higher is better.
         names: names of the features.
         settings: how trees are grown; `SMALL` by default.
         level: level of the intervals.
@@ -139,7 +139,7 @@ def choose_ranker(
     with progress("Trying learners") as update:
         for done, name in enumerate(tried):
             if name.startswith("svm"):
-                # C and clip are chosen once: choosing them anew in every fold takes ten times as long.
+                # C and clip are chosen once: choosing them in every fold takes ten times as long.
                 final[name] = folds.train(name, data)
                 fixed[name] = {setting: final[name].settings[setting] for setting in ("C", "clip")}
             scores[name], rounds[name] = folds.cross_fit(name, data, fixed[name])

@@ -1,10 +1,10 @@
-"""Columns: how the columns of a table of documents become features, in training and wherever the ranker is used.
+"""How columns of a table of documents become features, in training and in use.
 
 | column | features |
 |---|---|
 | numbers, true or false | itself; empty is missing (NaN), which trees take and linear rankers do not |
-| text | one for each of its most frequent values, `brand=acme`, 1 where the document has it; others have none of them |
-| map of numbers by text | one for each key, `words:cheap`, 0 where the document has none; the matrix is then sparse |
+| text | one for each of its most frequent values, `brand=acme`: 1 where the document has it, else 0 |
+| map of numbers by text | one for each key, `words:cheap`, 0 where the document lacks it; the matrix is then sparse |
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from clickharvest.logs.engines import Engine
 
 MOST_VALUES = 100
-"""Values of a text column that have a feature; of a column with more, the most frequent ones."""
+"""Features of a text column, at most: those of its most frequent values."""
 MOST_KEYS = 1_000_000
-"""Keys of a map column that have a feature."""
+"""Features of a map column, at most."""
 
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """The columns that features are made of; kept in the ranker's file, so that other documents are read the same way.
+    """The columns of features; the ranker's file has them, so that other documents are read the same way.
 
     Attributes:
         columns: the columns, in the order of their features.
         values: the values of each text column that have a feature.
         keys: the keys of each map column.
-        single: whether all numbers fit in single precision, as which they are then kept.
+        single: whether all numbers are kept in single precision, which holds them.
 
     Example:
         >>> import pyarrow as pa
@@ -137,7 +137,7 @@ class FeatureColumns:
 
 
 def find_columns(table: ir.Table, engine: Engine, names: Sequence[str], name: str) -> FeatureColumns:
-    """Return how columns of a table of documents become features: values and keys are counted inside the engine.
+    """Return how columns of a table of documents become features; the engine counts values and keys.
 
     Args:
         table: the documents.
@@ -168,7 +168,7 @@ def find_columns(table: ir.Table, engine: Engine, names: Sequence[str], name: st
 
 
 def _most_frequent(values: ir.Table, engine: Engine, column: str, most: int) -> tuple[str, ...]:
-    """Return the values of a table's one column, in their own order; the most frequent where there are too many."""
+    """Return the most frequent values of a table's one column, sorted."""
     import ibis
 
     counted = values.group_by("value").agg(n=values.count())

@@ -1,4 +1,4 @@
-"""Comparing rankers by the clicks on held-out queries; `off_policy` makes the estimates."""
+"""Comparison of rankers by clicks on held-out queries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compare_rankers(
         metrics: as in `off_policy`.
         clip: least propensity.
         level: coverage of the intervals.
-        seed: seed of how documents with equal scores are ordered.
+        seed: seed of the order of documents with equal scores.
 
     Example:
         >>> from clickharvest.rank.data import ranking_data
@@ -75,7 +75,7 @@ def compare_rankers(
 
 
 def best_shown(comparison: Comparison, names: Iterable[str]) -> str:
-    """Return which of some rankers the first leads by least: each is compared on the queries that it served."""
+    """Return the ranker that the first one leads by least, each on the queries that it served."""
     sign = -1 if comparison.metric == "relevant_rank" else 1
     return min(names, key=lambda name: sign * comparison.differences[name].value)
 
@@ -83,8 +83,7 @@ def best_shown(comparison: Comparison, names: Iterable[str]) -> str:
 def split_lists(data: RankingData, share: float, *, seed: int = 0) -> NDArray[np.bool_]:
     """Return which lists are held out, [n_lists]: those of a random share of the queries with a click.
 
-    Queries without a click are on neither side of any estimate; they stay with the others. With a shift all queries
-    count, and are held out whatever their clicks.
+    Queries without a click are not held out, since no estimate uses them. With a shift, all queries count.
 
     Raises:
         InputError: the share leaves fewer than two queries with a click on either side.

@@ -1,20 +1,17 @@
-"""What rankers learn from: lists of documents with features, and clicks on some of them with their propensities.
+"""Ranking data: lists of documents with features, and clicks on some of them with their propensities.
 
-A *list* holds the documents that compete for one query, all that could have been shown. Clicks of the same query
-may share one list, however often its page was shown, or every impression may bring its own.
+A *list* holds the documents that compete for one query. All impressions of a query may share one list, or each
+impression may have its own.
 
-A document that one ranker of several showed was absent from the pages of the others, which says nothing against it. So
-where lists are shared, the propensity of a document's clicks is *policy-aware*: with E_d = Σ p_k(x) over the pages that
-showed document d, and n all pages of the query,
+Different rankers show different documents. Where lists are shared, propensities are therefore *policy-aware*: with
+E_d = Σ p_k(x) over the pages that showed document d, and n all pages of the query, `read_clicks` takes
 
     ρ_d = E_d / n      clicks / ρ_d = n · clicks / E_d
 
-`read_clicks` makes it so.
-
-Of affine clicks (`click_models.affine`), E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
-B_d = Σ b_k over the pages that showed the document, what counts is C_d − B_d in place of C_d: its expectation is E_d c,
-and that of (C_d − B_d) / ρ_d is n c. Documents without a click have such a *shift* B too, so that all that were shown
-are records then. Where an order is learned from it, lists are `grounded`: C − B has no zero that is known.
+Affine clicks (`click_models.affine`) have E[C] = a_k c + b_k with c the click rate at the anchor. With E_d = Σ a_k and
+B_d = Σ b_k over the pages that showed the document, C_d − B_d takes the place of C_d: its expectation is E_d c, and
+that of (C_d − B_d) / ρ_d is n c. Documents without a click have this *shift* B, too, so that all documents that were
+shown are records. Before an order is learned, lists are `grounded`, since the zero of C − B is unknown.
 """
 
 from __future__ import annotations
@@ -43,11 +40,10 @@ class RankingData:
         propensity: propensity of each record's clicks, relative to the anchor position: ρ where lists are shared, [m].
         clicks: number of clicks of each record, [m].
         query: number of the query of each list; lists of one query are dependent, [n_lists].
-        impressions: how often each list's query was shown, [n_lists], or None where nobody knows.
-        exposure: E of every document, 0 where it was never shown, [n_docs], or None where nobody knows.
-        shift: B of each record, what affine clicks take away from its clicks, [m]; None for nothing.
-        bounds: the least and the largest propensity that each record may have, [m] each; None where propensities are
-            taken as known.
+        impressions: how often each list's query was shown, [n_lists], or None if unknown.
+        exposure: E of every document, 0 where it was never shown, [n_docs], or None if unknown.
+        shift: B of each record, which is subtracted from its affine clicks, [m]; None for 0.
+        bounds: lower and upper bound of each record's propensity, [m] each; None where propensities are known.
 
     Example:
         >>> data = ranking_data([[0.0], [1.0], [2.0]], [0, 2, 3], clicked=[1, 1], propensity=[1.0, 0.25])
@@ -94,7 +90,7 @@ class RankingData:
 
     @property
     def net_clicks(self) -> Array:
-        """C − B of each record: its clicks, less what affine clicks take away, [m]."""
+        """C − B of each record: its clicks less their shift, [m]."""
         return self.clicks if self.shift is None else self.clicks - self.shift
 
     @property
@@ -137,8 +133,8 @@ def ranking_data(
         query: the query of each list, in any type; by default every list is a query of its own, [n_lists].
         impressions: how often each list's query was shown, [n_lists]; only `off_policy` with IPS needs it.
         exposure: E of every document, 0 where it was never shown, [n_docs]; learners with an offset need it.
-        shift: what affine clicks take away from the clicks of each record, Σ b_k of its displays, [m]; records are then
-            of all documents that were shown, clicked or not.
+        shift: Σ b_k over the displays of each record, which is subtracted from affine clicks, [m]; records are then of
+            all documents that were shown, clicked or not.
 
     Raises:
         InputError: sizes do not fit, rows are out of range, or propensities are not positive numbers.
@@ -173,12 +169,10 @@ def ranking_data(
 
 
 def grounded(weights: Array, starts: Index) -> Array:
-    """Return weights of documents, [n_docs], less the least of their list: it is 0 then.
+    """Return weights of documents, [n_docs], less the smallest weight of their list.
 
-    Affine clicks do not tell where relevance is 0: the click rate at the anchor is that of relevance and something that
-    all results get, and with few clicks it may come out below 0. What all documents of a list share prefers neither of
-    any two, but pairwise losses need weights of 0 or more, and flatten scores where all are large: in simulated logs,
-    whose truth chose this, lambda ranked worse with what all share left in.
+    Affine clicks do not identify where relevance is 0, and few clicks may have a rate below 0. A constant of a list
+    prefers no document to another, but pairwise losses need weights of 0 or more.
 
     Example:
         >>> grounded(np.array([2.0, -0.5, 1.0, 3.0]), np.array([0, 2, 4])).tolist()
@@ -213,9 +207,9 @@ def shown_documents(data: RankingData) -> RankingData:
 
 
 def at_face_value(data: RankingData) -> RankingData:
-    """Return the data with every click counted once, whatever it was worth: what naive learners learn from.
+    """Return the data as naive learners see them: propensities are 1, and every document that was shown was examined.
 
-    Every document that was shown counts as examined on every page of its query, and nothing is taken away from clicks.
+    Clicks have no shift.
     """
     exposure = data.exposure
     if exposure is not None:

@@ -1,4 +1,4 @@
-"""Documents: a table of features, opened where it lies and read into one matrix, batch by batch."""
+"""Document features: a table that is read into one matrix, batch by batch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ROWS = 25_000
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Documents with features, not yet read; `open_documents` makes it.
+    """An open table of documents with features; `open_documents` makes it.
 
     Attributes:
         table: the keys and the columns.
-        engine: where it lives.
+        engine: the engine of the table.
         by: the keys: `("query", "doc")`, `("doc",)` where features are the same for all queries, or `("page", "doc")`.
         columns: how its columns become features.
         name: what it is called in messages.
@@ -80,7 +80,7 @@ class Documents:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where documents go in the matrix. A join inside the engine might hold all features in memory.
+    """The rows of documents in the matrix. A join inside the engine might hold all features in memory.
 
     Attributes:
         by: the keys.
@@ -127,7 +127,7 @@ def _code(table: pa.Table | pa.RecordBatch, by: tuple[str, ...], names: tuple[pa
 
 
 def open_documents(log: ClickLog, source: Any, features: Sequence[str] | None = None) -> Documents:
-    """Open a table of documents beside a log, its keys under the names and of the types that the log has.
+    """Open a table of documents, with keys under the names and of the types of a log.
 
     Args:
         log: the log.
@@ -136,7 +136,7 @@ def open_documents(log: ClickLog, source: Any, features: Sequence[str] | None = 
         features: columns of the features; by default all but query, page and document.
 
     Raises:
-        InputError: columns are missing, or hold what is no feature.
+        InputError: columns are missing or cannot be features.
     """
     opened, engine, by, name = open_keyed(log, source, list(features or ()), alone=True)
     names = list(features or [column for column in opened.columns if column not in ("query", *by)])
@@ -154,7 +154,7 @@ def open_keyed(
         log: the log.
         source: a path or table.
         needed: further columns that it must have.
-        alone: whether it may have documents alone, or those of pages.
+        alone: whether its keys may be documents alone, or documents of pages.
 
     Returns:
         The table, its keys as `query` and `doc` and of the log's types; its engine; its keys; its name in messages.

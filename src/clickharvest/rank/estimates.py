@@ -15,21 +15,18 @@ pages that did not show the document as well (see `data`),
     SNIPS = Σ_i λ(r_i)/ρ_i / Σ_i 1/ρ_i      the λ of an average relevant document
     DR    = Σ_d λ(r_d) (n r̂_d + (C_d − E_d r̂_d) / max(ρ_d, clip)) / N      a regression, corrected by the clicks
 
-Of affine clicks (`data`), each with its shift, the click i is C_d − B_d of a document's clicks, of all documents shown.
+Of affine clicks (`data`), sums are over all documents shown, and C_d − B_d takes the place of clicks. Documents that
+were never shown have no estimate: `unseen` and `highest` of an `Estimate` bound their effect.
 
-Dividing by the propensity of the position alone would call a document that one page in ten showed nine tenths worse
-than it is. Documents that were never shown have no estimate: `unseen` and `highest` of an `Estimate` tell what they
-could change.
+The SNIPS estimate of `relevant_rank` is the mean rank of a relevant document. Its IPS estimate is the sum of the ranks
+of an impression's relevant documents, which the paper and `ranking_metrics` call AvgRank.
 
-So the SNIPS estimate of `relevant_rank` is the mean rank of a relevant document. Its IPS estimate is the sum of the
-ranks of an impression's relevant documents, which the paper, and `ranking_metrics`, call AvgRank.
+IPS is unbiased for Σ_d λ(r_d) · relevance_d, times p_1 where propensities are relative to position 1. SNIPS is free of
+such factors and varies less: it is the metric divided by the number of relevant documents in an impression, which no
+ranker changes. Compare rankers by SNIPS.
 
-IPS is unbiased for Σ_d λ(r_d) · relevance_d, times p_1 where propensities are relative to position 1 (only that ratio
-is known). SNIPS is free of such factors and varies less. It is the metric divided by the number of relevant documents
-in an impression, which no ranker changes. Compare rankers by SNIPS.
-
-Intervals are clustered by query. They take the propensities as known, unless the data have bounds of these: an interval
-then holds those of the least, the estimated and the largest propensities.
+Intervals are clustered by query. They take the propensities as known, unless the data have bounds: an interval is then
+the union of those at the lower bound, the estimate and the upper bound.
 """
 
 from __future__ import annotations
@@ -62,13 +59,13 @@ class Estimate:
         std_error: its standard error, clustered by query.
         lower: lower end of the interval.
         upper: upper end of the interval.
-        level: how often such intervals cover the truth.
-        effective_clicks: (Σw)² / Σw² over the clicks: as many clicks of equal weight would tell as much.
-        queries: number of queries it rests on.
-        unseen: share of Σ λ(rank), over the documents of the lists, of those that were never shown and that clicks can
-            tell nothing about; of the new ranker where there is a baseline, 0 where the data do not tell.
-        highest: what an IPS estimate would be if every one of them were clicked whenever seen at the anchor; the
-            estimate itself is what it would be if none ever were. None with SNIPS or a baseline.
+        level: coverage of the interval.
+        effective_clicks: effective sample size of the clicks, (Σw)² / Σw².
+        queries: number of queries with data.
+        unseen: share of Σ λ(rank) from documents that were never shown; with a baseline, of the new ranker; 0 if
+            exposures are unknown.
+        highest: the IPS estimate if every document that was never shown were always clicked when examined at the
+            anchor; the estimate itself assumes that none is. None with SNIPS or a baseline.
     """
 
     metric: str
@@ -92,16 +89,13 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class ShownRanking:
-    """Where the pages of an arm showed the documents of the lists; a ranker to be judged beside others.
-
-    An arm need not show the same order every time, and a mean position would be an order that nobody saw. So what
-    counts is the mean of a metric over its pages.
+    """The positions at which the pages of an arm showed documents; its value is the mean of a metric over these pages.
 
     Attributes:
         rows: a document, [m].
         position: where it was shown, [m].
         share: on which share of the arm's pages of that query, [m].
-        served: whether the arm has shown a list's query at all, [n_lists].
+        served: whether the arm has shown each list's query, [n_lists].
     """
 
     rows: Index
@@ -112,8 +106,8 @@ class ShownRanking:
     def gains(self, gain: Callable[[Array], Array], starts: Index) -> Array:
         """Return the mean over pages of λ(rank) of every document, [n_docs]; NaN in lists that were not served.
 
-        On pages that lack a document it ranks below all that are shown: those absent share the ranks from there to the
-        end of the list, so that its λ is that of the rank in their middle.
+        On pages without a document, it ranks below all that are shown: its rank is the middle of those from there to
+        the end of the list.
 
         Args:
             gain: λ, from ranks to what they are worth.
@@ -158,15 +152,15 @@ def off_policy(
     Args:
         data: lists and clicks with propensities.
         scores: the ranker's score of every document, higher ranks first, [n_docs]; or a ranking as it was shown, which
-            leaves out the queries that it was never shown for.
+            leaves out queries without a page of its arm.
         metric: `relevant_rank`, `dcg`, `dcg@k` or `precision@k`.
         estimator: `"ips"` (needs impressions), `"snips"`, or `"dr"` (needs impressions, exposure and `relevance`).
         clip: least propensity; smaller ones count as this.
         baseline: another ranker; the estimate is then of the difference, with its own (paired) interval.
-        relevance: r̂ of every document for the doubly robust estimate, in clicks per display at the anchor, such as a
-            regression of C / E on the features, learned from other queries, [n_docs].
+        relevance: r̂ of every document for the doubly robust estimate, [n_docs]: clicks per display at the anchor, such
+            as a regression of C / E on the features, learned from other queries.
         level: coverage of the interval.
-        seed: seed of how documents with equal scores are ordered.
+        seed: seed of the order of documents with equal scores.
 
     Raises:
         InputError: the metric is unknown, sizes do not fit, or IPS is asked for without impressions.
@@ -207,7 +201,7 @@ def _estimate(
     relevance: ArrayLike | None,
     level: float,
 ) -> Estimate:
-    """Return the estimate of the mean of some gains of documents, [n_docs]; NaN in lists that do not count."""
+    """Return the estimate of the mean gain of documents, [n_docs]; gains are NaN in lists that are left out."""
     of_list = np.repeat(np.arange(len(data)), np.diff(data.starts))
     ranked = ~np.isnan(gains)
     lists = np.bincount(of_list, ~ranked, len(data)) == 0

@@ -1,4 +1,4 @@
-"""Document features as rankers need them: two products with a matrix, dense or sparse."""
+"""Document features: products with a dense or sparse matrix."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 PANEL = 1_024
-"""Rows of a dense matrix that are summed in its own precision before sums go on in double precision."""
+"""Rows of a dense matrix that are summed in its own precision; sums of panels are in double precision."""
 
 ROUNDING = 1e-7
-"""A column that varies by less than this share of its mean is constant: that is rounding."""
+"""A column that varies by less than this share of its mean is constant up to rounding."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Features:
     """Document features, dense (kept in single precision where they come so) or sparse rows.
 
     Attributes:
-        base: an array or a sparse CSR array of these and maybe other documents, [n, F].
-        complete: whether no value is missing (NaN), as trees allow.
-        rows: which rows of it are the documents, where not all are, [n_docs].
-        scale: what its columns are divided by as they are used, without a copy, [F]; dense features alone.
+        base: an array or a sparse CSR array, [n, F].
+        complete: whether no value is missing (NaN).
+        rows: the rows of the documents in it, [n_docs]; None for all.
+        scale: divisors of its columns, which are applied in use, without a copy, [F]; of dense features alone.
 
     Example:
         >>> features = Features.of([[1.0, 0.0], [0.0, 2.0]])
@@ -63,7 +63,7 @@ class Features:
             raise InputError(f"the features are not numbers ({error}): encode text and categories first") from error
         if result.ndim != 2:
             raise InputError(f"features have {result.ndim} dimensions: expected documents by features")
-        # A sum is finite only if all values are, and is quicker than a mask of them; large values may overflow in it.
+        # A finite sum has finite terms, and is quicker than a mask; sums of large values may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             finite = bool(np.isfinite(values.sum()))
         infinite = not finite and bool(np.isinf(values).any())
@@ -80,7 +80,7 @@ class Features:
 
     @property
     def matrix(self) -> Any:
-        """The features, [n_docs, F]: a copy where not all rows of the base are meant, or not as they are."""
+        """The features, [n_docs, F]; a copy if they are some rows of the base, or scaled."""
         rows = self.base if self.rows is None else self.base[self.rows]
         return rows if self.scale is None else rows / self.scale.astype(rows.dtype)
 
@@ -91,7 +91,7 @@ class Features:
         return int(n_docs) if self.rows is None else len(self.rows), int(n_features)
 
     def panels(self) -> Iterator[Any]:
-        """Yield the features a few rows at a time: views or small copies."""
+        """Yield the features a few rows at a time, as views or small copies."""
         for panel in self._panels():
             yield panel if self.scale is None else panel / self.scale.astype(panel.dtype)
 
@@ -121,12 +121,12 @@ class Features:
         return total if self.scale is None else total / self.scale
 
     def take(self, rows: Index, *, copy: bool = True) -> Features:
-        """Return some of the documents; without a copy they are read where they are: slower, in less memory."""
+        """Return some of the documents; without a copy, products are slower and need less memory."""
         base_rows = rows if self.rows is None else self.rows[rows]
         return replace(self, base=self.base[base_rows], rows=None) if copy else replace(self, rows=base_rows)
 
     def scaled(self) -> tuple[Features, Array]:
-        """Return dense features divided by their standard deviations, and these; sparse ones stay as they are."""
+        """Return dense features divided by their standard deviations, and these; sparse features are not divided."""
         self.require_complete()
         n_docs, n_features = self.shape
         if issparse(self.base):

@@ -1,16 +1,15 @@
-"""Labels for other trainers: what the clicks of a log say about every document that it showed.
+"""Labels for other trainers: the relevance of every document that a log showed.
 
-With E_qd the examinations that document d got for query q (Σ p_k(x) over the pages that showed it, in units of the
-anchor), C_qd its clicks and n_q the pages of the query,
+With E_qd = Σ p_k(x) over the pages that showed document d for query q, C_qd its clicks and n_q the pages of the query,
 
     relevance = C / E      policy_propensity = E / n
 
-Clicks are rare and C is close to Poisson with mean E · relevance, so the interval is Garwood's (1936), which covers at
-least as often as it says. It takes the propensities as known.
+C is nearly Poisson with mean E · relevance, so the interval is Garwood's (1936), which is conservative. It takes the
+propensities as known.
 
-Of affine clicks E = Σ a_k, and B = Σ b_k is the *shift*: relevance = (C − B) / E, whose interval is that of C, less B,
-over E. It is the click rate at the anchor without bias, and by chance below 0: set it to 0 for trainers that refuse
-such labels, or add the same to all documents of a query for losses that compare documents.
+Affine clicks have E = Σ a_k and the *shift* B = Σ b_k: relevance = (C − B) / E, whose interval is that of C, less B,
+over E. It is unbiased, and by chance below 0: for trainers that refuse such labels, set it to 0, or add a constant to
+all documents of a query.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from clickharvest.model.propensities import Propensities
 
 MATTERS = 0.01
-"""Share of the clicks whose propensities are those of other positions, from which on there is a warning."""
+"""Least share of clicks without a propensity of their own that causes a warning."""
 
 
 def relevance_labels(
@@ -74,7 +73,7 @@ def relevance_labels(
     counts = count_documents(cells).drop_columns(["unsupported"])
     _warn_of_unsupported(cells, support_known)
     if without := cells.group_by(["query", "doc"]).aggregate([]).num_rows - counts.num_rows:
-        sentence = f"{count(without, 'document')} shown only where the model tells nothing: left out, without a label"
+        sentence = f"{count(without, 'document')} shown only where the model has no estimate: left out, without a label"
         warnings.warn(sentence, HarvestWarning, stacklevel=2)
     pages = pages_of_arms(log, cells).group_by("query").aggregate([("pages", "sum")])
     table = counts.join(pages.rename_columns(["query", "pages"]), ["query"])
@@ -93,7 +92,7 @@ def relevance_labels(
 
 
 def _warn_of_unsupported(cells: pa.Table, support_known: bool) -> None:
-    """Warn where many clicks have no propensity that can be told; those of affine clicks are left out."""
+    """Warn if many clicks have no propensity of their own; affine clicks without one are left out."""
     clicks, unsupported = (float(np.asarray(cells[name]).sum()) for name in ("clicks", "unsupported"))
     left_out = "shift" in cells.column_names
     share = unsupported / ((clicks + unsupported * left_out) or 1.0)

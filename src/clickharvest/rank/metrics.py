@@ -1,7 +1,4 @@
-"""Metrics of rankings where the relevance of every document is known.
-
-AvgRank is the sum of the ranks of a query's relevant documents.
-"""
+"""Metrics of rankings with known relevance of every document."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ def ranking_metrics(
     threshold: float = 1,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Return metrics of every query, [n_queries] each; their means are what papers report.
+    """Return metrics of every query, [n_queries] each, whose means papers report.
 
     - `avg_rank`: Σ_d rank(d) · [grade ≥ threshold], lower is better. 0 for a query without a relevant document.
     - `ndcg`, `ndcg@k`: with gains 2^grade − 1 and discounts 1 / log₂(1 + rank). NaN without a positive grade.
@@ -36,7 +33,7 @@ def ranking_metrics(
         starts: where each query's documents start, and the end of the last, [n_queries + 1].
         metrics: names of metrics.
         threshold: the least grade of a relevant document; nDCG reads the grades themselves.
-        seed: seed of how documents with equal scores are ordered.
+        seed: seed of the order of documents with equal scores.
 
     Raises:
         InputError: a metric is unknown, or sizes do not fit.
@@ -69,7 +66,7 @@ def ranking_metrics(
 
 
 def _ndcg(places: Array, grades: Array, query: Index, n_queries: int, depth: float) -> Array:
-    """Return the discounted gains of every query's first documents, by those of its best order, [n_queries]."""
+    """Return the discounted gains of every query's first documents over those of its best order, [n_queries]."""
     gains = 2.0**grades - 1
 
     def discounted(ranks: Array) -> Array:
@@ -83,7 +80,7 @@ def _ndcg(places: Array, grades: Array, query: Index, n_queries: int, depth: flo
 
 
 def _average_precision(places: Array, relevant: Array, query: Index, n_queries: int, depth: float) -> Array:
-    """Return the mean over a query's relevant documents of the share that is relevant down to there, [n_queries]."""
+    """Return the mean precision at the ranks of each query's relevant documents, [n_queries]."""
     order = np.lexsort((places, query))
     seen = np.cumsum(relevant[order])
     first = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=n_queries))])[query]

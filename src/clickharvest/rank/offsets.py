@@ -1,14 +1,12 @@
-"""Learning relevance from all clicks where examination is known: offsets instead of inverse weights.
+"""Learning relevance from all clicks with known examination as an offset, instead of inverse weights.
 
-With C_d the clicks of a query's document d and E_d the examination it got (`RankingData.exposure`), clicks are as
-likely as E_d e^{f(d)}, f being the score. No click is divided by a small number, so there is nothing to clip.
+With C_d the clicks of a query's document d, E_d its examination (`RankingData.exposure`) and f the score, E[C_d] is
+proportional to E_d e^{f(d)}. No click is divided by a small propensity, so nothing needs a clip.
 
-| objective | clicks of a query | what it learns from |
+| objective | clicks of a query | learns from |
 |---|---|---|
 | `SoftmaxObjective` | split over its documents with shares E_d e^{f(d)} / Σ_j E_j e^{f(j)} | order within queries |
 | `PoissonObjective` | C_d ~ Poisson(E_d e^{f(d)}) | order, and which queries have relevant documents |
-
-The first is the mirror image of ClickShare, which knows relevance nothing and learns examination.
 
 Both are what `lgb.train({"objective": …})` and `xgb.train(…, obj=…)` call: labels are the clicks, and `log E` is the
 starting score, `init_score=` of LightGBM and `base_margin=` of XGBoost, so that what the trees add is f. `log_offset`
@@ -32,10 +30,10 @@ from clickharvest.rank.features import Array, Index
 def log_offset(data: RankingData) -> Array:
     """Return log(E_d · clicks per examination) of every document, [n_docs].
 
-    The constant makes f = 0 right on average, which is where trees start.
+    The constant makes f = 0, where trees start, unbiased on average.
 
     Raises:
-        InputError: nobody knows the exposures, or a document was never shown.
+        InputError: exposures are unknown, or a document was never shown.
 
     Example:
         >>> from clickharvest.rank.data import ranking_data

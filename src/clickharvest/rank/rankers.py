@@ -1,16 +1,16 @@
-"""Rankers: what learners return, asked for scores the same way, and one file format for all of them.
+"""Trained rankers of all learners, and their file format.
 
-A ranker is one JSON file, whatever learned it. Nothing in it can run: linear rankers are a weight for every feature,
-trees are LightGBM's own text or XGBoost's own JSON, which these libraries read as data.
+A ranker is one JSON file. Nothing in it is executed: linear rankers are a weight for every feature, trees are
+LightGBM's text or XGBoost's JSON, which are checked before these libraries read them as data.
 
 | key | holds |
 |---|---|
 | `what`, `format` | `"ranker"`, and the version of the format |
-| `learner`, `settings` | what learned it, and what was given or chosen: loss, C, clip, penalty |
+| `learner`, `settings` | the learner and its settings: loss, C, clip, penalty |
 | `features`, `columns` | names of the features, and how columns of documents become them (`columns`) |
-| `info` | where it comes from: data, versions, how it was judged |
-| `weights`, `model` or `parts` | a weight for every feature; the library's own text; or rankers, each with a `share` |
-| `sha256` | of all the other keys: shows accidents, and is no signature |
+| `info` | provenance: data, versions, evaluation |
+| `weights`, `model` or `parts` | a weight for every feature; the library's text; or rankers, each with a `share` |
+| `sha256` | of all other keys: it detects damage, and is no signature |
 
 `exports` writes what search engines load.
 """
@@ -46,10 +46,10 @@ class TrainedRanker:
     Attributes:
         learner: one of `LEARNERS`.
         features: names of the features, in the order of columns.
-        settings: what was given or chosen: loss, C, clip, penalty, rounds.
-        model: weights [F] of linear rankers, the library's own booster, or a tuple of `Part`s.
+        settings: loss, C, clip, penalty, rounds.
+        model: weights [F] of linear rankers, the library's booster, or a tuple of `Part`s.
         columns: how columns of a table of documents become the features; None where each is a column of numbers.
-        info: where it comes from, in what JSON holds.
+        info: provenance, as JSON holds it.
     """
 
     learner: str
@@ -159,7 +159,7 @@ def library_text(ranker: TrainedRanker) -> str:
 
 
 def _model(ranker: TrainedRanker) -> dict[str, Any]:
-    """Return what the file tells of a model."""
+    """Return a model as its file holds it."""
     if ranker.kind == "linear":
         return {"weights": dict(zip(ranker.features, ranker.model.tolist(), strict=True))}
     if ranker.kind != "blend":
@@ -216,7 +216,7 @@ def _booster(model: Mapping[str, Any], features: tuple[str, ...]) -> Any:
         booster = library.Booster()
         booster.load_model(bytearray(text.encode()))
         return booster
-    except Exception as error:  # both libraries raise classes of their own, and trees that are none lack anything
+    except Exception as error:  # both libraries raise classes of their own, and wrong trees may lack any key
         raise InputError(f"{name} cannot read the ranker's trees: {first_line(error)} Train again.") from error
 
 

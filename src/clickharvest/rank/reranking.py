@@ -1,4 +1,4 @@
-"""Reranking: the documents of a table in the order that a ranker gives them, however many there are."""
+"""Reranking: documents of a table in the order of a ranker, in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 50_000
 
 @dataclass(frozen=True)
 class Reranked:
-    """What was ranked.
+    """The size of a ranking.
 
     Attributes:
         documents: number of documents.
@@ -136,7 +136,7 @@ def _write_scores(ranker: TrainedRanker, engine: Engine, table: Any, keys: list[
 
 
 def _explain(error: InputError, batch: pa.RecordBatch, name: str) -> str:
-    """Return why a ranker refuses documents; where it is for their values, with the column that holds them."""
+    """Return why a ranker refuses documents, with the column if their values are the reason."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

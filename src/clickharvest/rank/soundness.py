@@ -1,7 +1,7 @@
-"""Whether the trees of a ranker file are trees: libraries take a child that is nowhere for an address, and end Python.
+"""Checks of the trees of a ranker file: libraries follow a wrong child out of memory, which ends Python.
 
-Learners grow trees of numbers alone, of one output, that know every feature. Whatever else a file holds is refused with
-`ValueError` before a library sees it.
+Our learners grow trees with numerical splits and one output. Anything else in a file is refused with `ValueError`
+before a library reads it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _check_xgboost_tree(tree: Mapping[str, Any], features: int) -> None:
 
 
 def _check_tree(children: NDArray[Any], nodes: int) -> None:
-    """Require that children are nodes, each of one parent and none of them the root: no path from it has a circle."""
+    """Require that children are nodes, each of one parent and none of them the root, so that no path has a circle."""
     _require(bool(((children > 0) & (children < nodes)).all()) and np.unique(children).size == children.size)
 
 

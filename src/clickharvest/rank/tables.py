@@ -1,8 +1,7 @@
-"""Clicks for rankers from files: a log with propensities, document features, and judgements where there are some.
+"""Ranking data from files: a log with propensities, document features, and judgments.
 
-A list holds the documents that compete. Where a query shows the same documents on most of its pages, one list of the
-query holds all of them, and its clicks share it. Where they change from page to page, as rooms that are free or goods
-in stock do, every page is a list of its own: documents of other days did not compete with these.
+A list holds the documents that compete. If most pages of a query show the same documents, they are one list. If the
+documents change from page to page, as free rooms or goods in stock do, every page is a list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What learners of rankers share: the task, the losses, labels of documents, and what trees are grown for.
+"""Tasks, losses and labels, which the learners of rankers share.
 
-Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson know examination as an
-offset (`offsets`) and need the exposure of every document, which `read_clicks` finds.
+Pairwise, lambda and hinge weigh clicks by inverse propensities (`boosting`); softmax and Poisson take examination as an
+offset (`offsets`) and need the exposure of every document, which `read_clicks` counts.
 
 Corrected clicks of an affine model (`data`) may be negative. Pairwise, lambda and hinge take them, the least of each
 list as 0 (`data.grounded`); softmax and Poisson are likelihoods of counts, and refuse them.
@@ -37,7 +37,7 @@ class BoostSettings:
         rounds: number of trees, at most.
         leaves: leaves of a tree, at most.
         rate: learning rate.
-        patience: trees without an improvement on held-out clicks after which growing stops.
+        patience: trees without an improvement on held-out clicks before growing stops.
         held_out: share of the queries that are held out for this; with 0, all `rounds` trees are grown on all queries.
         seed: seed of the library, and of which queries are held out.
     """
@@ -81,13 +81,13 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class TreeTarget:
-    """What trees are grown for.
+    """The objective and labels of trees.
 
     Attributes:
         objective: what libraries call.
         labels: of every document, [n_docs].
         offset: scores to start from, [n_docs], None for 0.
-        chosen: what was chosen, by name.
+        chosen: chosen settings, by name.
     """
 
     objective: ClickObjective | OffsetObjective

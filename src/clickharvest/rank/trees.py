@@ -1,7 +1,7 @@
-"""Trees of boosted rankers, whichever library grew them: what exports are written from.
+"""Trees of boosted rankers of either library, from which exports are written.
 
 LightGBM goes left where x ≤ t, in double precision; XGBoost where x < t, in single precision. Engines hold features in
-single precision and know one of the two, so a split tells its threshold both ways. For any single-precision x,
+single precision and know one of the two, so a split has its threshold in both forms. For any single-precision x,
 
     x ≤ t   ⇔   x < next(t)      where next(t) is the least single-precision number above t
 """
@@ -85,7 +85,7 @@ def trees_of(ranker: TrainedRanker) -> Trees:
     """Return the trees of a ranker.
 
     Raises:
-        InputError: it is linear, or has splits by category, which none of our learners makes.
+        InputError: it is linear, or has splits by category.
     """
     if ranker.kind == "lightgbm":
         dumped = ranker.model.dump_model()
@@ -104,7 +104,7 @@ def _of_lightgbm(node: dict[str, Any]) -> Split | Leaf:
     if node["decision_type"] != "<=":
         raise InputError("the ranker has splits by category: engines take splits by numbers alone; encode categories")
     threshold = float(node["threshold"])
-    # Where training had no missing value, LightGBM takes one for 0.
+    # Where training had no missing value, LightGBM reads a missing value as 0.
     missing_left = bool(node["default_left"]) if node["missing_type"] != "None" else threshold >= 0
     branches = (_of_lightgbm(node[side]) for side in ("left_child", "right_child"))
     return Split(int(node["split_feature"]), threshold, True, missing_left, *branches)

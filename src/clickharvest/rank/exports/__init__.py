@@ -6,8 +6,8 @@ the bytes of the file that the engine loads; the first line of its docstring say
     @ranker_export("engine")
     def write_engine(ranker, name): ...
 
-All of them score as `TrainedRanker.predict` does, to single precision, for features in single precision. What an engine
-does with a missing value is its own business: Elasticsearch, OpenSearch and Solr take it for 0.
+All exports score as `TrainedRanker.predict` does, to single precision, for features in single precision. Engines differ
+on missing values: Elasticsearch, OpenSearch and Solr read them as 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Solr's LTR module: what goes into the model store, a `LinearModel` or a `MultipleAdditiveTreesModel`.
 
 The features of the ranker must be in the feature store, under their names. Trees go left where the feature is at most
-the threshold, in single precision, to which Solr itself adds a millionth: it is taken off here.
+the threshold, in single precision. Solr adds a millionth to thresholds, which is subtracted here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def write_solr(ranker: TrainedRanker, name: str) -> bytes:
 def without_slack(threshold: np.float32) -> np.float32:
     """Return the greatest single-precision number that Solr makes the threshold of, or a lower one.
 
-    Never a higher one: a threshold just below 0, which parts 0 from what is negative, must not become 0. Solr cannot
-    tell thresholds apart that are closer to 0 than about 1e-13.
+    A threshold just below 0, which separates 0 from negative numbers, must not become 0. Solr cannot distinguish
+    thresholds closer to 0 than about 1e-13.
 
     Example:
         >>> [float(without_slack(np.float32(t)) + SLACK) for t in (0.5, 7.75, 1234.5, 0.0)]

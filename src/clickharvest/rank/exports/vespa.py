@@ -1,9 +1,8 @@
 """Vespa: a file for the folder `models` of an application, `lightgbm("model.json")` or `xgboost("model.json")`.
 
-The names of the features must be those of rank features or functions of the schema. Vespa goes left where a feature is
-below the threshold, of LightGBM's trees too, which themselves go left where it is equal: thresholds are moved by the
-least there is. It asks for an objective, which boosters of our own objectives lack, to know whether scores are to be
-transformed: they are not.
+Features must have the names of rank features or functions of the schema. Vespa goes left where a feature is below the
+threshold, LightGBM also where it is equal: thresholds are moved to the next number. Vespa reads an objective to know
+whether it transforms scores, and boosters of our objectives have none: regression transforms nothing.
 """
 
 from __future__ import annotations
