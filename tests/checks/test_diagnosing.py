@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +105,17 @@ def test_a_position_of_which_nothing_is_known_rests_on_no_queries() -> None:
     assert "dominance" not in {one.kind for one in none.findings}
 
 
-def cut_log() -> pa.Table:
-    """An A/B log in which no document moves between positions 1-5 and 6-10."""
-    table, _ = simulate_ab_log(pages=3000, queries=20, seed=1)
+@cache
+def of_cut_log(**options: Any) -> Diagnosis:
+    """Diagnose an A/B log in which no document moves between positions 1-5 and 6-10."""
+    table, _ = simulate_ab_log(pages=2000, queries=20, seed=1)
     low = pa.compute.greater(table["position"], 5)
     doc = pa.compute.if_else(low, pa.compute.binary_join_element_wise(table["doc"], "low", " "), table["doc"])
-    return table.set_column(table.column_names.index("doc"), "doc", doc)
+    return diagnose(read_log(table.set_column(table.column_names.index("doc"), "doc", doc)), **options)
 
 
 def test_positions_without_a_link_are_named_with_remedies() -> None:
-    diagnosis = diagnose(read_log(cut_log()))
+    diagnosis = of_cut_log()
     assert not diagnosis.identified
     assert diagnosis.linked == (1, 2, 3, 4, 5)
     assert diagnosis.unlinked == (6, 7, 8, 9, 10)
@@ -125,25 +127,26 @@ def test_positions_without_a_link_are_named_with_remedies() -> None:
 
 
 def test_leaving_them_out_helps() -> None:
-    assert diagnose(read_log(cut_log()), max_position=5).positions == (1, 2, 3, 4, 5)
-    assert diagnose(read_log(cut_log()), max_position=5).identified
-    diagnose(read_log(cut_log()), max_position=5).require_identified()
+    diagnosis = of_cut_log(max_position=5)
+    assert diagnosis.positions == (1, 2, 3, 4, 5)
+    assert diagnosis.identified
+    diagnosis.require_identified()
 
 
 def test_another_anchor_links_the_others() -> None:
-    assert diagnose(read_log(cut_log()), anchor=6).unlinked == (1, 2, 3, 4, 5)
+    assert of_cut_log(anchor=6).unlinked == (1, 2, 3, 4, 5)
 
 
 def test_an_anchor_never_shown_is_told() -> None:
-    diagnosis = diagnose(read_log(cut_log()), anchor=99)
+    diagnosis = of_cut_log(anchor=99)
     assert not diagnosis.identified
     assert "Position 99 was never shown" in finding(diagnosis, "connectivity").sentence
 
 
 def test_an_anchor_is_a_position() -> None:
-    assert diagnose(read_log(cut_log()), anchor=1).anchor == 1
+    assert of_cut_log().anchor == 1
     with pytest.raises(InputError, match="the anchor is 0"):
-        diagnose(read_log(cut_log()), anchor=0)
+        of_cut_log(anchor=0)
 
 
 def test_clicks_on_one_side_only_do_not_link() -> None:
@@ -234,7 +237,7 @@ def test_contexts_constant_within_queries_are_told_from_others() -> None:
 
 
 def test_interventions_are_diagnosed_like_their_log() -> None:
-    log = read_log(simulate_ab_log(pages=2000)[0], context=["device"])
+    log = read_log(simulate_ab_log(pages=1000)[0], context=["device"])
     whole, harvested = diagnose(log), diagnose(harvest(log))
     for ours, theirs in zip(harvested.pairs, whole.pairs, strict=True):
         assert asdict(ours) == pytest.approx(asdict(theirs))
@@ -250,7 +253,7 @@ def test_a_text_file_is_diagnosed_like_its_table(tmp_path: Path) -> None:
     assert text.is_text
     assert not text.parsed().is_text
     assert not read_log(table).is_text
-    for options in ({}, {"max_position": 5}, {"unit": "query"}):
+    for options in ({}, {"max_position": 5, "unit": "query"}):
         of_file, of_table = (diagnose(log, **options) for log in (text, read_log(table)))
         assert [found.sentence for found in of_file.findings] == [found.sentence for found in of_table.findings]
         assert replace(of_file, findings=(), pairs=(), overlaps=()) == replace(
@@ -261,7 +264,7 @@ def test_a_text_file_is_diagnosed_like_its_table(tmp_path: Path) -> None:
 
 
 def test_the_dictionary_is_json() -> None:
-    diagnosis = diagnose(read_log(cut_log(), context=["device"]))
+    diagnosis = of_cut_log()
     plain = json.loads(json.dumps(diagnosis.to_dict(), allow_nan=False))
     assert plain["unlinked"] == [6, 7, 8, 9, 10]
     assert plain["identified"] is False

@@ -24,7 +24,7 @@ def off(model: Any) -> float:
     return float(np.log(model.predict().propensity[0, -1]) + LOG_K[-1])
 
 
-@pytest.mark.parametrize("noise", [(0.3, 0.3), (0.2, 0.4, 0.4)])
+@pytest.mark.parametrize("noise", [(0.3, 0.3), pytest.param((0.2, 0.4, 0.4), marks=pytest.mark.nightly)])
 def test_rankers_that_know_users_are_compared_by_arm(noise: tuple[float, ...]) -> None:
     pages = world(5, 30_000, noise=noise, taste=0.5, known=0.3, page_noise=0.1).draw()
     model, arms = by_arm(pages)

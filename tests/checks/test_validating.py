@@ -184,6 +184,7 @@ def test_the_command_refuses(run: Command, tmp_path: Path, words: str, told: str
     assert len(errors.strip().splitlines()) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not EXPEDIA.exists(), reason="the Expedia log is not at hand")
 def test_expedia_agrees_with_its_random_searches_where_like_is_compared_with_like() -> None:
     log = read_log(EXPEDIA, random=RANDOM)

@@ -80,15 +80,14 @@ def ranker_independence(log: ClickLog) -> list[Finding]:
             cells = log.engine.materialise(cells, task=task)
             p_value = independence_tail(cells, shares, table, table.size, log.engine, task)
         distance = float(0.5 * np.abs(mix - whole).sum(1).max())
-        severity, how = sign_of(p_value), f"{spell_p(p_value)}, {counts.assumption}"
-        sentence = f"{spell_sign(p_value)} that the choice of ranker depends on {column} ({how})."
+        severity, details = sign_of(p_value), f"{spell_p(p_value)}, {counts.assumption}"
+        sentence = f"{spell_sign(p_value)} that the choice of ranker depends on {column}."
         if severity == "warning":
             sentence = (
-                f"The choice of ranker depends on {column} (traffic mixes differ by {spell_percent(distance)}, "
-                f"{how}): design exposures and AllPairs would be biased; realised exposures with "
-                "ClickShare are not affected."
+                f"The choice of ranker depends on {column}: traffic mixes differ by {spell_percent(distance)}. Design "
+                "exposures and AllPairs would be biased; realised exposures with ClickShare are not affected."
             )
-        findings.append(Finding(name, severity, sentence, value=distance, p=p_value))
+        findings.append(Finding(name, severity, sentence, value=distance, p=p_value, details=details))
     return findings
 
 
@@ -137,16 +136,18 @@ def sample_ratio(log: ClickLog, traffic: Mapping[str, float] | None) -> list[Fin
         p_value = whitened_tail(observed - expected, linear @ moments @ linear.T, int(users))
     value = float(np.max(np.abs(observed - expected)) / observed.sum())
     split = f"{', '.join(f'{arm} {spell_percent(n / observed.sum())}' for arm, n in seen.items())} of {counts.what}"
-    severity, how = sign_of(p_value), f"{spell_p(p_value)}, {counts.assumption}"
+    severity, details = sign_of(p_value), f"{spell_p(p_value)}, {counts.assumption}"
     if traffic is None:
-        sentence = f"Traffic: {split}. If equal shares were meant, {how}; test other shares with --traffic."
-        return [Finding(name, "ok" if severity == "ok" else "note", sentence, value=value, p=p_value)]
+        fair = "as for equal shares" if severity == "ok" else "not as for equal shares"
+        sentence = f"Traffic: {split}, {fair}; test other shares with --traffic."
+        severity = "ok" if severity == "ok" else "note"
+        return [Finding(name, severity, sentence, value=value, p=p_value, details=details)]
     verdict = {
         "ok": "as meant",
         "note": "perhaps not as meant, a weak sign",
         "warning": "not as meant: is part of the traffic lost or logged twice?",
     }[severity]
-    return [Finding(name, severity, f"Traffic: {split}, {verdict} ({how}).", value=value, p=p_value)]
+    return [Finding(name, severity, f"Traffic: {split}, {verdict}.", value=value, p=p_value, details=details)]
 
 
 def _pages(log: ClickLog, column: str | None) -> ir.Table:

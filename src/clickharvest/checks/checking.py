@@ -176,30 +176,30 @@ def make_budget(
     for finding in findings:
         if finding.effect is not None:
             below[finding.kind], above[finding.kind] = finding.bounds
-    asked = evidence.positions != evidence.model.curve.anchor
+    wanted = evidence.positions != evidence.model.curve.anchor
     if positions:
-        asked &= np.isin(evidence.positions, sorted(positions))
+        wanted &= np.isin(evidence.positions, sorted(positions))
     sums = [np.sqrt(sum(bound**2 for bound in side.values())).max(axis=0) for side in (above, below)]
     straight = np.maximum(*(np.sum(np.broadcast_arrays(*side.values()), axis=0).max(axis=0) for side in (above, below)))
     terms = {name: np.maximum(above[name].max(axis=0), below[name].max(axis=0)) for name in above}
-    order = sorted(terms, key=lambda name: -float(terms[name][asked].max(initial=0)))
+    order = sorted(terms, key=lambda name: -float(terms[name][wanted].max(initial=0)))
     decisive = [finding.sentence for finding in findings if finding.severity == "decisive"]
     if evidence.model.draws is None:
         decisive.append("the fit has no intervals, so the size of the noise is unknown")
-    times = float((terms[NOISE][asked].max(initial=0) / np.log1p(tolerance)) ** 2)
+    times = float((terms[NOISE][wanted].max(initial=0) / np.log1p(tolerance)) ** 2)
     if times > 1 and interventions is not None:
         from clickharvest.planning.traffic import times_needed
 
         anchor = int(evidence.model.curve.anchor)
-        planned = times_needed(interventions, tolerance, evidence.positions[asked].tolist(), anchor=anchor)
+        planned = times_needed(interventions, tolerance, evidence.positions[wanted].tolist(), anchor=anchor)
         times = times if planned is None else planned
-    known = evidence.positions[asked]
+    known = evidence.positions[wanted]
     every = np.union1d(known, sorted(set(positions) - set(evidence.positions.tolist()))).astype(np.int64)
 
     def whole(logs: Array, without: float = np.inf) -> Array:
         """Return numbers of all positions asked for: nothing bounds those without an estimate."""
         numbers = np.full(len(every), without)
-        numbers[np.isin(every, known)] = logs[asked]
+        numbers[np.isin(every, known)] = logs[wanted]
         return numbers
 
     return Budget(

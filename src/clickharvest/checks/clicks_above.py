@@ -93,7 +93,8 @@ class ClicksAbove(Check):
         )
         if finding.severity == "warning" or gain is None or not stops:
             return finding
-        return replace(finding, severity="warning", sentence=gain.sentence, advice=BROWSING)
+        sentence = f"Below a click, a result gets {gain.times:.2f} times the clicks that it gets below none."
+        return replace(finding, severity="warning", sentence=sentence, advice=BROWSING, details=gain.sentence)
 
 
 def ratio_to_next_page(evidence: Evidence) -> tuple[float, float] | None:

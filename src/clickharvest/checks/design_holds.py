@@ -125,7 +125,7 @@ class _Drawn:
         pages: the pages of each, N.
         variance: that of N by the design.
         p_value: probability of such differences, or larger ones, by the design.
-        how: what is taken as independent.
+        assumption: what is taken as independent.
     """
 
     ranks: list[list[int]]
@@ -133,7 +133,7 @@ class _Drawn:
     pages: Array
     variance: Array
     p_value: float
-    how: str
+    assumption: str
 
 
 def swap_ranks(log: ClickLog, design: Swap, max_position: int | None = None) -> list[Finding]:
@@ -252,7 +252,7 @@ def _finding(drawn: _Drawn, pivot: int) -> Finding:
     seen, meant = spell_percent(drawn.pages[worst] / whole), spell_percent(drawn.meant[worst])
     draws = (
         f"what stood at rank {pivot} before the swap stands at rank{several} {spell_positions(drawn.ranks[worst])} on "
-        f"{seen} of the pages, by the design on {meant} ({spell_p(p_value)}, {drawn.how})"
+        f"{seen} of the pages, by the design on {meant}"
     )
     if severity != "warning":
         sentence = f"{spell_sign(p_value)} that swaps were not drawn as the design says: {draws}."
@@ -261,4 +261,5 @@ def _finding(drawn: _Drawn, pivot: int) -> Finding:
         sentence = f"Swaps were not drawn quite as the design says: {draws}. This is too little to matter."
     else:
         severity, sentence = "decisive", WRONG_SWAPS.format(draws=draws)
-    return Finding(SWAPS, severity, sentence, value=value, p=p_value)
+    details = f"{spell_p(p_value)}, {drawn.assumption}"
+    return Finding(SWAPS, severity, sentence, value=value, p=p_value, details=details)

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Severity = Literal["ok", "untested", "note", "warning", "decisive"]
 """`decisive` makes every number of the log meaningless."""
 
-NUMBERS = ("effect", "standard_error")
+TEXTS, NUMBERS = ("sentence", "advice", "needs", "details"), ("effect", "standard_error")
 NORMAL = 1.96
 """Standard errors to either side of an estimate in a 95 % interval."""
 ALARM, WEAK = 0.001, 0.05
@@ -48,6 +48,7 @@ class Finding:
         needs: the column that would answer the question, where the log lacks it.
         either_side: whether the effect has the other sign for other results, so that it counts on both sides.
         value: the number behind a sentence that is not an effect, such as a share.
+        details: statistics for those who ask for more, such as a p-value and what it takes for independent.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Finding:
     needs: str = ""
     either_side: bool = False
     value: float | None = None
+    details: str = ""
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -76,9 +78,16 @@ class Finding:
         """The advice as a sentence of its own; empty without."""
         return f"{self.advice[:1].upper()}{self.advice[1:].removesuffix('.')}." if self.advice else ""
 
+    @property
+    def text(self) -> str:
+        """The sentence, the advice and the details."""
+        return " ".join(
+            part for part in (self.sentence, self.counsel, f"({self.details})" * bool(self.details)) if part
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists."""
-        texts = {name: getattr(self, name) for name in ("kind", "severity", "sentence", "advice", "needs")}
+        texts = {name: getattr(self, name) for name in ("kind", "severity", *TEXTS)}
         plain: dict[str, Any] = {name: text for name, text in texts.items() if text}
         if self.either_side:
             plain["either_side"] = True
@@ -93,7 +102,7 @@ class Finding:
     def from_dict(cls, plain: Mapping[str, Any]) -> Finding | None:
         """Return the finding that `to_dict` has written; None where it does not look like one."""
         try:
-            known: dict[str, Any] = {name: str(plain.get(name, "")) for name in ("sentence", "advice", "needs")}
+            known: dict[str, Any] = {name: str(plain.get(name, "")) for name in TEXTS}
             known |= {name: np.array(plain[name], dtype=np.float64) for name in NUMBERS if name in plain}
             known |= {name: float(plain[name]) for name in ("p", "value") if plain.get(name) is not None}
             severity: Any = plain["severity"] if plain["severity"] in get_args(Severity) else "note"

@@ -192,7 +192,7 @@ class _ArmCells:
 
         Positions of a unit are compared by arm with F = (Σ_a n_a (x̄_a − x̄)² / (arms − 1)) / σ², n_a the viewers of the
         query in the arm, or its pages, and pages without the result counting as one position below all others. σ² is
-        the variance within arms, with one viewer of each arm at that of all units: few viewers tell little of it.
+        the variance within arms, with one viewer of each arm at that of all units: few viewers estimate it badly.
         """
         assert d.ranker is not None
         group = distinct(d.query, *(d.codes.values() if unit == "context" else ()))[1]
@@ -298,6 +298,5 @@ class _ArmCells:
                 covariance[np.ix_(bent, bent)] = fit.covariance[:size, :size] - known.covariance
                 return theta[:2], covariance, np.exp(log_worth())
         raise NotIdentifiedError(
-            f"the tastes of users were not found in {STEPS} steps, too few clicks tell of them: fit without the "
-            "instrument"
+            f"the tastes of users were not found in {STEPS} steps, clicks are too few: fit without the instrument"
         )

@@ -77,7 +77,7 @@ class LeakedContexts(Check):
 
 
 class LogDoubts(Check):
-    """What reading the log has counted, see `clickharvest.logs.incomplete_logs`. The finding is the most serious doubt."""
+    """The most serious doubt that reading the log has raised, see `clickharvest.logs.incomplete_logs`."""
 
     kind = "log"
     question = "Does the log hold what was shown, and every click?"

@@ -159,7 +159,7 @@ def finding_line(finding: Finding) -> Table:
     """Return one finding as a marked, indented paragraph."""
     mark, colour = MARKS[finding.severity]
     line = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    line.add_row(Text(mark, style=colour), Text(finding.sentence))
+    line.add_row(Text(mark, style=colour), Text(finding.text))
     return line
 
 

@@ -199,9 +199,8 @@ def every_finding(findings: Sequence[Finding]) -> str:
     lines = []
     for finding in findings:
         head = f"{marks[finding.severity]} {finding.kind.ljust(width)}  "
-        text = f"{finding.sentence} {finding.counsel}"
         lines += textwrap.wrap(
-            text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+            finding.text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
         )
     return "\n".join(lines)
 

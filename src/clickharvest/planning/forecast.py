@@ -190,10 +190,10 @@ def forecast(interventions: Interventions, *, anchor: int = 1) -> Forecast:
     )
 
 
-def _effective(curve: Curve, sample: Sample, fit: Pooled, found: Clustered) -> tuple[float | None, ...]:
+def _effective(curve: Curve, sample: Sample, fit: Pooled, clustered: Clustered) -> tuple[float | None, ...]:
     """Return effective queries, or other clusters, of every position of a curve, as a fit has them, [K]."""
     if sample.clustered_by != "query":
-        of_clusters = dict(zip(curve.positions, found.effective_queries.tolist(), strict=True))
+        of_clusters = dict(zip(curve.positions, clustered.effective_queries.tolist(), strict=True))
         return tuple(None if k == curve.anchor else n for k, n in of_clusters.items())
     flat = fit.theta[curve_order(curve, fit.shares)]
     params = unflatten_params(flat, curve.init(np.random.default_rng(0)))

@@ -1,4 +1,4 @@
-"""Outlines: an experiment before it is run, as the probability of every document to stand at every position.
+"""Outlines: an experiment before it is run, as the probability of every document to be at every position.
 
 Swaps exchange the results of two ranks, on a share of the pages each. With s_{ij} the share of the pages on which ranks
 i and j are exchanged, a document that its ranker has put at rank k stands at j with probability T_{kj},
@@ -7,9 +7,8 @@ i and j are exchanged, a document that its ranker has put at rank k stands at j 
 
 so that a unit with probabilities a over ranks (which arm, which rank) has exposures a T.
 
-What the clicks will be is assumed: an examination curve p, k^{−η} by default, and the rate of clicks c_k at rank k,
-from which the relevance of what stands there is c_k / p_k. A loss in clicks follows: exchanging i and j costs (p_i −
-p_j)(r_i − r_j) clicks a page.
+Clicks are assumed: an examination curve p, k^{−η} by default, and the rate of clicks c_k at rank k, from which the
+relevance at that rank is r_k = c_k / p_k. Exchanging i and j costs (p_i − p_j)(r_i − r_j) clicks a page.
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ Pair = tuple[int, int]
 Swaps = Mapping[Pair, float]
 
 LARGEST = 100_000_000
-"""Of the table of where documents stand, queries × positions²: 0.8 GB."""
+"""Entries of the table of exposures, queries × positions², at most: 0.8 GB."""
 TOP_RATE, FALL = 0.3, 1.5
 """Rate of clicks at rank 1, and the power by which it falls with the rank, where none is given."""
-
 LEAST_RATE = 1e-12
-"""Rates of clicks below give none, whatever is planned."""
+"""Smallest rate of clicks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class Outline:
         examination: p_k that is assumed, p_1 = 1, [K].
         relevance: rate of clicks at position 1 that is assumed of each unit, [u].
         swaps: share of the pages on which a pair of ranks is exchanged.
-        spread: standard deviation of what single queries read otherwise at single positions, on the log scale.
+        spread: standard deviation of the examination of single queries at single positions, on the log scale.
         realised: whether exposures will be counted from displays; by default they are the probabilities, as a harvest
             with rankings or swaps has them.
     """
@@ -93,11 +91,10 @@ class Outline:
     def relevance_by_rank(self) -> Array:
         """Mean relevance of what arms put at a rank, by traffic, [K]."""
         weight = self.placed * self.pages[self.query][:, None]
-        mean: Array = (weight * self.relevance[:, None]).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-12)
-        return mean
+        return np.asarray((weight * self.relevance[:, None]).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-12))
 
     def loss(self, *, discount: Array | None = None) -> float:
-        """Return what swaps cost a page: expected clicks, or with a discount by position [K], as DCG's, that."""
+        """Return the expected clicks that swaps cost a page; with a discount by position [K], as DCG's, the DCG."""
         value = self.examination if discount is None else discount
         r = self.relevance_by_rank
         return float(sum(s * (value[i - 1] - value[j - 1]) * (r[i - 1] - r[j - 1]) for (i, j), s in self.swaps.items()))
@@ -110,15 +107,14 @@ class Outline:
     def shown(self) -> Array:
         """Share of the pages that show something at a position, [K]."""
         weight = self.placed * self.pages[self.query][:, None]
-        total: Array = weight.sum(axis=0)
-        return np.minimum(total, 1.0)
+        return np.asarray(np.minimum(weight.sum(axis=0), 1.0))
 
     def simulate(self, pages: float, seed: int) -> Interventions:
         """Return the harvest that so many pages may give.
 
-        Pages of queries are drawn, and on them what stands at each position: one result at a time, so that the displays
-        of a query's units at a position exclude each other, as on real pages. Where exposures will be the displays
-        themselves, that does not matter, but that a unit is at one position of a page does: displays are Poisson there.
+        Pages of queries are drawn, and the results at each position one after the other, so that the displays of a
+        query's units at a position exclude each other, as on real pages. Where exposures will be the displays
+        themselves, displays are Poisson.
         """
         random = np.random.default_rng(seed)
         k = len(self.examination)
@@ -164,9 +160,9 @@ class Outline:
             first, size, left = first[some], size[some], left[some]
             shown[first + i] = random.binomial(left, given[first + i])
             left = left - shown[first + i]
-        found = np.empty_like(shown)
-        found[order] = shown
-        return found
+        displays = np.empty_like(shown)
+        displays[order] = shown
+        return displays
 
 
 def transfer(swaps: Swaps, k: int) -> Array:
@@ -202,7 +198,7 @@ def ranked_outline(
         swaps: share of the pages on which a pair of ranks is exchanged.
         click_rates: rate of clicks at rank 1, 2, …, the last one for all below; by default .3 k^{−1.5}.
         steepness: η of examination k^{−η}.
-        spread: how far single queries read otherwise, see `Outline`.
+        spread: spread of examination between queries, see `Outline`.
         realised: whether exposures will be counted from displays.
 
     Example:
@@ -251,7 +247,7 @@ def outline_from_rankings(
         click_rates: rate of clicks at ranks of the first ranker that traffic, or else the alphabet, names; documents
             that it does not show are taken for one rank worse than its last.
         steepness: η of examination k^{−η}.
-        spread: how far single queries read otherwise, see `Outline`.
+        spread: spread of examination between queries, see `Outline`.
         realised: whether exposures will be counted from displays.
         max_position: leave out lower positions.
     """

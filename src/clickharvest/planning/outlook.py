@@ -98,14 +98,14 @@ class Outlook:
         pairs = s if new_queries else s**2
         by_position = pairs * self.pairs + s * self.single
         for f in np.unique(factor):
-            own = factor == f
+            drawn_f = factor == f
             rows = self.rows / (s * self.information + self.precision / f**2)
             clicks = rows**2 @ self.information * s
             prior = rows**2 @ (self.precision / f**2)
             position, steep = quadratic_form(rows, by_position), pairs * quadratic_form(rows, self.steep)
-            sigma, varsigma = variances[own].T
-            variance[own] = np.outer(overdispersion[own], clicks) + np.outer(sigma, position)
-            variance[own] += np.outer(varsigma, steep) + prior
+            sigma, varsigma = variances[drawn_f].T
+            variance[drawn_f] = np.outer(overdispersion[drawn_f], clicks) + np.outer(sigma, position)
+            variance[drawn_f] += np.outer(varsigma, steep) + prior
         chance = (1 - 1 / s) * noise["counts"] + np.sqrt(s - 1) / s * noise["new counts"]
         moved = linear / (s * self.information + self.precision / factor[:, None] ** 2) - self.linear
         more = chance @ self.counts.T + moved @ self.slopes.T + np.log(drawn / s)[:, None]

@@ -239,8 +239,7 @@ def plan_from_log(
         level: level of the intervals.
         days: days that the log covers.
         anchor: the position others are compared with.
-        new_queries: whether further traffic is of other queries than the log's; by default frequent queries stay
-            frequent.
+        new_queries: whether further traffic is of other queries than the log's.
 
     Raises:
         InputError: the width is not a number from `LEAST_WIDTH` on.
@@ -399,8 +398,6 @@ def spell_few_queries(queries: Sequence[tuple[int, float | None]], nouns: tuple[
         >>> spell_few_queries([(2, 90.0), (3, 1.2), (4, 2.4)], ("user", "users"))
         'Positions 3-4 rest on 1 to 2 users, and others may be read in another way: more users would tell, more \
 clicks of these would not.'
-        >>> spell_few_queries([(2, 90.0), (3, None)], ("query", "queries"))
-        ''
     """
     few = {k: max(1, round(n)) for k, n in queries if n is not None and rests_on_few(n)}
     if not few:
@@ -448,5 +445,5 @@ def times_needed(
     plan = plan_traffic(interventions, anchor=anchor, width=tolerance)
     if plan is None or len(plan.contexts) != len(interventions.contexts):
         return None
-    asked = np.isin(plan.positions, sorted(positions))
-    return float(plan.times[:, asked].max()) if asked.any() else None
+    wanted = np.isin(plan.positions, sorted(positions))
+    return float(plan.times[:, wanted].max()) if wanted.any() else None
