@@ -248,7 +248,6 @@ def without_users(log: ClickLog) -> ClickLog:
     return read_log(log.source, context=["device"], user="", engine=ENGINE, validate=False)
 
 
-@cache
 def all_p_values(log: ClickLog) -> dict[str, float]:
     findings = ranker_independence(log) + sample_ratio(log, {"0": 1, "1": 1})
     return {found.kind: found.p for found in findings if found.p is not None}
