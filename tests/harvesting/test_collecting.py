@@ -18,6 +18,8 @@ from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.reading import read_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 ENGINE = DuckDBEngine()
 
 impressions = st.fixed_dictionaries(
@@ -33,7 +35,7 @@ impressions = st.fixed_dictionaries(
 # A unit seen at two positions, so that there is always something to harvest, and not clicked at one of them.
 ANCHORED = [{"query": "z", "doc": "1", "position": p, "click": p % 2, "device": None, "length": None} for p in (1, 2)]
 logs = st.lists(impressions, max_size=40).map(lambda rows: rows + ANCHORED)
-quick = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SCHEMA = pa.schema(
     {"query": "str", "doc": "str", "position": "int64", "click": "int64", "device": "str", "length": "float64"}
@@ -152,7 +154,7 @@ def test_any_context_name_will_do(toy_rankings: pa.Table) -> None:
     log = read_log(pa.Table.from_pylist(rows), context=names)
     for design in (None, Rankings(toy_rankings), Swap.uniform(3)):
         assert set(harvest(log, design=design).contexts) == set(names)
-        assert [segment.column for segment in diagnose(log, design=design).segments] == names
+    assert [segment.column for segment in diagnose(log, design=Swap.uniform(3)).segments] == names
 
 
 def test_counted_rows_never_shown_are_left_out() -> None:

@@ -14,6 +14,8 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.reading import read_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 
 def exposures(interventions: Interventions) -> dict[int, dict[int, float]]:
     units: dict[int, dict[int, float]] = {}

@@ -17,6 +17,8 @@ from clickharvest.harvesting.interventions import Interventions
 from clickharvest.harvesting.reading import is_interventions, read_interventions
 from clickharvest.planning.traffic import plan_from_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 COLUMNS: dict[str, list[Any]] = {
     "unit": [0, 0, 1, 1],
     "query": ["q", "q", "r", "r"],

@@ -19,6 +19,8 @@ from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine, Engine
 from clickharvest.logs.reading import read_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 ROWS = 3_000
 
 

@@ -16,6 +16,8 @@ from clickharvest.harvesting import LoggedPlacements, Placements, Rankings, Team
 from clickharvest.logs.reading import read_log
 from command_line import run
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 P = np.array([1.0, 0.5, 0.3])
 
 

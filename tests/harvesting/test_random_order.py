@@ -11,6 +11,8 @@ from clickharvest.checks.diagnosing import diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs import ClickLog
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 PAGES, WIDE, POWER = 4_000, 4, 0.8
 
 

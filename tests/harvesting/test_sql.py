@@ -19,6 +19,8 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.collecting import DIALECTS, to_sql, unbound_table
 from clickharvest.simulate import simulate_ab_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 OPTIONS = {
     "realised": "",
     "context": "--context device",
@@ -61,8 +63,18 @@ def ranked(clicks: pa.Table) -> pa.Table:
         ).to_arrow_table()
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+DAILY = {"renamed": DIALECTS, "swap of rankings": DIALECTS, "realised": ("spark",), "swap": ("bigquery",)}
+"""Every dialect with the richest queries; the others at night."""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options"),
+    [
+        pytest.param(dialect, options, marks=() if dialect in DAILY.get(name, ()) else pytest.mark.nightly)
+        for name, options in OPTIONS.items()
+        for dialect in DIALECTS
+    ],
+)
 def test_sql_is_valid_and_reads_the_tables_named(dialect: str, options: str, run: Command) -> None:
     sql = run(f"harvest shop.search.clicks {options} --emit-sql {dialect}")
     (parsed,) = sqlglot.parse(sql, read="spark" if dialect == "spark" else dialect)

@@ -19,6 +19,8 @@ from clickharvest.harvesting.reading import read_interventions
 from clickharvest.logs.reading import read_log
 from command_line import Command
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 QUERIES, POSITIONS = 4_000, 4
 STEEPNESS = 1.0
 

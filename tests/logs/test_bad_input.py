@@ -17,6 +17,8 @@ import pytest
 
 from clickharvest.commands import app as cli
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 LOG = {"query": ["q", "q", "q"], "doc": ["a", "a", "b"], "position": [1, 2, 2], "click": [1, 0, 0]}
 COUNTED = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "clicks": [1, 0], "impressions": [3, 3]}
 OBJECT, ORDINAL = "event_attributes.object.object_id", "event_attributes.position.ordinal"
@@ -342,7 +344,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert found() == before
 
 
-@pytest.mark.parametrize(("arguments", "files", "message"), [FILES[0], OPTIONS[0], ROWS[2]])
+@pytest.mark.parametrize(("arguments", "files", "message"), [OPTIONS[0]])
 def test_bad_input_in_a_process_of_its_own(
     arguments: str, files: Files, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from clickharvest.logs.reading import resolve_roles
 from clickharvest.logs.validation import row_checks
 from samples import fixed_curve
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 LOG: dict[str, Any] = {"query": ["q", "q"], "doc": ["a", "a"], "position": [1, 2], "click": [1, 0]}
 
 
@@ -57,7 +59,7 @@ def test_words_are_no_positions() -> None:
 
 
 @given(st.permutations(list(LOG)), st.lists(st.sampled_from([str.upper, str.title, str.lower]), min_size=5, max_size=5))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 def test_columns_are_found_whatever_their_case(order: list[str], cases: list[Any]) -> None:
     written = [case(name) for case, name in zip(cases, [*order, "device"], strict=True)]
     table = pa.table([*(LOG[name] for name in order), ["a", "b"]], names=written)

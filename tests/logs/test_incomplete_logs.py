@@ -23,6 +23,8 @@ from clickharvest.logs.incomplete_logs import doubts
 from clickharvest.simulate import simulate_ab_log
 from places import SHARED_DATA
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 ENGINE = DuckDBEngine()
 
 

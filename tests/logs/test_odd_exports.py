@@ -13,6 +13,8 @@ from clickharvest import read_export
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.engines import DuckDBEngine
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 Event = dict[str, Any]
 AT = 1_767_225_600_000_000
 

@@ -13,6 +13,8 @@ from clickharvest.harvesting.collecting import harvest
 from clickharvest.logs.outcomes import after_click
 from clickharvest.logs.reading import read_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 
 def rows(**columns: Any) -> pa.Table:
     """Two documents of a query at two positions, twice."""

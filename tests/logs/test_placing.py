@@ -16,6 +16,8 @@ from clickharvest import harvest, read_log
 from clickharvest.errors import InputError
 from clickharvest.harvesting import LoggedPlacements, Swap, read_interventions
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 ROWS: dict[str, list[Any]] = {
     "query": ["q"] * 6,
     "doc": list("aabbcc"),

@@ -19,6 +19,8 @@ from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 PAGES = {
     "query": ["q"] * 6,
     "doc": list("abcdea"),

@@ -15,6 +15,8 @@ import pytest
 from clickharvest import read_log
 from places import ROOT
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 RECIPES = dict(
     re.findall(r'^```sql title="(\w+)\.sql"\n(.*?)^```$', (ROOT / "docs/exports.md").read_text(), re.M | re.S)
 )

@@ -26,6 +26,8 @@ from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 from clickharvest.logs.sources import data_files, file_format, open_source, spell_columns
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 ROWS = {
     "query": ["shoes", "shoes", 'red, or "blue"', "07"],
     "doc": ["007", "7", "ü", "2024-01-01"],
@@ -291,7 +293,7 @@ rows = st.lists(st.tuples(names, names, st.integers(1, 99), st.integers(0, 1)), 
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.tsv", "log.jsonl", "log.csv.gz", "log.jsonl.gz"])
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
 def test_any_log_reads_the_same_in_every_format(
     name: str, rows: list[tuple[str, str, int, int]], tmp_path: Path, duckdb_engine: DuckDBEngine

@@ -23,6 +23,8 @@ from clickharvest.logs.tallies import find_tallies, write_tally
 from clickharvest.simulate import simulate_ab_log
 from command_line import Command
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 DAYS = 3
 
 

@@ -14,6 +14,8 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 START = datetime(2026, 3, 1, 10)
 
 

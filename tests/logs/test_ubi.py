@@ -16,6 +16,8 @@ from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.formats.ubi import OBJECT, ORDINAL
 from places import SHARED_DATA
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 QUERIES = [
     {"query_id": "1", "user_query": "shoes", "timestamp": "2026-01-01T10:00:00Z",
      "query_attributes": {"experiment": "a"}},

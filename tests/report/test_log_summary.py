@@ -20,6 +20,8 @@ from clickharvest.model.propensities import Propensities
 from clickharvest.report.log_summary import summarise_log
 from clickharvest.simulate import simulate_ab_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
+
 
 @pytest.fixture(scope="module")
 def log() -> ClickLog:

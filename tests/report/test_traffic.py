@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from clickharvest.baselines import pivot_one
 from clickharvest.checks import TOLERANCE
@@ -19,7 +21,10 @@ from clickharvest.report.log_summary import summarise_log
 from clickharvest.report.sections import traffic_data
 from clickharvest.simulate import simulate_ab_log
 
+pytestmark = pytest.mark.usefixtures("one_duckdb")
 
+
+@cache
 def by_kind(kinds: int) -> Interventions:
     """Return a small log whose queries are of so many kinds."""
     table = simulate_ab_log(pages=1_500, queries=60, docs=8, positions=4, seed=4)[0]

@@ -75,9 +75,9 @@ class Rows:
         opened = f"SELECT {columns}, {things} AS things FROM {events} WHERE kind IN ({kinds})"
         each = "unnest(things) AS item, generate_subscripts(things, 1) AS place"
         spread = f"SELECT * EXCLUDE (things), {each} FROM ({opened})"
-        own = f"{self.doc} AS doc, {self.position} AS written, {self.alias} AS alias"
+        item_columns = f"{self.doc} AS doc, {self.position} AS written, {self.alias} AS alias"
         listed = f"coalesce({self.item_list}, list) AS list"
-        rows = f"SELECT * EXCLUDE (item) REPLACE ({listed}), {own} FROM ({spread})"
+        rows = f"SELECT * EXCLUDE (item) REPLACE ({listed}), {item_columns} FROM ({spread})"
         page = "\"user\" || ' ' || coalesce(list, '') || ' ' || time" if self.paged_by_time else "page"
         query = "query" if self.query_alone else "coalesce(query, list, fallback)"
         return f"SELECT * EXCLUDE (fallback) REPLACE ({page} AS page, {query} AS query) FROM ({rows})"
@@ -271,14 +271,14 @@ class Export:
         if base is not None:
             return f"({number} + {1 - base})"
         tops = f"SELECT grp, page, min({number}) AS top FROM {table} WHERE NOT by_click GROUP BY grp, page"
-        found = self.events.run(
+        counts = self.events.run(
             f"SELECT grp, count(*) FILTER (top = 0), count(*) FILTER (top = 1) FROM ({tops}) GROUP BY grp ORDER BY grp"
         )
-        from_0 = [group for group, zero, one in found if zero > one]
+        from_0 = [group for group, zero, one in counts if zero > one]
         if not from_0:
             return number
         known = [clean_text(group, 40) for group in from_0 if group is not None]
-        whose = f" of {', '.join(known[:5])}" if known and len(found) > 1 else ""
+        whose = f" of {', '.join(known[:5])}" if known and len(counts) > 1 else ""
         self.notes.append(
             f"positions{whose} count from 0, so 1 is added; --position-base 0 confirms it, --position-base 1 denies it"
         )
@@ -340,8 +340,8 @@ class Export:
             )
         columns: dict[str, ir.Value] = {name: joined[name] for name in ("page", "query", "doc", "position")}
         columns["click"] = joined.its_page.notnull().ifelse(1, 0)
-        own = {"user": bool(there["user"]), "time": not there["no_time"]}
-        columns |= {name: joined[name] for name, has in own.items() if has and name not in context}
+        complete = {"user": bool(there["user"]), "time": not there["no_time"]}
+        columns |= {name: joined[name] for name, has in complete.items() if has and name not in context}
         columns |= {name: _typed(joined[column], kinds[column]) for name, column in context.items()}
         ranker = self.options.ranker
         if ranker and ranker not in columns:

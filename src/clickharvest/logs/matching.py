@@ -47,8 +47,8 @@ def parse_window(text: str) -> float:
         >>> parse_window("30min"), parse_window("1.5 h"), parse_window("45s")
         (1800.0, 5400.0, 45.0)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
-    seconds = float(found[1]) * UNITS.get(found[2], 0) if found else 0.0
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
+    seconds = float(parts[1]) * UNITS.get(parts[2], 0) if parts else 0.0
     if not 0 < seconds <= 366 * 86400:
         raise InputError(f"--within {text}: expected a length of time such as 30min, 45s, 2h or 1d")
     return seconds

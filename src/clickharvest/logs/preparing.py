@@ -98,8 +98,8 @@ class Preparation:
         assert self.page_number is not None
         assert self.page_size is not None
         column = _column(opened, self.page_number, "--page-number")
-        page, own = number(opened[column]), roles["position"]
-        position = number(opened[own])
+        page, position_column = number(opened[column]), roles["position"]
+        position = number(opened[position_column])
         if engine is not None:
             last = self.page_size - 1 + base
             bad_page = ~(page >= 1) | (page > 1_000_000) | (page % 1 != 0)
@@ -114,8 +114,9 @@ class Preparation:
                 )
             if broken["position"]:
                 raise InputError(
-                    f"column {own!r}: {broken['position']:,} rows are beyond {last}, the end of a page by --page-size "
-                    f"{self.page_size}: name the right size, or leave --page-number out if positions count through"
+                    f"column {position_column!r}: {broken['position']:,} rows are beyond {last}, the end of a page by "
+                    f"--page-size {self.page_size}: name the right size, or leave --page-number out if positions "
+                    "count through"
                 )
         shift = (page - 1) * self.page_size
         moved = {roles[role]: number(opened[roles[role]]) + shift for role in ("position", "original") if role in roles}

@@ -200,12 +200,12 @@ def _require_columns(source: ClickLog | Interventions, model: Propensities) -> N
             "the log shows other places than the model knows: give the log that the model was fitted on, with the same "
             "--place columns"
         )
-    found = tuple(source.contexts) if isinstance(source, Interventions) else source.context
+    columns = tuple(source.contexts) if isinstance(source, Interventions) else source.context
     needed = () if model.encoder is None else model.encoder.columns
-    if missing := [column for column in needed if column not in found]:
+    if missing := [column for column in needed if column not in columns]:
         raise InputError(
             f"the model depends on the context columns {', '.join(missing)}, but the log was read with "
-            f"{', '.join(found) or 'none'}: name all of them with --context, or leave the option out"
+            f"{', '.join(columns) or 'none'}: name all of them with --context, or leave the option out"
         )
 
 

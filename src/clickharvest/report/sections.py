@@ -218,7 +218,7 @@ def affine_view(model: AffineModel | AffineLevels, *, level: float) -> dict[str,
         "sentences": model.sentences(),
         "anchor": model.anchor,
         "percent": f"{100 * level:.4g} %",
-        "rows": [row for name, own in model.parts for row in _affine_rows(own, level, f"{name}: " if name else "")],
+        "rows": [row for name, part in model.parts for row in _affine_rows(part, level, f"{name}: " if name else "")],
     }
 
 
